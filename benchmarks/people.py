@@ -55,16 +55,16 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, judged_population
+from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, Judgment, judged_population
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
-from persona_pipeline.guard.labels.session import Judgment, labelling_order
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
+from persona_pipeline.viewer.judgments import labelling_order
 from persona_pipeline.world import World
 from tests.support.replaying import recording
 

@@ -60,7 +60,8 @@ def main() -> None:
 def build(root: Path, url: str, options: argparse.Namespace) -> None:
     """Write the world, its messages, runs that cite them, and thumbs."""
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
-    from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, voice_label
+    from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+    from persona_pipeline.scoring.messages.verdicts import Role
     from persona_pipeline.world import World
 
     started = time.perf_counter()
@@ -74,8 +75,11 @@ def build(root: Path, url: str, options: argparse.Namespace) -> None:
         said.setdefault(message.agent_id, []).append(message)
     cite(world, said, draw)
     chosen = draw.sample([message for own in said.values() for message in own], THUMBS)
-    labels = [voice_label(message, draw.random() < 0.7, "ada", MarkSource.PERSON) for message in chosen]
-    write_label_files(VoiceLabel, root / LABELS, labels)
+    labels = [
+        message_label(message, Role.IN if draw.random() < 0.7 else Role.OUT, "ada", MarkSource.PERSON)
+        for message in chosen
+    ]
+    write_label_files(MessageLabel, root / LABELS, labels)
     world.store.close()
     print(
         f"{options.messages:,} messages, {count:,} runs, {len(labels):,} thumbs: {time.perf_counter() - started:.0f} s"

@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "status", "telemetry", "text", "turns",
+        "options", "settings", "statistics", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
@@ -58,7 +58,7 @@ SHOWN = {
         "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
         "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "known_drift", "labels.exchange", "labels.files", "labels.session", "labels.voice",
+        "gate", "known_drift", "labels.exchange", "labels.files", "labels.messages",
         "report", "trust",
     },
     "importing": {

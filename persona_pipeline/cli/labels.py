@@ -1,4 +1,4 @@
-"""``persona-pipeline label`` and ``labels``: judgments labelled in the browser; labels listed and exchanged."""
+"""``persona-pipeline labels``: labels listed and exchanged; ``label``: where they are given now."""
 
 import sys
 from collections import Counter
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import Agents, Dimensions, EitherDimensions, environment, names, open_world
+from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.cli.running import end
-from persona_pipeline.cli.view import open_session, person, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,35 +18,20 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
 
 
-def label(
-    agent: Annotated[str | None, typer.Argument(help="Whose judgments; by default everybody's.")] = None,
-    dimension: EitherDimensions = "all",
-    labeller: Annotated[
-        str | None, typer.Option("--labeller", "--labeler", help="Who labels; by default who is logged in.")
-    ] = None,
-    kind: Annotated[
-        str, typer.Option(help="'person', or 'model': only what people say counts as people's.")
-    ] = "person",
-    seed: Annotated[int, typer.Option(help="Of the order; the same for all who are to label the same.")] = 0,
-    newest: Annotated[bool, typer.Option("--newest", help="Only what is of each agent's newest window.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
-) -> None:
-    """Label judgments by hand in the browser, to validate the judge.
-
-    Each answer is kept at once. Messages are labelled with thumbs in `persona-pipeline view`.
-    """
-    who = person(labeller, kind)
-    session = open_session(agent, dimension, who, seed, newest=newest)
-    # Thumbs are what people say of a voice; a model gives none.
-    name = who.name if who.kind == "person" else ""
-    serve(open_world(), name, lambda agent, dimension: session, port, path="/label/", verb="Label at")
+def label(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+    """Name the page where people label: a command of earlier releases."""
+    raise ConfigError(
+        "labels are given in the browser: run `persona-pipeline view`, and open Messages for thumbs or Label for judgments"
+    )
 
 
-app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)
+app = typer.Typer(help="Labels of judgments and messages: list, import, export.", no_args_is_help=True)
 
 OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
 
-OfVoices = Annotated[bool, typer.Option("--voice", help="Labels of voices instead of those of judgments.")]
+OfMessages = Annotated[
+    bool, typer.Option("--messages", "--voice", help="Labels of messages instead of those of judgments.")
+]
 
 
 @app.command("list")
@@ -56,14 +40,14 @@ def list_labels(
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
-    voice: OfVoices = False,
+    messages: OfMessages = False,
 ) -> None:
     """List labels, stale ones marked with the reason.
 
-    A stale label is never used. Of voices: what the check says, too.
+    A stale label is never used.
     """
-    if voice:
-        _list_voices(agents, labeller)
+    if messages:
+        _list_messages(agents, labeller)
         return
     from persona_pipeline.evaluation.calibrate import world_labels
     from persona_pipeline.reporting.pages.instruments import labels_page
@@ -81,17 +65,17 @@ def list_labels(
     end(looked_at=len(shown), looked_for="labels of these agents, dimensions and labellers")
 
 
-def _list_voices(agents: str, labeller: str | None) -> None:
+def _list_messages(agents: str, labeller: str | None) -> None:
     from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.voice import load_voice_labels
-    from persona_pipeline.reporting.pages.instruments import voice_labels_page
+    from persona_pipeline.guard.labels.messages import load_message_labels
+    from persona_pipeline.reporting.pages.instruments import message_labels_page
     from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.personas import find_world
 
-    shown = _chosen(load_voice_labels(find_world(environment()) / LABELS), agents, "all", labeller)
+    shown = _chosen(load_message_labels(find_world(environment()) / LABELS), agents, "all", labeller)
     if shown:
-        print_page(voice_labels_page(shown))
-    end(looked_at=len(shown), looked_for="labels of these agents' voices")
+        print_page(message_labels_page(shown))
+    end(looked_at=len(shown), looked_for="labels of these agents' messages")
 
 
 @app.command("export")
@@ -101,20 +85,20 @@ def export_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
-    voice: OfVoices = False,
+    messages: OfMessages = False,
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-    from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
+    from persona_pipeline.guard.labels.messages import MessageLabel, load_message_labels
     from persona_pipeline.reporting.text import plural
     from persona_pipeline.world.personas import find_world
 
     root = find_world(environment())
-    every: Sequence[AnyLabel] = load_voice_labels(root / LABELS) if voice else load_labels(root / LABELS)
+    every: Sequence[AnyLabel] = load_message_labels(root / LABELS) if messages else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
-    text = exported(VoiceLabel if voice else Label, labels, format)
+    text = exported(MessageLabel if messages else Label, labels, format)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -130,18 +114,18 @@ def import_labels(
         str | None, typer.Option("--labeller", "--labeler", help="Whose rows are that do not say.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="'person' or 'model', of rows that do not say.")] = None,
-    voice: OfVoices = False,
+    messages: OfMessages = False,
 ) -> None:
     """Add labels from files; all of them or, where a row is wrong, none.
 
     Columns are the fields of a label. Of a judgment that the world knows, key, score, labeller and labeller_kind are enough.
     """
     from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.messages import MessageLabel
 
-    if voice and kind not in (None, "person"):
-        raise ConfigError("people alone label voices; leave --kind out")
-    _import(VoiceLabel if voice else Label, files, {"labeller": labeller, "labeller_kind": kind})
+    if messages and kind not in (None, "person"):
+        raise ConfigError("only people label messages; leave --kind out")
+    _import(MessageLabel if messages else Label, files, {"labeller": labeller, "labeller_kind": kind})
 
 
 def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | None]) -> None:

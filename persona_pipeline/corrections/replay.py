@@ -21,14 +21,14 @@ from persona_pipeline.corrections.judgment import (
 )
 from persona_pipeline.corrections.records import Action, GateCall, PriorAttempts, decide
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.guard.labels.messages import load_message_labels, majority
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.scoring.messages.verdicts import Role
-from persona_pipeline.world.models import CorrectionSettings, Message, Window
+from persona_pipeline.world.models import CorrectionSettings, Message, Window, grouped
 from persona_pipeline.world.propositions.models import ADHERENCE
 from persona_pipeline.world.world import World
 
@@ -111,12 +111,11 @@ class ReplayedCheck:
 
 
 def labelled_out(world: World, agent_id: str) -> dict[tuple[str, str], bool]:
-    """Return whether people say that a message, by id and text, is out of character; a draw is left out."""
-    votes: Counter[tuple[str, str]] = Counter()
-    for label in load_voice_labels(world.root / LABELS):
-        if label.agent_id == agent_id:
-            votes[label.message, label.text] += -1 if label.on else 1
-    return {place: balance > 0 for place, balance in votes.items() if balance}
+    """Return whether people say that a message, by id and text, is out of character; a tie is left out."""
+    labels = [label for label in load_message_labels(world.root / LABELS) if label.agent_id == agent_id]
+    said = grouped(labels, lambda label: (label.message, label.text))
+    verdicts = {place: majority(own) for place, own in said.items()}
+    return {place: verdict is Role.OUT for place, verdict in verdicts.items() if verdict is not Role.UNCLEAR}
 
 
 def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[ReplayedCheck]:

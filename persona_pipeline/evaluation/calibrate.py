@@ -40,7 +40,6 @@ from persona_pipeline.guard.calibration.reading import (
     ReadingTest,
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
-from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
 from persona_pipeline.scoring.results import add_usage
@@ -59,6 +58,34 @@ from persona_pipeline.world.world import World
 MOST_WINDOWS = 26
 # Judgments of a claim that are made again to see whether the judge has changed.
 OF_A_CLAIM = 4
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """One judged claim: what was shown and asked, and what judges said.
+
+    ``request``: with claim, transcript and the persona that was shown (None: none was); of the first sample. ``window``: the
+    newest window it is part of. ``verdicts``: every answer to it and its repeats, of any judge; never empty.
+    """
+
+    request: JudgeRequest
+    window: Window
+    verdicts: Sequence[Verdict]
+
+    @property
+    def key(self) -> str:
+        """What labels and verdicts find each other by."""
+        return self.request.key
+
+    @property
+    def dimension(self) -> str:
+        return self.request.dimension
+
+    @property
+    def judged(self) -> tuple[str, str, str, str, Sequence[Verdict]]:
+        """Key, agent, dimension and claim's id, with every verdict on it."""
+        asked = self.request
+        return self.key, asked.agent_id, asked.dimension, asked.proposition_id, self.verdicts
 
 
 def judged_population(

@@ -28,6 +28,8 @@ MOST_CLAIMS = 2
 FAR_APART, FEWEST_APART = 2.0, 10
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
+# The page where people label.
+_VIEW = "persona-pipeline view"
 
 
 def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
@@ -74,7 +76,7 @@ def unbelieved_findings(
         chance = item.people is not None and item.people.belief == "chance"
         why, command = "its judge cannot be believed", "persona-pipeline doctor"
         if chance and item.people:
-            why, command = _chance(item.people), f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
+            why, command = _chance(item.people), _VIEW
         for text in item.doubted:
             message = f"{text}; it cannot be told, for {why}"
             yield Finding(kind="doubted", message=message, command=command, agent_id=agent_id, dimension=name)
@@ -152,7 +154,8 @@ def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison)
         yield Finding(
             kind="people",
             message=f"{evaluation.agent_id}: {_label(name)}: {text}",
-            command=f"persona-pipeline label {shlex.quote(evaluation.agent_id)} --dimensions {name} --newest",
+            remedy=f"label more of its newest window in `{_VIEW}`",
+            command=_VIEW,
             agent_id=evaluation.agent_id,
             dimension=name,
         )
@@ -167,8 +170,8 @@ def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
     return Finding(
         kind="calibration",
         message=f"{agent_id}: the judge of {_label(name)} is not validated: {why}",
-        remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
-        command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",
+        remedy=f"label judgments in `{_VIEW}`, or leave out --require-calibration",
+        command=_VIEW,
         agent_id=agent_id,
         dimension=name,
     )

@@ -14,8 +14,9 @@ from typing import Any, BinaryIO, ClassVar
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
-from persona_pipeline.guard.labels.voice import KEYS, VoiceLabel, marks_of
+from persona_pipeline.guard.labels.messages import MessageLabel
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
@@ -164,8 +165,8 @@ class Imported:
         formats: the format of each source. ``result``: what was written, and every line that could not be read.
         skipped: how many lines nobody said, by what they are.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
-        marked: messages that users have marked. ``marks``: what that says of agents' voices; ``unread``: how many marks say
-            nothing that can be told, by what they are.
+        marked: messages that users have marked. ``marks``: their labels; ``unread``: how many marks say neither in nor
+            out of character, by what they are.
     """
 
     formats: dict[str, str] = field(default_factory=dict)
@@ -174,7 +175,7 @@ class Imported:
     extras: Counter[str] = field(default_factory=Counter)
     cut: int = 0
     marked: list[Message] = field(default_factory=list)
-    marks: list[VoiceLabel] = field(default_factory=list)
+    marks: list[MessageLabel] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
 
 

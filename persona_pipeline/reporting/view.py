@@ -24,7 +24,7 @@ from persona_pipeline.scoring.messages.summary import MessageVerdicts
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
-NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
+NOBODY = "Judge not validated: 0 human labels. Label some in `persona-pipeline view`"
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"

@@ -28,8 +28,9 @@ from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations, as_asked_of
-from persona_pipeline.viewer.labels import ChangedMeanwhileError, OpenSession, Thumbs, label_app, serving, stamp
+from persona_pipeline.viewer.judgments import OpenSession, label_app, serving, sessions_of
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
+from persona_pipeline.viewer.thumbs import THUMBS, ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 
@@ -56,6 +57,7 @@ class Viewer:
             "url": address,
             "marked": marked,
             "stamp": stamp,
+            "thumb_verdicts": THUMBS,
             "score_of": score_of,
             "small_line": small_line,
             "window_text": listing.window_text,
@@ -92,13 +94,13 @@ class Viewer:
         return found
 
 
-def create_app(world: World, labeller: str, token: str, open_session: OpenSession) -> FastAPI:
+def create_app(world: World, labeller: str, token: str, open_session: OpenSession | None = None) -> FastAPI:
     """Return the application.
 
     Args:
-        labeller: whose thumbs are given; "": nobody's.
-        token: whoever has it may see and label everything.
-        open_session: opens what is to be labelled on the labelling page.
+        labeller: the person who gives thumbs and labels; "": thumbs are off.
+        token: lets a browser see and label everything.
+        open_session: opens the judgments of the labelling page; by default those of the world.
     """
     app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
     viewer = Viewer(world, labeller)
@@ -110,7 +112,7 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     _add_thumbs(app, viewer)
     for name, before in (("view.css", page_style()), ("view.js", "")):
         app.add_api_route(f"/{name}", serving(name, before), methods=["GET"])
-    app.mount("/label", label_app(open_session))
+    app.mount("/label", label_app(open_session or sessions_of(world, labeller)))
     for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
@@ -327,8 +329,8 @@ def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:
     def thumb(id: str, form: _Form, request: Request) -> Response:
         message = viewer.message(id)
         if not viewer.labeller or message.agent_id not in viewer.world.agent_ids():
-            raise HTTPException(422, "Only people label voices, and only messages of agents with a persona.")
-        if form.get("thumb") not in ("up", "down", ""):
+            raise HTTPException(422, "Only messages of agents with a persona can be labelled.")
+        if form.get("thumb") not in (*THUMBS, ""):
             raise HTTPException(422, "The page sent what it should not; reload it.")
         try:
             viewer.thumbs.give(message, form["thumb"], seen=form.get("seen"))

@@ -13,8 +13,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.voice import VoiceLabel
+from persona_pipeline.guard.labels.messages import MessageLabel
 from persona_pipeline.viewer.citations import Citation, CitationIndex
+from persona_pipeline.viewer.thumbs import THUMBS
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Message, Window
 
@@ -37,7 +38,7 @@ class MessageFilter(BaseModel):
         window: ``start/end``, RFC 3339; the start may be missing.
         channel: its id, or ``(direct)``.
         broke: only messages that a judge cited where a claim of their own agent dropped or scored low.
-        thumb: what people's labels say: all ``up``, all ``down``, ``split``, or ``none``.
+        thumb: what people's labels say: all ``up``, all ``down``, all ``unclear``, ``split``, or ``none``.
         q: words that all stand in the text; "words in quotes" stand there together.
         older, newer: the message after which the page begins, see ``cursor``.
     """
@@ -48,7 +49,7 @@ class MessageFilter(BaseModel):
     dimension: str = ""
     claim: str = ""
     broke: bool = False
-    thumb: Literal["", "up", "down", "split", "none"] = ""
+    thumb: Literal["", "up", "down", "unclear", "split", "none"] = ""
     q: str = Field("", max_length=500)
     older: str = ""
     newer: str = ""
@@ -89,7 +90,7 @@ class Shown:
     message: Message
     most: int | None
     citations: Sequence[Citation] = ()
-    labels: Sequence[VoiceLabel] = ()
+    labels: Sequence[MessageLabel] = ()
 
     @property
     def text(self) -> str:
@@ -113,7 +114,7 @@ def list_messages(
     store: Store,
     wanted: MessageFilter,
     index: CitationIndex,
-    labels: Mapping[str, Sequence[VoiceLabel]],
+    labels: Mapping[str, Sequence[MessageLabel]],
     *,
     since: datetime | None = None,
 ) -> MessagePage:
@@ -185,7 +186,7 @@ def _beyond(moment: datetime, message_id: str, *, newer: bool) -> list[sa.Column
 
 
 def _conditions(
-    store: Store, wanted: MessageFilter, index: CitationIndex, labels: Mapping[str, Sequence[VoiceLabel]]
+    store: Store, wanted: MessageFilter, index: CitationIndex, labels: Mapping[str, Sequence[MessageLabel]]
 ) -> list[sa.ColumnElement[bool]]:
     found: list[sa.ColumnElement[bool]] = [_TABLE.c.synthetic.is_(False)]
     if wanted.agent:
@@ -214,15 +215,19 @@ def _conditions(
             own = {f"{agent_id}{_BETWEEN}{key}" for agent_id, key in cited}
             found.append(_one_of(store, _TABLE.c.agent_id.concat(_BETWEEN).concat(_TABLE.c.id), own))
     if wanted.thumb:
-        chosen = {key for key, own in labels.items() if _thumb(own) == wanted.thumb or wanted.thumb == "none"}
-        among = _one_of(store, _TABLE.c.id, chosen)
+        among = _one_of(store, _TABLE.c.id, _thumbed(labels, wanted.thumb))
         found.append(sa.not_(among) if wanted.thumb == "none" else among)
     return found
 
 
-def _thumb(labels: Sequence[VoiceLabel]) -> str:
-    said = {label.on for label in labels}
-    return "split" if len(said) > 1 else "up" if True in said else "down"
+def _thumbed(labels: Mapping[str, Sequence[MessageLabel]], thumb: str) -> set[str]:
+    """Return the ids of messages that a filter by thumbs means; for "none", of all that have one."""
+    if thumb == "none":
+        return set(labels)
+    said = {key: {label.verdict for label in own} for key, own in labels.items()}
+    if thumb == "split":
+        return {key for key, verdicts in said.items() if len(verdicts) > 1}
+    return {key for key, verdicts in said.items() if verdicts == {THUMBS[thumb]}}
 
 
 def _holds(word: str) -> sa.ColumnElement[bool]:

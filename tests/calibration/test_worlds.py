@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -16,9 +17,8 @@ from benchmarks.people import DRIFTS, anchors
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
-from persona_pipeline.cli.labels import open_session
 from persona_pipeline.evaluation import calibrate
-from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
+from persona_pipeline.evaluation.calibrate import Judgment, calibrate_world, judged_population, plan_canaries
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
@@ -30,7 +30,6 @@ from persona_pipeline.guard.calibration.judge_change import (
     save_judge_changes,
 )
 from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
-from persona_pipeline.guard.labels.session import Labeller
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
@@ -55,13 +54,19 @@ def world(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
     opened.store.close()
 
 
+def score_of(item: Judgment) -> float | None:
+    """Mean raw score of a judgment, 0-9; None: no judge gave one."""
+    scores = [verdict.score for verdict in item.verdicts if verdict.score is not None]
+    return fmean(scores) if scores else None
+
+
 def label(world: World, answer: Answer, count: int, *, kind: LabellerKind = LabellerKind.PERSON) -> None:
     """Label judgments of adherence, spread over all there are."""
     judgments = sorted(judged_population(world, dimensions=["adherence"]), key=lambda item: item.key)
     labels = [
-        label_of(item.request, answer(item.score or 0.0), labeller="eva", kind=kind)
+        label_of(item.request, answer(score_of(item) or 0.0), labeller="eva", kind=kind)
         for item in judgments
-        if item.score is not None
+        if score_of(item) is not None
     ]
     write_label_files(Label, world.root / LABELS, labels[:count])
 
@@ -170,7 +175,7 @@ def other_judge(world: World, points: int) -> Callable[[Call], Reply]:
         inverted |= {
             item.request.claim for p in claims.propositions if p.inverted and p.id == item.request.proposition_id
         }
-        scores.setdefault(item.request.claim, []).append(item.score or 0.0)
+        scores.setdefault(item.request.claim, []).append(score_of(item) or 0.0)
 
     def score(claim: str) -> int:
         middle = sum(scores[claim]) / len(scores[claim])
@@ -264,7 +269,7 @@ def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World)
         assert bias.value is not None and bias.low is not None and bias.high is not None and bias.value >= 2
         told = f"differs from people by {bias.value:+.1f} points ({bias.low:+.1f} to {bias.high:+.1f}) on 80 judgments"
         assert told in finding.message
-        assert finding.command == f"persona-pipeline label {finding.agent_id} --dimensions adherence --newest"
+        assert finding.command == "persona-pipeline view"
         assert told in json.dumps(json.loads(render(report, "json")))
         for text in (
             report_text(report, verbose=True),
@@ -289,14 +294,6 @@ def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> Non
     people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
     assert people is not None and (people.complete, people.missing) == (False, 51 - len(labels))
     assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3
-
-
-def test_newest_labels_the_newest_window_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    every, newest = (
-        open_session("michael", "adherence", Labeller("eva"), 0, newest=only).judgments for only in (False, True)
-    )
-    assert 0 < len(newest) < len(every)
-    assert {item.window.end for item in newest} == {max(item.window.end for item in every)}
 
 
 @pytest.mark.parametrize(

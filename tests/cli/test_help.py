@@ -16,7 +16,7 @@ PANELS = {
     "Start": ["init", "ingest", "collect", "validate", "doctor", "personas"],
     "Evaluate": ["evaluate", "interview", "baseline", "suite"],
     "Look": ["report", "compare", "bisect", "changes"],
-    "Teach the judge": ["label", "calibrate", "canary", "labels", "propositions"],
+    "Teach the judge": ["calibrate", "canary", "labels", "propositions"],
     "Guard and correct": ["watch", "corrections"],
     "Keep": ["forget", "schema", "migrate", "messages", "recordings"],
 }

@@ -10,9 +10,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
-from persona_pipeline.evaluation.calibrate import judged_population
+from persona_pipeline.evaluation.calibrate import Judgment, judged_population
 from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_label_files
-from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 

@@ -28,6 +28,7 @@ class Nothing:
 
 # Commands that make or serve something, or check what is always there: there is nothing that they could fail to find.
 LOOK_FOR_NOTHING = {
+    "label": "it names the page where people label",
     "init": "writes a world; with --messages it reads them as ingest does",
     "doctor": "the machine and the world are always there to be checked",
     "view": "serves a page",
@@ -57,7 +58,6 @@ ROWS = {
     "compare": Nothing("compare HEAD --agents ann", "0 scenes"),
     "bisect": Nothing("bisect ann --by evaluations", "evaluations of 'ann'"),
     "changes": Nothing("changes HEAD", "", 0),
-    "label": Nothing("label", "nothing of this is judged yet"),
     "calibrate": Nothing("calibrate", "labels of this world"),
     "canary": Nothing("canary", "baselines"),
     "watch": Nothing("watch --once", "messages after"),

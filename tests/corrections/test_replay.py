@@ -21,7 +21,7 @@ from persona_pipeline.corrections.replay import (
     thresholds,
 )
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, voice_label
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.scoring.messages.verdicts import Role
@@ -127,13 +127,22 @@ def test_the_verdict_decides_before_labels_of_people(
     assert ReplayedCheck(said, verdict=verdict).is_out(labels) is expected
 
 
-@pytest.mark.parametrize(("ons", "expected"), [([True], False), ([False, False, True], True), ([True, False], None)])
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([Role.IN], False),
+        ([Role.OUT, Role.OUT, Role.IN], True),
+        ([Role.IN, Role.OUT], None),
+        ([Role.UNCLEAR], None),
+    ],
+)
 def test_most_labels_decide_and_only_for_the_text_they_were_given_for(
-    world: World, ons: list[bool], expected: bool | None
+    world: World, verdicts: list[Role], expected: bool | None
 ) -> None:
     said, folder = message_of(0), world.root / LABELS
-    given = [voice_label(said, on, f"p{n}", MarkSource.PERSON) for n, on in enumerate(ons)]
-    write_label_files(VoiceLabel, folder, [*given, voice_label(said, False, "q", MarkSource.SWIPE, text="Another.")])
+    given = [message_label(said, verdict, f"p{n}", MarkSource.PERSON) for n, verdict in enumerate(verdicts)]
+    swiped = message_label(said, Role.OUT, "q", MarkSource.SWIPE, text="Another.")
+    write_label_files(MessageLabel, folder, [*given, swiped])
     assert labelled_out(world, "ann").get((said.id, said.text)) is expected
     assert labelled_out(world, "bob") == {}
 
@@ -171,10 +180,10 @@ def test_the_command_says_how_many_are_held_and_how_many_of_them_are_out(
     recording = OpenedJudge(TextBackend(), (RecordingWriter(world.root / "recordings"),))
     replay(world, ReplayRequest(["ann"], newest=8), recording)
     given = [
-        voice_label(message, on=place < 5, labeller="eve", source=MarkSource.PERSON)
+        message_label(message, Role.IN if place < 5 else Role.OUT, "eve", MarkSource.PERSON)
         for place, message in enumerate(said)
     ]
-    write_label_files(VoiceLabel, world.root / LABELS, given[:7])
+    write_label_files(MessageLabel, world.root / LABELS, given[:7])
     arguments = ["ann", "--newest", "8"]
     shown = run(world, monkeypatch, *arguments, "--format", "json")
     (found,) = json.loads(shown.stdout)["results"]

@@ -1,7 +1,9 @@
 """What users did with messages, in every format that keeps it: counted always, labels only when asked for."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ from typer.testing import CliRunner
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.guard.labels.messages import load_message_labels
+from persona_pipeline.importing.marks import marks_of
 from persona_pipeline.importing.run import ImportOptions, import_messages
 from persona_pipeline.world import World
+from persona_pipeline.world.messages.files import bounded_extras
+from persona_pipeline.world.models import Message
 from tests.support.worlds import write_jsonl
 
 AT = "2026-03-01T09:0{}:00Z"
@@ -130,18 +135,18 @@ def discord(folder: Path) -> Path:
 
 
 # Of the third message: what is labelled, and what cannot be told.
-FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, bool, str]], dict[str, int]]] = {
+FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, str, str]], dict[str, int]]] = {
     sillytavern: (
-        [("Aye, well.", True, "swipe"), ("I am ann.", False, "swipe")],
+        [("Aye, well.", "in", "swipe"), ("I am ann.", "out", "swipe")],
         {"swipes of a message that nobody answered": 1},
     ),
-    openai: ([("Aye, well.", False, "thumbs")], {}),
-    own: ([("Aye, well.", False, "stars")], {}),
-    slack: ([("Aye, well.", False, "thumbs")], {"reaction tada": 1}),
-    langfuse: ([("Aye, well.", False, "thumbs")], {"length 0.4": 1}),
-    langsmith: ([("Aye, well.", False, "thumbs")], {}),
-    chatgpt: ([("Aye, well.", True, "regeneration"), ("No idea.", False, "regeneration")], {}),
-    discord: ([("Aye, well.", False, "thumbs")], {"reaction tada": 1}),
+    openai: ([("Aye, well.", "out", "thumbs")], {}),
+    own: ([("Aye, well.", "out", "stars")], {}),
+    slack: ([("Aye, well.", "out", "thumbs")], {"reaction tada": 1}),
+    langfuse: ([("Aye, well.", "out", "thumbs")], {"length 0.4": 1}),
+    langsmith: ([("Aye, well.", "out", "thumbs")], {}),
+    chatgpt: ([("Aye, well.", "in", "regeneration"), ("No idea.", "out", "regeneration")], {}),
+    discord: ([("Aye, well.", "out", "thumbs")], {"reaction tada": 1}),
 }
 
 
@@ -152,10 +157,10 @@ def test_marks_on_an_agents_message_are_read(make: Any, small_world: World, tmp_
     imported = import_messages(small_world, [make(folder)], ImportOptions())
     assert imported.result.problems == []
     found, unread = FORMATS[make]
-    assert [(mark.text, mark.on, mark.source.value) for mark in imported.marks] == found
+    assert [(mark.text, mark.verdict.value, mark.source.value) for mark in imported.marks] == found
     assert dict(imported.unread) == unread
     assert {mark.agent_id for mark in imported.marks} == {"ann"}
-    assert not (small_world.root / LABELS / "voice.jsonl").exists()
+    assert not (small_world.root / LABELS / "messages.jsonl").exists()
 
 
 def test_labels_are_written_only_when_asked_for_and_once(
@@ -167,10 +172,75 @@ def test_labels_are_written_only_when_asked_for_and_once(
     counted = CliRunner().invoke(app, ["ingest", path])
     assert counted.exit_code == 0, counted.output
     assert "users' marks on agents' messages (2 swipe): no labels yet: --marks keeps them" in counted.stderr
-    assert load_voice_labels(small_root / LABELS) == []
+    assert load_message_labels(small_root / LABELS) == []
     kept = CliRunner().invoke(app, ["ingest", path, "--marks"])
-    assert "kept in labels/voice.jsonl" in kept.stderr
-    before = (small_root / LABELS / "voice.jsonl").read_bytes()
-    assert len(load_voice_labels(small_root / LABELS)) == 2
+    assert "kept in labels/messages.jsonl" in kept.stderr
+    before = (small_root / LABELS / "messages.jsonl").read_bytes()
+    assert len(load_message_labels(small_root / LABELS)) == 2
     CliRunner().invoke(app, ["ingest", path, "--marks"])
-    assert (small_root / LABELS / "voice.jsonl").read_bytes() == before
+    assert (small_root / LABELS / "messages.jsonl").read_bytes() == before
+
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+def marked(text: str = "kept", **extras: Any) -> tuple[list[tuple[str, str, str, float | None]], dict[str, int]]:
+    unread = Counter[str]()
+    said = Message("m1", "ann", text, START, "c", extras=bounded_extras(extras))
+    found = list(marks_of(said, unread))
+    return [(item.source.value, item.text, item.verdict.value, item.rating) for item in found], dict(unread)
+
+
+@pytest.mark.parametrize(
+    ("extras", "found"),
+    [
+        ({"stars": 5}, [("stars", "kept", "in", 5.0)]),
+        ({"rating": 2}, [("stars", "kept", "out", 2.0)]),
+        ({"rating": {"stars": 1}}, [("stars", "kept", "out", 1.0)]),
+        ({"thumbs": True}, [("thumbs", "kept", "in", None)]),
+        ({"feedback": {"rating": "thumbsDown"}}, [("thumbs", "kept", "out", None)]),
+        ({"annotation": {"rating": -1}}, [("thumbs", "kept", "out", -1.0)]),
+        ({"annotation": {"rating": 1}}, [("thumbs", "kept", "in", 1.0)]),
+        ({"marks": [{"name": "user-feedback", "value": 0}]}, [("thumbs", "kept", "out", 0.0)]),
+        ({"marks": [{"name": "Like", "value": "up"}]}, [("thumbs", "kept", "in", None)]),
+        (
+            {"swipes": ["first", "kept", " ", "first", "third"], "swipe_id": 1, "swiped_by": "Kim"},
+            [("swipe", "kept", "in", None), ("swipe", "first", "out", None), ("swipe", "third", "out", None)],
+        ),
+        ({"swipes": ["kept"], "swipe_id": 0, "swiped_by": "Kim"}, []),
+        ({"swipes": ["first", "kept"], "swipe_id": 1}, []),
+        ({"regenerations": ["first"]}, [("regeneration", "kept", "in", None), ("regeneration", "first", "out", None)]),
+        (
+            {"reactions": [{"name": "+1::skin-tone-2", "users": ["U1", "U2"]}, {"name": "-1", "users": ["U3"]}]},
+            [("thumbs", "kept", "in", None), ("thumbs", "kept", "in", None), ("thumbs", "kept", "out", None)],
+        ),
+    ],
+)
+def test_what_users_marks_say(extras: dict[str, Any], found: list[Any]) -> None:
+    assert marked(**extras) == (found, {})
+
+
+@pytest.mark.parametrize(
+    ("extras", "unread"),
+    [
+        ({"stars": 3}, "stars 3"),
+        ({"rating": 1}, "rating 1"),
+        ({"rating": 87}, "rating 87"),
+        ({"feedback": "so-so"}, "feedback so-so"),
+        ({"feedback": {"text": "ok"}}, "feedback"),
+        ({"marks": [{"name": "toxicity", "value": 0.1}]}, "toxicity 0.1"),
+        ({"reactions": [{"name": "eyes", "users": ["U1"]}]}, "reaction eyes"),
+        ({"swipes": ["x" * 20_000, "kept"], "swipe_id": 1, "swiped_by": "Kim"}, "swipes too long to keep"),
+    ],
+)
+def test_what_says_nothing_is_counted_and_not_guessed(extras: dict[str, Any], unread: str) -> None:
+    assert marked(**extras) == ([], {unread: 1})
+
+
+def test_who_marked_is_the_same_and_has_no_name() -> None:
+    said = Message("m1", "ann", "kept", START, "c", extras={"swipes": ["a"], "swiped_by": "Kim Lee", "swipe_id": 0})
+    first, again = ({label.labeller for label in marks_of(said, Counter())} for _ in range(2))
+    assert first == again
+    (name,) = first
+    assert name.startswith("user-")
+    assert "im" not in name

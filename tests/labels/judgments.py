@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from persona_pipeline.guard.labels.session import Judgment
+from persona_pipeline.evaluation.calibrate import Judgment
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.world.models import Window
 from tests.support.judging import request, trajectory

@@ -111,18 +111,8 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         "fluency.jsonl:1",
         "adherence.jsonl:3",
     ]
-    assert "a label of adherence stands in fluency.jsonl" in said[2]
+    assert "a label of adherence is in fluency.jsonl" in said[2]
     assert f"ada has labelled this judgment otherwise at {tmp_path}/adherence.jsonl:2; delete one" in said[3]
-
-
-def test_a_name_is_a_persons_or_a_models_and_never_both(tmp_path: Path) -> None:
-    write_label_files(Label, tmp_path, [LABEL])
-    as_model = label_of(request("another claim"), 3, labeller="ada", kind=LabellerKind.MODEL)
-    with pytest.raises(ConfigError, match="a name of its own"):
-        write_label_files(Label, tmp_path, [as_model])
-    (tmp_path / "adherence.jsonl").write_text(LABEL.to_line() + as_model.to_line(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"adherence\.jsonl:2: ada is a model here and a person at .*jsonl:1"):
-        load_labels(tmp_path)
 
 
 def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.session import Labelling
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
+from persona_pipeline.viewer.judgments import Labelling
 from persona_pipeline.world.world import World
 
 TOKEN = "t0ken"
@@ -25,16 +24,12 @@ KEY = {"authorization": f"Bearer {TOKEN}"}
 def labelling_app(root: Path, session: Labelling) -> FastAPI:
     """Return the page of a world without messages, on which a session labels."""
     world = WorldBuilder(root / "world").persona("ann", "Ann is dry and brief.").open()
-    return create_app(world, "ada", TOKEN, lambda agent, dimension: session)
+    return create_app(world, "ada", TOKEN, lambda agent, dimension, newest: session)
 
 
 def viewing_app(world: World, labeller: str = "ada") -> FastAPI:
-    """Return the page of a world, on which nothing is to be labelled."""
-
-    def nothing(agent: str, dimension: str) -> Labelling:
-        raise ConfigError("nothing of this is judged yet")
-
-    return create_app(world, labeller, TOKEN, nothing)
+    """Return the page of a world."""
+    return create_app(world, labeller, TOKEN)
 
 
 def client_of(app: FastAPI) -> TestClient:

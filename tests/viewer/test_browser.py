@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.guard.labels.messages import load_message_labels
 from persona_pipeline.world.world import World
 from tests.viewer.serving import TOKEN, served, viewing_app
 from tests.viewer.test_runs import hostile_world
@@ -57,8 +57,8 @@ def show(browser: "Browser", world: World) -> Iterator[Opened]:
     assert [text for text in odd if not text.startswith(("data:,", "Failed to load resource"))] == []
 
 
-def thumbs(world: World) -> dict[str, bool]:
-    return {label.message: label.on for label in load_voice_labels(world.root / LABELS)}
+def thumbs(world: World) -> dict[str, str]:
+    return {label.message: label.verdict for label in load_message_labels(world.root / LABELS)}
 
 
 def focused(page: "Page") -> str:
@@ -81,19 +81,19 @@ def test_an_afternoon_by_keyboard(show: Opened, world: World) -> None:
     assert focused(page) == first != second
     page.keyboard.press("n")
     page.wait_for_selector('[aria-pressed="true"]')
-    assert (thumbs(world), page.inner_text("#said")) == ({first: False}, "Kept: Does not sound like the agent")
+    assert (thumbs(world), page.inner_text("#said")) == ({first: "out"}, "Kept: Out of character")
     assert focused(page) == first, "what was focused is focused still"
     page.keyboard.press("j")
     page.keyboard.press("y")
     page.wait_for_function("() => document.querySelectorAll('[aria-pressed=true]').length === 2")
-    assert thumbs(world) == {first: False, second: True}
+    assert thumbs(world) == {first: "out", second: "in"}
     listed = page.url
     with page.expect_navigation():
         page.keyboard.press("u")
-    assert (thumbs(world), page.url) == ({first: False}, listed)
+    assert (thumbs(world), page.url) == ({first: "out"}, listed)
     page.keyboard.press("/")
     page.keyboard.type("raccoon nj")
-    assert thumbs(world) == {first: False}, "letters that are typed are no thumbs"
+    assert thumbs(world) == {first: "out"}, "letters that are typed are no thumbs"
     page.keyboard.press("Enter")
     page.wait_for_url("**q=raccoon**")
     page.keyboard.press("?")
@@ -127,8 +127,8 @@ def test_without_scripts_thumbs_are_forms(show: Opened, world: World) -> None:
     before = page.url
     row = page.locator("li.message").nth(3)
     name = row.locator("code").inner_text()
-    row.get_by_role("button", name="Does not sound like the agent").click()
-    assert (thumbs(world), page.url) == ({name: False}, before)
+    row.get_by_role("button", name="Out of character").click()
+    assert (thumbs(world), page.url) == ({name: "out"}, before)
     page.get_by_role("button", name="Undo thumb").click()
     assert (thumbs(world), page.url) == ({}, before)
 
@@ -140,11 +140,11 @@ def test_two_tabs_and_a_conflict(show: Opened, world: World, scripts: bool) -> N
     first.click(up)
     first.wait_for_selector(f'{up}[aria-pressed="true"]')
     second.click(down)
-    second.wait_for_selector("text=Meanwhile this message has a thumb up of yours")
-    assert thumbs(world) == {"sales-072": True}
+    second.wait_for_selector("text=Meanwhile this message has your label “in”")
+    assert thumbs(world) == {"sales-072": "in"}
     second.click(down)
     second.wait_for_selector(f'{down}[aria-pressed="true"]')
-    assert thumbs(world) == {"sales-072": False}
+    assert thumbs(world) == {"sales-072": "out"}
     first.reload()
     assert first.get_attribute(down, "aria-pressed") == "true"
 
@@ -176,7 +176,7 @@ def test_hostile_words_do_nothing(show: Opened, tmp_path: Path) -> None:
     page.goto("/messages?agent=ann")
     page.locator('[data-thumb="down"]').first.click()
     page.wait_for_selector('[aria-pressed="true"]')
-    assert thumbs(world) == {"m5": False}
+    assert thumbs(world) == {"m5": "out"}
 
 
 def test_when_the_command_has_ended_a_thumb_says_so(show: Opened, world: World) -> None:

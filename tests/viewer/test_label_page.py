@@ -8,14 +8,15 @@ import pytest
 from fastapi.testclient import TestClient
 
 from persona_pipeline.guard.labels.files import load_labels
-from persona_pipeline.guard.labels.session import Labeller, Labelling
+from persona_pipeline.viewer.judgments import Labelling
+from persona_pipeline.world.world import World
 from tests.labels.judgments import judgment, judgments
-from tests.viewer.serving import BASE, client_of, labelling_app
+from tests.viewer.serving import BASE, client_of, labelling_app, viewing_app
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    session = Labelling(tmp_path / "labels", judgments(4), Labeller("ada"))
+    session = Labelling(tmp_path / "labels", judgments(4), "ada")
     with client_of(labelling_app(tmp_path, session)) as running:
         yield running
 
@@ -128,8 +129,15 @@ def test_a_folder_that_cannot_be_written_is_said(client: TestClient, tmp_path: P
 
 
 def test_words_that_no_utf8_holds_are_shown_all_the_same(tmp_path: Path) -> None:
-    session = Labelling(tmp_path / "labels", [judgment(1, 5, "adherence", "lone \ud800 half")], Labeller("ada"))
+    session = Labelling(tmp_path / "labels", [judgment(1, 5, "adherence", "lone \ud800 half")], "ada")
     with client_of(labelling_app(tmp_path, session)) as client:
         response = client.get("/label/api/state")
         assert b"lone \\ud800 half" in response.content
         assert response.json()["item"]["transcript"][0]["text"] == "lone \ud800 half"
+
+
+def test_where_nothing_is_judged_yet_the_page_says_so(small_world: World) -> None:
+    with client_of(viewing_app(small_world)) as client:
+        response = client.get("/label/api/state")
+    assert response.status_code == 409
+    assert "nothing of this is judged yet; run persona-pipeline evaluate" in response.json()["detail"]

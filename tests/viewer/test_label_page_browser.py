@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from persona_pipeline.evaluation.calibrate import Judgment
 from persona_pipeline.guard.labels.files import load_labels
-from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling
+from persona_pipeline.viewer.judgments import Labelling
 from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
 from tests.reporting.html.test_browser import HOSTILE
@@ -31,7 +32,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def open_page(items: list[Judgment], name: str = "ada", **options: Any) -> "Page":
-            app = labelling_app(tmp_path / name, Labelling(tmp_path / "labels", items, Labeller(name)))
+            app = labelling_app(tmp_path / name, Labelling(tmp_path / "labels", items, name))
             address = stack.enter_context(served(app))
             context = browser.new_context(**options)
             stack.callback(context.close)
@@ -220,7 +221,7 @@ def test_hostile_words_do_nothing_and_stand_there_as_text(show: Opened) -> None:
 
 
 def test_the_policy_stops_a_script_that_got_in(browser: "Browser", tmp_path: Path) -> None:
-    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), Labeller("ada")))) as address:
+    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), "ada"))) as address:
         page = browser.new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
@@ -262,7 +263,7 @@ def test_on_a_phone_the_answer_is_always_at_hand(show: Opened) -> None:
 
 
 def test_without_the_key_the_page_says_what_to_do(browser: "Browser", tmp_path: Path) -> None:
-    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), Labeller("ada")))) as address:
+    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), "ada"))) as address:
         page = browser.new_page()
         page.goto(f"{address}/label/")
         assert "Open the address that the command printed" in page.inner_text("body")

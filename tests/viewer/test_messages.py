@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, voice_label
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer.app import marked
 from persona_pipeline.viewer.citations import Citations
@@ -91,9 +92,10 @@ FILTERS: dict[str, Callable[[Message, Callable[[Message], set[tuple[str, str]]]]
     "broke=1&claim=own-motives": lambda m, b: any(key == "own-motives" for _, key in b(m)),
     "agent=nobody%27+OR+1%3D1": lambda m, b: False,
     "thumb=none": lambda m, b: m.agent_id != "pam",
-    "thumb=up": lambda m, b: m.agent_id == "pam" and len(m.text) % 3 == 0,
-    "thumb=down": lambda m, b: m.agent_id == "pam" and len(m.text) % 3 == 1,
-    "thumb=split": lambda m, b: m.agent_id == "pam" and len(m.text) % 3 == 2,
+    "thumb=up": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 0,
+    "thumb=down": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 1,
+    "thumb=unclear": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 3,
+    "thumb=split": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 2,
 }
 
 
@@ -102,10 +104,10 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
     everything = sorted(anywhere.messages(), key=lambda m: (m.created_at, m.id), reverse=True)
     thumbs = []
     for message in (message for message in everything if message.agent_id == "pam"):
-        on, both = len(message.text) % 3 == 0, len(message.text) % 3 == 2
-        for name, said in (("ada", on), ("bob", not on if both else on)):
-            thumbs.append(voice_label(message, said, name, MarkSource.PERSON))
-    write_label_files(VoiceLabel, anywhere.root / LABELS, thumbs)
+        said = ((Role.IN, Role.IN), (Role.OUT, Role.OUT), (Role.OUT, Role.IN), (Role.UNCLEAR, Role.UNCLEAR))
+        for name, verdict in zip(("ada", "bob"), said[len(message.text) % 4], strict=True):
+            thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
+    write_label_files(MessageLabel, anywhere.root / LABELS, thumbs)
     broken = broke(anywhere)
     with client_of(viewing_app(anywhere)) as client:
         for query, is_meant in FILTERS.items():

@@ -1,4 +1,4 @@
-"""Thumbs are labels of the voice, in the same files: given, changed, taken back, and never lost to another tab."""
+"""Thumbs are labels of messages, in the same file: given, changed, taken back, and never lost to another tab."""
 
 import re
 from pathlib import Path
@@ -8,16 +8,23 @@ import pytest
 from fastapi.testclient import TestClient
 
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_key, voice_label
-from persona_pipeline.viewer.labels import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.guard.labels.messages import (
+    MarkSource,
+    MessageLabel,
+    load_message_labels,
+    message_key,
+    message_label,
+)
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.world import World
 from tests.viewer.serving import client_of, viewing_app
 
 ID = "sales-072"
 
 
-def labels(world: World) -> list[VoiceLabel]:
-    return load_voice_labels(world.root / LABELS)
+def labels(world: World) -> list[MessageLabel]:
+    return load_message_labels(world.root / LABELS)
 
 
 def press(client: TestClient, thumb: str, *, seen: str | None = None, **headers: Any) -> Any:
@@ -29,28 +36,28 @@ def press(client: TestClient, thumb: str, *, seen: str | None = None, **headers:
     return client.post(f"/thumb?id={ID}", data={"thumb": thumb, "seen": seen}, headers=headers)
 
 
-def test_a_thumb_is_a_label_of_the_voice(client: TestClient, world: World) -> None:
+def test_a_thumb_is_a_label_of_the_message(client: TestClient, world: World) -> None:
     said = next(message for message in world.messages() if message.id == ID)
     response = press(client, "down")
     assert (response.status_code, response.headers["location"]) == (303, f"/message?id={ID}")
     (label,) = labels(world)
-    assert (label.key, label.message, label.text) == (voice_key("michael", ID, said.text), ID, said.text)
-    assert (label.labeller, label.on, label.source, label.chosen) == ("ada", False, MarkSource.PERSON, "given")
-    write_label_files(VoiceLabel, world.root / LABELS, [label.model_copy(update={"on": True})])
+    assert (label.key, label.message, label.text) == (message_key("michael", ID, said.text), ID, said.text)
+    assert (label.labeller, label.verdict, label.source) == ("ada", Role.OUT, MarkSource.PERSON)
+    write_label_files(MessageLabel, world.root / LABELS, [label.model_copy(update={"verdict": Role.IN})])
     (changed,) = labels(world)
-    assert (changed.identity, changed.on) == (label.identity, True)
+    assert (changed.identity, changed.verdict) == (label.identity, Role.IN)
     assert 'data-thumb="up" aria-pressed="true"' in client.get(f"/message?id={ID}").text
 
 
 def test_it_is_changed_taken_away_and_each_step_is_undone(client: TestClient, world: World) -> None:
-    steps: list[list[bool]] = [[]]
-    for thumb in ("up", "down", "", "up"):
+    steps: list[list[str]] = [[]]
+    for thumb in ("up", "down", "", "unclear"):
         press(client, thumb)
-        steps.append([label.on for label in labels(world)])
-    assert steps == [[], [True], [False], [], [True]]
+        steps.append([label.verdict for label in labels(world)])
+    assert steps == [[], ["in"], ["out"], [], ["unclear"]]
     for before in reversed(steps[:-1]):
         assert client.post("/undo").status_code == 303
-        assert [label.on for label in labels(world)] == before
+        assert [label.verdict for label in labels(world)] == before
     assert client.post("/undo").status_code == 409
 
 
@@ -59,12 +66,12 @@ def test_what_another_tab_did_meanwhile_is_not_overwritten_unseen(client: TestCl
     for headers in ({}, {"x-fragment": "1"}):
         late = press(client, "down", seen="", **headers)
         assert late.status_code == 409
-        assert "Meanwhile this message has a thumb up of yours" in late.text
-        assert [label.on for label in labels(world)] == [True]
+        assert "Meanwhile this message has your label “in”" in late.text
+        assert [label.verdict for label in labels(world)] == ["in"]
     # Who says the same changes nothing, and who has seen it may.
     assert press(client, "up", seen="").status_code == 303
     assert press(client, "down").status_code == 303
-    assert [label.on for label in labels(world)] == [False]
+    assert [label.verdict for label in labels(world)] == ["out"]
 
 
 def test_an_undo_leaves_what_was_changed_elsewhere(world: World) -> None:
@@ -74,18 +81,18 @@ def test_an_undo_leaves_what_was_changed_elsewhere(world: World) -> None:
     there.give(message, "down", seen=stamp(there.own(ID, "michael")))
     with pytest.raises(ChangedMeanwhileError):
         here.undo()
-    assert [label.on for label in labels(world)] == [False]
+    assert [label.verdict for label in labels(world)] == ["out"]
     assert here.undo() is None
 
 
 def test_others_thumbs_stand_beside_ones_own(client: TestClient, world: World) -> None:
     message = next(message for message in world.messages() if message.id == ID)
-    his = voice_label(message, True, "bob", MarkSource.PERSON, note="<i>his</i>")
-    write_label_files(VoiceLabel, world.root / LABELS, [his])
+    his = message_label(message, Role.IN, "bob", MarkSource.PERSON, note="<i>his</i>")
+    write_label_files(MessageLabel, world.root / LABELS, [his])
     page = client.get(f"/message?id={ID}").text
-    assert "<bdi>bob</bdi>: sounds like it" in page and "&lt;i&gt;his" in page
+    assert "<bdi>bob</bdi>: in" in page and "&lt;i&gt;his" in page
     press(client, "down")
-    assert sorted((label.labeller, label.on) for label in labels(world)) == [("ada", False), ("bob", True)]
+    assert sorted((label.labeller, label.verdict) for label in labels(world)) == [("ada", "out"), ("bob", "in")]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,7 @@ def test_what_is_no_thumb_is_not_kept(client: TestClient, world: World, form: di
     assert labels(world) == []
 
 
-def test_where_a_model_labels_nobody_gives_thumbs(world: World) -> None:
+def test_without_a_labeller_there_are_no_thumbs(world: World) -> None:
     with client_of(viewing_app(world, "")) as client:
         assert 'class="thumbs"' not in client.get("/messages").text
         assert client.post(f"/thumb?id={ID}", data={"thumb": "up", "seen": ""}).status_code == 422
@@ -106,12 +113,12 @@ def test_where_a_model_labels_nobody_gives_thumbs(world: World) -> None:
 
 
 def test_a_label_file_that_is_broken_is_said_and_left(client: TestClient, world: World) -> None:
-    path: Path = world.root / LABELS / "voice.jsonl"
+    path: Path = world.root / LABELS / "messages.jsonl"
     path.parent.mkdir(exist_ok=True)
     path.write_text("{\n", encoding="utf-8")
     for response in (client.get("/messages"), client.post(f"/thumb?id={ID}", data={"thumb": "up"})):
         assert response.status_code == 409
-        assert "voice.jsonl:1" in response.text
+        assert "messages.jsonl:1" in response.text
     assert path.read_text(encoding="utf-8") == "{\n"
 
 

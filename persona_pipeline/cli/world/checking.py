@@ -254,8 +254,8 @@ def check_paths(paths: Iterable[Path]) -> Checked:
 def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.baselines.golden import load_baseline
     from persona_pipeline.guard.known_drift import DRIFTS, load_drift
-    from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.files import MESSAGES, VOICE, Label, load_label_files
+    from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.lab.interview.results import find_interview_baseline
     from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
@@ -294,7 +294,8 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif suffix == ".jsonl" and "recordings" in parents:
         checked.run(lambda: load_recording_file(path, get_settings().signing_secret))
     elif suffix == ".jsonl" and path.resolve().parent.name == "labels":
-        checked.run(lambda: load_label_files(VoiceLabel if path.stem == VOICE else Label, [path]))
+        kind = MessageLabel if path.stem in (MESSAGES, VOICE) else Label
+        checked.run(lambda: load_label_files(kind, [path]))
     elif suffix in ENDINGS and "messages" in parents:
         checked.run(lambda: _messages(path, checked))
 

@@ -67,8 +67,8 @@ def ingest(
         bool,
         typer.Option(
             "--marks",
-            help="Keep what users' stars, thumbs, swipes and regenerations say of agents' messages as labels of their voices, in "
-            "labels/voice.jsonl; without it they are only counted.",
+            help="Keep users' stars, thumbs, swipes and regenerations of agents' messages as labels, in labels/messages.jsonl; "
+            "without it they are only counted.",
         ),
     ] = False,
 ) -> None:
@@ -129,14 +129,16 @@ def _tell(imported: "Imported") -> None:
 
 def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.reporting.text import one_line
 
     if imported.marks:
         told = _counted(Counter(label.source.value for label in imported.marks))
         if keep:
-            write_label_files(VoiceLabel, world.root / LABELS, imported.marks)
-        where = "kept in labels/voice.jsonl" if keep else "no labels yet: --marks keeps them in labels/voice.jsonl"
+            write_label_files(MessageLabel, world.root / LABELS, imported.marks)
+        where = (
+            "kept in labels/messages.jsonl" if keep else "no labels yet: --marks keeps them in labels/messages.jsonl"
+        )
         typer.echo(f"users' marks on agents' messages ({told}): {where}", err=True)
     if imported.unread:
         typer.echo(f"users' marks that say neither yes nor no: {one_line(_counted(imported.unread))}", err=True)

@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.json import csv_rows, json_object, read_row
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import calm_cell, plain_cell
 from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType, checked_label
-from persona_pipeline.guard.labels.voice import VoiceLabel, voice_key
+from persona_pipeline.guard.labels.messages import MessageLabel, message_key
 
 FORMATS = ("csv", "jsonl")
 _REMEDY = "nothing was imported; correct the row"
@@ -47,10 +47,10 @@ def read_labels(
 
     Columns and fields are those of a label. What a row leaves out of agent_id, dimension, proposition_id, claim, persona and
     trajectory is that of the judgment with its key. In CSV an empty cell is left out, and the score ``n/a`` is not applicable.
-    ``subject_of``: returns what is judged under a key, None where the world has no such judgment. Labels of voices need none:
+    ``subject_of``: returns what is judged under a key, None where the world has no such judgment. Labels of messages need none:
     their key follows from agent, message and text. ``defaults``: fields of rows that leave them out, such as the labeller. Raises
-    ``ConfigError``: the file is of another kind, or rows are no labels, each with its line; a judgment labelled twice by the
-    same.
+    ``ConfigError``: the file is of another kind, or rows are not labels, each with its line; a judgment labelled twice by the
+    same labeller.
     """
     if not path.is_file():
         raise ConfigError(Problem("is no file; check the path", str(path)))
@@ -93,7 +93,7 @@ def _whole(row: dict[str, Any], subject_of: Subject) -> dict[str, Any]:
 
 def _keyed(row: dict[str, Any], _: Subject) -> dict[str, Any]:
     named = [str(row[name]) for name in _OF_KEY if name in row]
-    return {**row, "key": voice_key(*named)} if "key" not in row and len(named) == len(_OF_KEY) else row
+    return {**row, "key": message_key(*named)} if "key" not in row and len(named) == len(_OF_KEY) else row
 
 
 def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
@@ -106,12 +106,12 @@ def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> lis
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     for name in names:
-        if name not in model.model_fields:
+        if name not in (*model.model_fields, *model.former_fields):
             hint = did_you_mean(name, model.model_fields) or f"; the columns are {', '.join(model.model_fields)}"
             problems.append(Problem(f"unknown column {name!r}{hint}", str(path), line))
     if len(set(names)) < len(names):
         problems.append(Problem("a column stands twice; remove one", str(path), line))
-    if "key" not in names and model is not VoiceLabel:
+    if "key" not in names and model is not MessageLabel:
         problems.append(Problem("there is no column 'key'; labels list and labels export show keys", str(path), line))
     if problems:
         return []
@@ -134,8 +134,11 @@ def _row(cells: dict[str, Any]) -> dict[str, Any]:
     elif score.isascii() and score.isdigit():
         cells["score"] = int(score[:9])
     if "on" in cells:
+        # A column of releases until 0.2.
         said = str(cells["on"]).strip().lower()
         cells["on"] = {"true": True, "on": True, "false": False, "off": False}.get(said, said)
+    if "verdict" in cells:
+        cells["verdict"] = cells["verdict"].strip().lower()
     if "rating" in cells:
         with suppress(ValueError):
             cells["rating"] = float(cells["rating"])

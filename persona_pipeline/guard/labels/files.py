@@ -1,7 +1,7 @@
 """Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl``, one a line, and which of them are stale and why.
 
-A line says what somebody says of one judgment, with all its key is made of, so that nobody can relabel it. ``voice.jsonl`` holds
-labels of another kind (``guard.labels.voice``), kept and protected in the same way.
+A line is what one labeller says of one judgment, with all that its key is made of, so that it cannot be moved to another judgment.
+``messages.jsonl`` holds labels of another kind (``guard.labels.messages``), kept and protected in the same way.
 """
 
 import re
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -37,8 +37,8 @@ from persona_pipeline.world.propositions.models import (
     template_variables,
 )
 
-# Where labels lie in a world, and the file of those of voices.
-LABELS, VOICE = "labels", "voice"
+# The folder of a world's labels, and the files of those of messages: the current one, and that of releases until 0.2.
+LABELS, MESSAGES, VOICE = "labels", "messages", "voice"
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
 MOST_NOTE = 2000
 # In JSON Schema, what ``_sealed`` says of the two.
@@ -57,7 +57,13 @@ class LabellerKind(StrEnum):
 
 
 class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What labels of all kinds have: of what, by whom, when; ``file``: the stem of the file it belongs in."""
+    """What labels of all kinds have: of what, by whom, when; ``file``: the stem of the file it belongs in.
+
+    ``former_file``, ``former_fields``: names of earlier releases that are still read; what is written has the current ones.
+    """
+
+    former_file: ClassVar[str] = ""
+    former_fields: ClassVar[tuple[str, ...]] = ()
 
     key: _Sha256 = Field(description="SHA-256 of what is labelled; another than the other fields give is an error.")
     agent_id: str = Field(min_length=1, description="Whose judgment or message it is.")
@@ -132,7 +138,7 @@ class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _O
 
     @classmethod
     def paths(cls, folder: Path) -> list[Path]:
-        return sorted(path for path in folder.glob("*.jsonl") if path.stem != VOICE)
+        return sorted(path for path in folder.glob("*.jsonl") if path.stem not in (MESSAGES, VOICE))
 
     @property
     def is_persons(self) -> bool:
@@ -216,8 +222,8 @@ def _said(model: type[AnyLabel], kind: str, location: tuple[str | int, ...], mes
 def load_labels(folder: Path) -> list[Label]:
     """Return the labels of judgments in a folder, file by file in their order. A missing folder has none.
 
-    A line that stands twice, as a merge may leave it, is one label. Raises ``ConfigError``: lines that are no label, judgments
-    that one labeller answered in two ways, and labellers that are once a person and once a model, each with its place.
+    A line that is there twice, as a merge may leave it, is one label. Raises ``ConfigError``: lines that are not labels, and
+    judgments that one labeller answered in two ways, each with its place.
     """
     return load_label_files(Label, Label.paths(folder))
 
@@ -237,9 +243,9 @@ def write_label_files(
 ) -> list[Path]:
     """Add labels of one kind, replacing those of the same labeller on the same subject, and return the files that changed.
 
-    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once. ``remove``:
-    identities (``AnyLabel.identity``) of labels to take away. Raises ``ConfigError``: the labels that are there do not load, or a
-    labeller would be once a person and once a model.
+    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once. Labels in a file of
+    an earlier release move to the current one. ``remove``: identities (``AnyLabel.identity``) of labels to take away. Raises
+    ``ConfigError``: the labels that are there do not load.
     """
     from filelock import FileLock
 
@@ -248,14 +254,16 @@ def write_label_files(
         before = load_label_files(model, model.paths(folder))
         merged = {label.identity: label for label in before if label.identity not in remove}
         merged |= {label.identity: label for label in labels}
-        if problems := _two_kinds((folder, None, label) for label in merged.values()):
-            raise ConfigError(problems)
         by_file: dict[str, list[LabelType]] = {label.file: [] for label in before}
         for label in sorted(merged.values(), key=lambda label: label.order):
             by_file.setdefault(label.file, []).append(label)
         texts = {
             folder / f"{name}.jsonl": "".join(label.to_line() for label in own) for name, own in sorted(by_file.items())
         }
+        former = folder / f"{model.former_file}.jsonl"
+        if model.former_file and former.exists():
+            # After the current file is written, so that a crash loses no label.
+            texts[former] = ""
         return [path for path, text in texts.items() if _replace(path, text)]
 
 
@@ -269,8 +277,8 @@ def _replace(path: Path, text: str) -> bool:
 def _read(model: type[LabelType], path: Path, problems: list[Problem]) -> list[tuple[int, LabelType]]:
     def parse(line: str) -> LabelType:
         label = checked_label(model, json_object(line))
-        if label.file != path.stem:
-            raise ValueError(f"a label of {label.file} stands in {path.name}")
+        if path.stem not in (label.file, label.former_file):
+            raise ValueError(f"a label of {label.file} is in {path.name}")
         return label
 
     return read_rows(path, parse, problems, remedy="correct the line, or delete it and label again")
@@ -283,20 +291,6 @@ def _contradictions(found: Collection[tuple[Path, int, AnyLabel]]) -> list[Probl
         known, place = first.setdefault(label.identity, (label, f"{path}:{number}"))
         if known != label:
             text = f"{label.labeller} has labelled this {label.subject} otherwise at {place}; delete one of the two"
-            problems.append(Problem(text, str(path), number))
-    return problems + _two_kinds(found)
-
-
-def _two_kinds(found: Iterable[tuple[Path, int | None, AnyLabel]]) -> list[Problem]:
-    kinds: dict[str, tuple[str, str]] = {}
-    problems = []
-    for path, number, label in found:
-        if not isinstance(label, Label):
-            continue
-        kind, place = kinds.setdefault(label.labeller, (label.labeller_kind, f"{path}:{number}"))
-        if kind != label.labeller_kind:
-            other = f"a {kind}{f' at {place}' if number else ''}; name a model by a name of its own"
-            text = f"{label.labeller} is a {label.labeller_kind} here and {other}"
             problems.append(Problem(text, str(path), number))
     return problems
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.calibration import calibrate
     from persona_pipeline.guard.calibration.judge_change import JudgeChange
     from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.judging.model.probe import ProbeFinding
     from persona_pipeline.scoring.facts.reading import FactsFound
 
@@ -52,15 +52,15 @@ def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]
     return Page("Labels", sections=[Section("", [Items(items)])])
 
 
-def voice_labels_page(labels: "Sequence[VoiceLabel]") -> Page:
-    """Return a line a label of a voice."""
+def message_labels_page(labels: "Sequence[MessageLabel]") -> Page:
+    """Return a line for each label of a message."""
     items = []
     for label in labels:
         rating = "" if label.rating is None else f" {label.rating:g}"
         note = f"  {one_line(label.note, 60)}" if label.note else ""
-        said = f"{label.agent_id} {label.key[:12]} {'on' if label.on else 'off':<3} {label.labeller} ({label.source}{rating})"
+        said = f"{label.agent_id} {label.key[:12]} {label.verdict:<7} {label.labeller} ({label.source}{rating})"
         items.append(Item([Span(f"{said} {one_line(label.text, 60)!r}{note}", "fixed")]))
-    return Page("Labels of voices", sections=[Section("", [Items(items)])])
+    return Page("Labels of messages", sections=[Section("", [Items(items)])])
 
 
 def facts_page(found: "Sequence[FactsFound]") -> Page:

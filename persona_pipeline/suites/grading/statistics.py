@@ -1,4 +1,4 @@
-"""How sure means and counts are: intervals of means and shares, the sign test, means by weight; how long characters last."""
+"""How sure means and counts are: intervals of means, the sign test, means by weight; how long characters last."""
 
 import math
 import statistics
@@ -32,17 +32,6 @@ def sign_test(wins: int, losses: int) -> float | None:
     if n == 0:
         return None
     return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
-
-
-def share_interval(count: int, total: int) -> tuple[float, float] | None:
-    """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of nothing."""
-    if total == 0:
-        return None
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
-    return low, high
 
 
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:

@@ -21,6 +21,15 @@
   const title = (name) => { const words = name.replaceAll("_", " "); return words[0].toUpperCase() + words.slice(1); };
   const shortened = (text) => (text.length > 90 ? `${text.slice(0, 89).trimEnd()}…` : text);
 
+  // Scores that mean about the same.
+  const BANDS = [
+    { first: 0, last: 0, words: "false beyond doubt" },
+    { first: 1, last: 3, words: "mostly false" },
+    { first: 4, last: 5, words: "mixed" },
+    { first: 6, last: 8, words: "mostly true" },
+    { first: 9, last: 9, words: "true beyond doubt" },
+  ];
+
   const call = async (path, body) => {
     const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
     const response = await fetch(`api/${path}${location.search}`, options);
@@ -117,7 +126,7 @@
   };
 
   const show = (moved) => {
-    at("labeller").textContent = `by ${state.labeller}${state.kind === "model" ? " (a model)" : ""}`;
+    at("labeller").textContent = `by ${state.labeller}`;
     showProgress();
     showLast();
     at("task").hidden = !state.item;
@@ -129,8 +138,8 @@
     }
   };
 
-  const buildScale = (bands) => {
-    at("scale").replaceChildren(...bands.map((band) => {
+  const buildScale = () => {
+    at("scale").replaceChildren(...BANDS.map((band) => {
       const buttons = [];
       for (let score = band.first; score <= band.last; score += 1) {
         const button = make("button", String(score), { type: "button", "aria-label": `${score}, ${band.words}`, "aria-keyshortcuts": String(score) });
@@ -173,5 +182,5 @@
   });
 
   showKeys();
-  act("state").then(() => { if (state) buildScale(state.bands); });
+  act("state").then(() => { if (state) buildScale(); });
 })();

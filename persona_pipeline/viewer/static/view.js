@@ -76,6 +76,7 @@
     k: () => go(-1),
     y: () => thumb("up"),
     n: () => thumb("down"),
+    x: () => thumb("unclear"),
     u: () => { if (!at("undo").hidden) at("undo").requestSubmit(); },
     "/": () => at("q")?.focus(),
     "?": () => at("help").showModal(),

@@ -1,18 +1,25 @@
-"""A labeller at work: what comes next, taking back, and what others do at the same time."""
+"""A labeller at work: what comes next, taking back, and what others do at the same time.
+
+Judgments come at random, dimension by dimension in turn, in the same order for all labellers.
+"""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels import session as sessions
-from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_label_files
-from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling, LabellingProgress
-from tests.labels.judgments import judgments
+from persona_pipeline.evaluation.calibrate import Judgment
+from persona_pipeline.guard.labels.files import Label, label_of, load_labels, write_label_files
+from persona_pipeline.viewer import judgments as page
+from persona_pipeline.viewer.judgments import Labelling, labelling_order, sessions_of
+from persona_pipeline.world.world import World
+from tests.labels.judgments import judgment, judgments
 
 
-def labelling(folder: Path, items: list[Judgment], name: str = "ada", **options: int) -> Labelling:
-    return Labelling(folder, items, Labeller(name), **options)
+def labelling(folder: Path, items: list[Judgment], name: str = "ada") -> Labelling:
+    return Labelling(folder, items, name)
 
 
 def now(session: Labelling) -> str:
@@ -31,7 +38,7 @@ def test_each_answer_is_in_the_file_at_once_and_the_next_session_goes_on(tmp_pat
     second = now(session)
     assert now(labelling(tmp_path, items)) == second != first
     session.answer(second, None)
-    assert session.progress() == [LabellingProgress("adherence", 2, 5)]
+    assert session.progress() == [{"dimension": "adherence", "done": 2, "judged": 5}]
 
 
 def test_everything_is_labelled_once_and_then_it_is_done(tmp_path: Path) -> None:
@@ -95,11 +102,10 @@ def test_two_labellers_get_the_same_and_keep_their_own(tmp_path: Path) -> None:
         ("bob", 8),
         ("bob", 9),
     ]
-    assert now(labelling(tmp_path, items, seed=1)) != now(labelling(tmp_path, items, "carl"))
 
 
 def test_a_dimension_that_has_enough_waits_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "TARGET", 2)
+    monkeypatch.setattr(page, "FEWEST_LABELS", 2)
     session = labelling(tmp_path, [*judgments(6), *judgments(3, "fluency")])
     write_label_files(Label, tmp_path, [label_of(item.request, 1, labeller="ada") for item in session.judgments[:2]])
     order = []
@@ -128,7 +134,24 @@ def test_a_file_that_is_broken_meanwhile_is_said_and_left_alone(tmp_path: Path) 
     assert (tmp_path / "adherence.jsonl").read_text(encoding="utf-8") == "{\n"
 
 
-def test_a_model_is_marked_as_one(tmp_path: Path) -> None:
-    session = Labelling(tmp_path, judgments(1), Labeller("gpt", LabellerKind.MODEL))
-    session.answer(now(session), 1)
-    assert not load_labels(tmp_path)[0].is_persons
+def test_newest_labels_the_newest_window_only(world: World) -> None:
+    opened = sessions_of(world, "eva")
+    every, newest = (opened("michael", "adherence", only).judgments for only in (False, True))
+    assert 0 < len(newest) < len(every)
+    assert {item.window.end for item in newest} == {max(item.window.end for item in every)}
+
+
+def test_dimensions_take_turns_until_one_is_used_up() -> None:
+    mixed = [*judgments(4, "fluency"), *judgments(2, "adherence"), *judgments(3, "convergence")]
+    order = [item.dimension for item in labelling_order(mixed)]
+    assert order == ["adherence", "fluency", "convergence"] * 2 + ["fluency", "convergence", "fluency"]
+
+
+@given(st.permutations(range(24)))
+def test_the_order_depends_on_the_judgments_alone(places: list[int]) -> None:
+    items = judgments(24)
+    order = [item.key for item in labelling_order(items)]
+    assert [item.key for item in labelling_order([items[place] for place in places])] == order
+    more = [item.key for item in labelling_order([*items, judgment(99, 9)])]
+    more.remove(judgment(99, 9).key)
+    assert more == order != [item.key for item in items]

@@ -1,0 +1,207 @@
+"""Labels of messages: what a person says of one message of an agent, in character, out of character or unclear.
+
+People label by thumbs in ``persona-pipeline view``; users by stars, thumbs and swipes, which importers find. Labels are compared
+with the judge's verdicts on the same messages.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from persona_pipeline.base.documents.json import content_hash, rfc3339
+from persona_pipeline.base.statistics import share_interval
+from persona_pipeline.guard.labels.files import (
+    LABELLER_PATTERN,
+    MESSAGES,
+    MOST_NOTE,
+    VOICE,
+    AnyLabel,
+    checked_label,
+    load_label_files,
+)
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.world.models import Message, grouped
+
+LONGEST_TEXT = 20_000
+
+
+class MarkSource(StrEnum):
+    """How the labeller said it: asked for it, or by what users do with messages."""
+
+    PERSON = "person"
+    STARS = "stars"
+    THUMBS = "thumbs"
+    SWIPE = "swipe"
+    REGENERATION = "regeneration"
+
+
+# A swipe says that the user liked another text better, not that one of the two is out of character.
+OF_OTHER_TEXTS = frozenset((MarkSource.SWIPE, MarkSource.REGENERATION))
+
+
+class MessageLabel(AnyLabel, frozen=True, title="Message label"):
+    """What one labeller says of one text of an agent: whether it is in character."""
+
+    message: str = Field(
+        min_length=1, description="The message's id; of a text that was swiped away, the id of the text that was kept."
+    )
+    conversation: str = Field(description="Where it was said.")
+    said_at: str = Field(description="When, as RFC 3339.", json_schema_extra={"format": "date-time"})
+    text: str = Field(min_length=1, max_length=LONGEST_TEXT, description="What was said.")
+    verdict: Annotated[Role, Field(strict=False)] = Field(
+        description="'in' character, 'out' of character or 'unclear'."
+    )
+    source: Annotated[MarkSource, Field(strict=False)] = Field(description="How the labeller said it.")
+    rating: float | None = Field(None, description="The stars or points that were given, as they were.")
+    labeller: str = Field(pattern=LABELLER_PATTERN, description="Who labelled.")
+    note: str = Field("", max_length=MOST_NOTE, description="Why, in the labeller's own words.")
+    labelled_at: str = Field(description="When, as RFC 3339.", json_schema_extra={"format": "date-time"})
+
+    former_file: ClassVar[str] = VOICE
+    former_fields: ClassVar[tuple[str, ...]] = ("on", "chosen")
+
+    @property
+    def file(self) -> str:
+        return MESSAGES
+
+    @property
+    def subject(self) -> str:
+        return "message"
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.agent_id, self.said_at, self.message, self.key, self.labeller
+
+    @classmethod
+    def paths(cls, folder: Path) -> list[Path]:
+        return [path for name in (MESSAGES, VOICE) if (path := folder / f"{name}.jsonl").exists()]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_releases(cls, data: Any) -> Any:
+        """Return the fields of a label of a voice (until 0.2) as those of a label of a message."""
+        if not isinstance(data, dict) or "on" not in data or "verdict" in data:
+            return data
+        on = data["on"]
+        verdict = {True: Role.IN, False: Role.OUT}[on] if isinstance(on, bool) else on
+        return {**{name: value for name, value in data.items() if name not in cls.former_fields}, "verdict": verdict}
+
+    @model_validator(mode="after")
+    def _sealed(self) -> Self:
+        if self.key != message_key(self.agent_id, self.message, self.text):
+            raise ValueError("its key is not that of agent, message and text: a field or the key was changed by hand")
+        return self
+
+
+def message_key(agent_id: str, message: str, text: str) -> str:
+    """Return the key of what is labelled: SHA-256 of agent, message and text."""
+    return content_hash({"agent_id": agent_id, "message": message, "text": text})
+
+
+def load_message_labels(folder: Path) -> list[MessageLabel]:
+    """Return the labels of messages in a folder of labels; a missing file has none.
+
+    Raises ``ConfigError``: lines that are not labels, and texts that one labeller labelled in two ways, each with its place.
+    """
+    return load_label_files(MessageLabel, MessageLabel.paths(folder))
+
+
+def message_label(message: Message, verdict: Role, labeller: str, source: MarkSource, **more: Any) -> MessageLabel:
+    """Return the label of a message.
+
+    ``more``: other fields of the label, such as the text that was swiped away; ``labelled_at``: default now. Raises
+    ``ValueError``: a field has an invalid value, in one line.
+    """
+    text = str(more.pop("text", message.text))[:LONGEST_TEXT]
+    fields = {
+        "key": message_key(message.agent_id, message.id, text),
+        "agent_id": message.agent_id,
+        "message": message.id,
+        "conversation": message.conversation,
+        "said_at": rfc3339(message.created_at),
+        "text": text,
+        "verdict": verdict,
+        "source": source,
+        "labeller": labeller,
+        "labelled_at": rfc3339(datetime.now(UTC)),
+    }
+    return checked_label(MessageLabel, {**fields, **more})
+
+
+def current_labels(labels: Iterable[MessageLabel], messages: Iterable[Message]) -> list[MessageLabel]:
+    """Return the labels of texts as these messages read now: a label of a text that was edited since says nothing of it."""
+    keys = {message_key(item.agent_id, item.id, item.text[:LONGEST_TEXT]) for item in messages}
+    return [label for label in labels if label.key in keys]
+
+
+@dataclass(frozen=True)
+class MessageAgreement:
+    """How often people agree with the judge's verdicts on messages.
+
+    Attributes:
+        labelled: number of messages with a verdict of the judge and at least one label.
+        compared: those that the judge and people both call in or out; the rest is unclear to one of them.
+        agreed: those that both call the same.
+        judge_in, judge_out: those that the judge alone calls in, and those that it alone calls out.
+    """
+
+    labelled: int = 0
+    compared: int = 0
+    judge_in: int = 0
+    judge_out: int = 0
+
+    @property
+    def agreed(self) -> int:
+        return self.compared - self.judge_in - self.judge_out
+
+    @property
+    def share(self) -> float | None:
+        """The share (0-1) of compared messages on which both agree; None without one."""
+        return self.agreed / self.compared if self.compared else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The exact 95 % interval of the share (Clopper and Pearson), messages taken as independent; None without one."""
+        return share_interval(self.agreed, self.compared)
+
+    def __str__(self) -> str:
+        if self.share is None or self.interval is None:
+            return "no message that the judge calls in or out has a clear label of a person"
+        share, low, high = (f"{100 * value:.0f}" for value in (self.share, *self.interval))
+        return f"people agree with {self.agreed} of {self.compared} of the judge's verdicts ({share} %, {low}-{high})"
+
+
+def message_agreement(labels: Iterable[MessageLabel], verdicts: Iterable[MessageVerdict]) -> MessageAgreement:
+    """Return how often people agree with the judge's verdicts on an agent's messages.
+
+    Of several labels of a message by one person the newest counts; of several people the majority, a tie is unclear. Labels from
+    swipes and regenerations are left out: they compare two texts.
+
+    Args:
+        labels: of the agent, of texts as the judge read them (``current_labels``).
+        verdicts: on its messages, one each.
+    """
+    said = grouped((label for label in labels if label.source not in OF_OTHER_TEXTS), lambda label: label.message)
+    pairs = [(item.verdict, majority(said[item.message])) for item in verdicts if item.message in said]
+    clear = [pair for pair in pairs if Role.UNCLEAR not in pair]
+    return MessageAgreement(
+        labelled=len(pairs),
+        compared=len(clear),
+        judge_in=clear.count((Role.IN, Role.OUT)),
+        judge_out=clear.count((Role.OUT, Role.IN)),
+    )
+
+
+def majority(labels: Iterable[MessageLabel]) -> Role:
+    """Return the verdict of most people on one message, each by the newest label; of a tie and of no label, unclear."""
+    newest = {label.labeller: label for label in sorted(labels, key=lambda label: (label.labelled_at, label.key))}
+    counts = Counter(label.verdict for label in newest.values()).most_common(2)
+    if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
+        return Role.UNCLEAR
+    return counts[0][0]

@@ -1,0 +1,290 @@
+"""Labels of messages: files of this and of earlier releases, exchange with other tools, and agreement with the judge."""
+
+import csv
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from persona_pipeline.base.documents.json import json_line, json_object
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.cli.app import app
+from persona_pipeline.guard.labels.exchange import export_labels, read_labels
+from persona_pipeline.guard.labels.files import (
+    LABELS,
+    Label,
+    checked_label,
+    label_of,
+    load_labels,
+    write_label_files,
+)
+from persona_pipeline.guard.labels.messages import (
+    MarkSource,
+    MessageAgreement,
+    MessageLabel,
+    current_labels,
+    load_message_labels,
+    majority,
+    message_agreement,
+    message_label,
+)
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.world.models import Message
+from tests.support.judging import request
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+IN, OUT, UNCLEAR = Role.IN, Role.OUT, Role.UNCLEAR
+
+
+def said(name: str, text: str = "Arr.") -> Message:
+    return Message(name, "ann", text, START, "deck")
+
+
+def label(
+    name: str, verdict: Role, by: str = "ada", source: MarkSource = MarkSource.PERSON, **more: Any
+) -> MessageLabel:
+    return message_label(said(name), verdict, by, source, **more)
+
+
+GIVEN = tuple(label(f"m{number}", verdict, note='=a, "b"') for number, verdict in enumerate(Role))
+
+
+def former(item: MessageLabel, chosen: str = "given") -> dict[str, Any]:
+    """Return a label as release 0.2 wrote it."""
+    data = json_object(item.to_line())
+    verdict = data.pop("verdict")
+    return {**data, "on": verdict == "in", "chosen": chosen}
+
+
+def test_both_kinds_are_in_one_folder(tmp_path: Path) -> None:
+    judged = label_of(request(), 7, labeller="ada")
+    write_label_files(Label, tmp_path, [judged])
+    assert write_label_files(MessageLabel, tmp_path, GIVEN) == [tmp_path / "messages.jsonl"]
+    assert load_labels(tmp_path) == [judged]
+    assert load_message_labels(tmp_path) == list(GIVEN)
+    assert write_label_files(MessageLabel, tmp_path, GIVEN) == []
+    write_label_files(MessageLabel, tmp_path, [], remove=[item.identity for item in GIVEN])
+    assert not (tmp_path / "messages.jsonl").exists()
+    assert load_labels(tmp_path) == [judged]
+
+
+def test_a_file_of_an_earlier_release_is_read_and_moves_when_a_label_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / LABELS
+    folder.mkdir()
+    old, new = folder / "voice.jsonl", folder / "messages.jsonl"
+    labels = [label("m1", IN), label("m2", OUT)]
+    old.write_text("".join(json_line(former(item, "uncertain")) for item in labels), encoding="utf-8")
+    assert load_message_labels(folder) == labels
+    assert load_labels(folder) == []
+    assert CliRunner().invoke(app, ["validate", str(old)]).exit_code == 0
+    assert write_label_files(MessageLabel, folder, [label("m3", UNCLEAR)]) == [new, old]
+    assert not old.exists()
+    assert [(item.message, item.verdict) for item in load_message_labels(folder)] == [
+        ("m1", IN),
+        ("m2", OUT),
+        ("m3", UNCLEAR),
+    ]
+
+
+def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
+    write_label_files(MessageLabel, tmp_path, [label("m3", IN), GIVEN[1]])
+    old = tmp_path / "voice.jsonl"
+    old.write_text(json_line(former(GIVEN[1])), encoding="utf-8")
+    assert len(load_message_labels(tmp_path)) == 2
+    old.write_text(json_line({**former(GIVEN[1]), "on": True}), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"voice.jsonl:1: ada has labelled this message otherwise at .*messages.jsonl:1"
+    ):
+        load_message_labels(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"text": "Another text."}, "its key is not that of agent, message and text"),
+        ({"agent_id": "bob"}, "its key is not that of agent, message and text"),
+        ({"verdict": "yes"}, "'verdict': "),
+        ({"on": True}, "unknown field 'on'"),
+        ({"source": "guess"}, "'source': "),
+        ({"labeller": "a b"}, "'labeller': "),
+        ({"labelled_at": "soon"}, "'labelled_at': "),
+        ({"stars": 4}, "unknown field 'stars'"),
+    ],
+)
+def test_a_line_that_is_not_a_label_is_named(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        checked_label(MessageLabel, {**json_object(GIVEN[0].to_line()), **changes})
+
+
+def test_one_person_gives_a_text_one_label(tmp_path: Path) -> None:
+    path = tmp_path / "messages.jsonl"
+    path.write_text(GIVEN[0].to_line() + GIVEN[0].model_copy(update={"verdict": OUT}).to_line(), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"messages.jsonl:2: ada has labelled this message otherwise at .*:1"):
+        load_message_labels(tmp_path)
+    path.write_text(GIVEN[0].to_line() * 2, encoding="utf-8")
+    assert load_message_labels(tmp_path) == [GIVEN[0]]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_what_is_exported_is_imported_the_same(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"labels.{ending}"
+    path.write_text(export_labels(MessageLabel, GIVEN, ending), encoding="utf-8", newline="")
+    assert read_labels(MessageLabel, path, lambda _: None, {}) == list(GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "verdict"),
+    [("verdict", "Out", OUT), ("verdict", "unclear", UNCLEAR), ("on", "Off", OUT), ("on", "true", IN)],
+)
+def test_a_spreadsheet_needs_no_key(column: str, cell: str, verdict: Role, tmp_path: Path) -> None:
+    rows = {
+        **{"agent_id": "ann", "message": "m1", "conversation": "c", "said_at": "2026-01-01T00:00:00Z", "text": "Arr."},
+        **{column: cell, "source": "stars", "rating": "2", "labeller": "ada", "labelled_at": "2026-01-02T00:00:00Z"},
+    }
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([rows.keys(), rows.values()])
+    path = tmp_path / "labels.csv"
+    path.write_text(text.getvalue(), encoding="utf-8")
+    (found,) = read_labels(MessageLabel, path, lambda _: None, {})
+    assert (found.verdict, found.rating) == (verdict, 2.0)
+
+
+@pytest.mark.parametrize("option", ["--messages", "--voice"])
+def test_labels_of_messages_from_the_shell(
+    option: str, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    get_settings.cache_clear()
+    kept, path = sample_root / LABELS / "messages.jsonl", tmp_path / "messages.csv"
+    write_label_files(MessageLabel, kept.parent, GIVEN)
+    run = CliRunner().invoke
+    assert [line.split()[2] for line in run(app, ["labels", "list", option]).stdout.splitlines()] == list(Role)
+    assert run(app, ["labels", "export", option, "--output", str(path)]).exit_code == 0
+    before = kept.read_bytes()
+    kept.unlink()
+    assert run(app, ["labels", "import", option, str(path)]).exit_code == 0
+    assert kept.read_bytes() == before
+    assert run(app, ["validate", str(kept)]).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [[], ["pam"], ["--terminal"], ["pam", "--dimension", "adherence", "--newest"]])
+def test_the_command_label_leads_to_view(words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["label", *words])
+    assert isinstance(done.exception, ConfigError)
+    assert "run `persona-pipeline view`" in str(done.exception)
+
+
+def verdicts(*found: Role) -> list[MessageVerdict]:
+    return [
+        MessageVerdict(message=f"m{number}", conversation="deck", said_at=START, verdict=verdict)
+        for number, verdict in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict"),
+    [
+        pytest.param([("ada", IN)], IN, id="one"),
+        pytest.param([("ada", IN), ("bob", OUT), ("eva", OUT)], OUT, id="most"),
+        pytest.param([("ada", IN), ("bob", OUT)], UNCLEAR, id="a tie"),
+        pytest.param([("ada", IN), ("bob", UNCLEAR)], UNCLEAR, id="a tie with unclear"),
+        pytest.param([("ada", IN), ("ada", OUT)], OUT, id="the newest of a person"),
+        pytest.param([], UNCLEAR, id="no label"),
+    ],
+)
+def test_the_majority_of_several_labellers_counts(labels: list[tuple[str, Role]], verdict: Role) -> None:
+    given = [
+        label("m0", role, by, text=f"version {n}", labelled_at=f"2026-01-0{n + 1}T00:00:00Z")
+        for n, (by, role) in enumerate(labels)
+    ]
+    assert majority(given) == majority(given[::-1]) == verdict
+
+
+@pytest.mark.parametrize(
+    ("judged", "labels", "found"),
+    [
+        pytest.param([IN, OUT], [], (0, 0, 0, 0), id="no labels"),
+        pytest.param([], [label("m0", IN)], (0, 0, 0, 0), id="no verdict"),
+        pytest.param([IN, OUT], [label("m0", IN), label("m1", OUT)], (2, 2, 0, 0), id="both agree"),
+        pytest.param([IN, OUT], [label("m0", OUT), label("m1", IN)], (2, 2, 1, 1), id="neither agrees"),
+        pytest.param([UNCLEAR, OUT], [label("m0", IN), label("m1", UNCLEAR)], (2, 0, 0, 0), id="unclear is left out"),
+        pytest.param(
+            [IN, IN],
+            [label("m0", OUT, source=MarkSource.SWIPE), label("m1", IN, source=MarkSource.REGENERATION)],
+            (0, 0, 0, 0),
+            id="a swipe compares two texts",
+        ),
+        pytest.param(
+            [IN], [label("m0", OUT, source=MarkSource.STARS, rating=1.0)], (1, 1, 1, 0), id="a user's stars count"
+        ),
+    ],
+)
+def test_agreement_counts_clear_verdicts_of_both(
+    judged: list[Role], labels: list[MessageLabel], found: tuple[int, int, int, int]
+) -> None:
+    assert message_agreement(labels, verdicts(*judged)) == MessageAgreement(*found)
+
+
+@pytest.mark.parametrize(
+    ("agreement", "sentence"),
+    [
+        (
+            MessageAgreement(50, 44, 2, 1),
+            "people agree with 41 of 44 of the judge's verdicts (93 %, 81-99)",
+        ),
+        (MessageAgreement(1, 1, 0, 1), "people agree with 0 of 1 of the judge's verdicts (0 %, 0-98)"),
+        (MessageAgreement(3), "no message that the judge calls in or out has a clear label of a person"),
+    ],
+)
+def test_agreement_is_one_sentence(agreement: MessageAgreement, sentence: str) -> None:
+    assert str(agreement) == sentence
+
+
+def test_a_label_of_an_edited_text_or_of_another_agent_is_left_out() -> None:
+    long = said("m2", "x" * 30_000)
+    labels = [
+        label("m0", IN),
+        label("m1", IN, text="before the edit"),
+        message_label(long, OUT, "ada", MarkSource.PERSON),
+    ]
+    other = Message("m0", "bob", "Arr.", START, "deck")
+    assert current_labels(labels, [said("m0"), said("m1"), long]) == [labels[0], labels[2]]
+    assert current_labels(labels, [other]) == []
+
+
+_ROLES = st.lists(st.tuples(st.sampled_from(Role), st.sampled_from(Role)), max_size=40)
+
+
+@given(_ROLES)
+def test_agreement_is_symmetric_and_adds_up(pairs: list[tuple[Role, Role]]) -> None:
+    """Exchanging judge and people exchanges the two errors, and the interval holds the share."""
+    there, back = (
+        message_agreement(
+            [label(f"m{n}", pair[1 - side]) for n, pair in enumerate(pairs)], verdicts(*(p[side] for p in pairs))
+        )
+        for side in (0, 1)
+    )
+    assert (there.judge_in, there.judge_out, there.agreed) == (back.judge_out, back.judge_in, back.agreed)
+    assert there.labelled == len(pairs) >= there.compared == there.agreed + there.judge_in + there.judge_out
+    assert (there.share is None) == (there.interval is None) == (there.compared == 0)
+    if there.interval and there.share is not None:
+        assert 0 <= there.interval[0] <= there.share <= there.interval[1] <= 1
+
+
+@given(_ROLES, st.randoms())
+def test_agreement_does_not_depend_on_order_or_on_labels_of_other_messages(
+    pairs: list[tuple[Role, Role]], random: Any
+) -> None:
+    labels = [label(f"m{n}", pair[0]) for n, pair in enumerate(pairs)]
+    judged = verdicts(*(pair[1] for pair in pairs))
+    before = message_agreement(labels, judged)
+    mixed = [*labels, label("another", IN)]
+    random.shuffle(mixed)
+    random.shuffle(judged)
+    assert message_agreement(mixed, judged) == before
