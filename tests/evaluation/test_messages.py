@@ -188,7 +188,7 @@ def test_the_sample_world_shows_who_drifted_and_since_when(
     cli: Cli = in_process(sample_root, monkeypatch, capsys)
     done = cli("evaluate", "--history", "2", "--format", "json")
     agents = json.loads(done.stdout)["agents"]
-    shares = {name: item["evaluation"]["dimensions"]["adherence"]["messages"]["share"] for name, item in agents.items()}
+    shares = {name: item["dimensions"]["adherence"]["messages"]["share"] for name, item in agents.items()}
     assert {name: (share["n_in"], share["n_out"]) for name, share in shares.items()} == {
         "dwight": (21, 0), "jim": (22, 0), "michael": (0, 22), "pam": (21, 0),
     }  # fmt: skip
