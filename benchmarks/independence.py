@@ -9,10 +9,10 @@ share what the version does to it: half of the variance of a difference (icc .5)
 differ by Student's t with 3 degrees of freedom, with 2 to 18 scenes; ``judged``: scores of 0-9, rounded, 5 % of them anything.
 Windows follow one another with an autocorrelation. *As before*: each scene and each window a bet of its own.
 
-**fading**: half-lives said of characters that never fade, of those that do, and where people leave after a broken turn.
-Conversations of 10 to 60 turns. *Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood
-that a conversation has; *lost* are for good at a turn drawn from a geometric distribution with the planted half-life; ``leave q``:
-after a broken turn a share of q goes. Last, what the assert ``fades`` says of one conversation.
+**fading**: half-lives that suites report of characters that never fade, and of those that do. Conversations of 10 to 60 turns.
+*Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood that a conversation has; *lost* are
+for good at a turn drawn from a geometric distribution with the planted half-life. Last, what the assert ``fades`` says of one
+conversation.
 
 **voice**: false alarms in an agent's next 500 messages, in their order, by how many of its own the voice was learnt from, and after
 how many messages it is noticed when somebody else speaks for it. Worlds are those of benchmarks/chats.py. Learnt is from the
@@ -45,7 +45,7 @@ from signals import share
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import block_length
 from persona_pipeline.lab.compare.tally import ScoreSeries
-from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, character_end, fading
+from persona_pipeline.scoring.fading import Fading, MessageValue, character_end, fading
 from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
 from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
@@ -148,19 +148,12 @@ def lost(generator: Generator, half_life: float, held: float = 7.5, gone: float 
     return np.clip(np.rint(np.where(turns < end, held, gone) + sd * generator.standard_normal(len(turns))), 0, 9)
 
 
-def left(generator: Generator, talk: Talk, leaves: float) -> Talk:
-    """Return a conversation up to where somebody left it after a broken turn."""
-    gone = np.flatnonzero((talk < THRESHOLD) & (generator.random(len(talk)) < leaves))
-    return talk[: gone[0] + 1] if len(gone) else talk
-
-
 STEADY: Mapping[str, Callable[[Generator], Talk]] = {
     "never, level 6, sd 2": lambda g: never(g, 6, 2),
     "never, level 5, sd 2": lambda g: never(g, 5, 2),
     "never, level 7.5, sd 2.5": lambda g: never(g, 7.5, 2.5),
     "never, level 6, sd 2, ar .6": lambda g: never(g, 6, 2, 0.6),
     "never, level 6, sd 1.5, mood sd 1.5": lambda g: never(g, 6, 1.5, 0.3, 1.5),
-    "never, level 6, sd 2, leave .3": lambda g: left(g, never(g, 6, 2), 0.3),
 }
 FADING = {"7.5 to 2.5, sd 1": (7.5, 2.5, 1.0), "6.5 to 3.5, sd 1.5": (6.5, 3.5, 1.5), "6.5 to 3, sd 2": (6.5, 3.0, 2.0)}
 
@@ -176,37 +169,29 @@ def measure_fading(runs: int, seed: int) -> None:
             drawn.append(fading(turns))
         return [item for item in drawn if item]
 
-    print(
-        "| character | conversations | a half-life is said | fading is said | leaving hides it |\n|:--|--:|--:|--:|--:|"
-    )
+    print("| character | conversations | a half-life is reported | fading is reported |\n|:--|--:|--:|--:|")
     for name, make in STEADY.items():
         for count in (20, 50, 100):
             seen = found(make, count)
-            said = (sum(test(item) for item in seen) for test in (_half_life, lambda item: item.fades, _leaving))
-            print(f"| {name} | {count} | {' | '.join(share(hits, len(seen)) for hits in said)} |", flush=True)
-    print(
-        "\n| planted | conversations | said | printed interval holds it | median | leaving hides it |\n|:--|--:|--:|--:|--:|--:|"
-    )
+            hits = (sum(item.half_life is not None for item in seen), sum(item.fades for item in seen))
+            print(f"| {name} | {count} | {' | '.join(share(number, len(seen)) for number in hits)} |", flush=True)
+    print("\n| planted | conversations | reported | printed interval holds it | median |\n|:--|--:|--:|--:|--:|")
     for world, (held, gone, sd) in FADING.items():
         for half_life in (5, 10, 20):
-            for leaves in (0.0, 0.1, 0.3, 1.0) if sd == 1.0 else (0.0,):
-                for count in (20, 100):
+            for count in (20, 100):
 
-                    def talk(g: Generator, planted=(half_life, held, gone, sd), leaves=leaves) -> Talk:
-                        return left(g, lost(g, *planted), leaves)
+                def talk(g: Generator, planted=(half_life, held, gone, sd)) -> Talk:
+                    return lost(g, *planted)
 
-                    seen = found(talk, count)
-                    told = [item for item in seen if item.fades]
-                    bounds = [(i.half_life_low or math.inf, i.half_life_high or math.inf) for i in told]
-                    within = sum(low <= half_life <= high for low, high in bounds)
-                    middle = np.median([item.half_life or math.inf for item in told]) if told else math.nan
-                    covered = share(within, len(told)) if told else "–"
-                    print(
-                        f"| {half_life}, {world}{f', leave {leaves:g}' if leaves else ''} | {count} "
-                        f"| {share(len(told), len(seen)) if seen else '–'} | {covered} | {middle:g} "
-                        f"| {share(sum(map(_leaving, seen)), len(seen)) if seen else '–'} |",
-                        flush=True,
-                    )
+                seen = found(talk, count)
+                told = [item for item in seen if item.fades]
+                bounds = [(i.half_life_low or math.inf, i.half_life_high or math.inf) for i in told]
+                within = sum(low <= half_life <= high for low, high in bounds)
+                middle = np.median([item.half_life or math.inf for item in told]) if told else math.nan
+                reported, covered = (
+                    share(n, of) if of else "–" for n, of in ((len(told), len(seen)), (within, len(told)))
+                )
+                print(f"| {half_life}, {world} | {count} | {reported} | {covered} | {middle:g} |", flush=True)
 
     print("\n| one conversation of 20 turns, lost by the 10th | said | right where it was lost or not |\n|:--|--:|--:|")
     for name, make in STEADY.items():
@@ -229,14 +214,6 @@ def _lost_by(talk: Talk, turn: int) -> bool:
     """Return whether one conversation alone has lost its character by a turn, as the assert ``fades`` says it."""
     end, gone = character_end([MessageValue(n, float(v)) for n, v in enumerate(talk, 1)])
     return gone and end <= turn
-
-
-def _half_life(found: Fading) -> bool:
-    return found.half_life is not None
-
-
-def _leaving(found: Fading) -> bool:
-    return found.leaving
 
 
 # ---- voice

@@ -29,7 +29,6 @@ from persona_pipeline.guard.report import (
     expenses_of,
     uuid_from,
 )
-from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
@@ -349,7 +348,6 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
     same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
     made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
     scored = any(item.score is not None for item in evaluation.dimensions.values())
-    adherence = evaluation.dimensions.get("adherence")
     return {
         "id": run_id,
         **{name: getattr(evaluation, name) for name in same},
@@ -366,8 +364,6 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
             mode="json",
             exclude={"dimensions": {"__all__": {"propositions": True, "statistics": True, "messages": {"verdicts"}}}},
         ),
-        # Of single messages, where any was judged by itself.
-        "message_scores": (message_scores(adherence) or None) if adherence else None,
         "summary": summary_of(evaluation),
         "whole": run.whole,
         "regressed": run.comparison.regressed if run.comparison else None,

@@ -127,7 +127,7 @@ class AgentDifference(Value):
             neighbouring windows, and an input of a suite each time it is answered.
         signals: of an interview, ``voice``, ``said_again`` (9: no answer says an earlier one again) and ``late_turns`` (adherence
             in the second half of long scenes), in points as dimensions are.
-        half_life: of ``before`` and ``after``, as suites have it.
+        half_life: read from comparisons of earlier releases, no longer written.
         expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
         lines: where something fell, the scenes with the largest differences.
         only_before, only_after: claims, as ``dimension/id``, that the other version does not have.

@@ -6,7 +6,7 @@ Every key of ``Statistics`` is optional; besides there is ``corrections``, which
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,15 +20,13 @@ from persona_pipeline.evaluation.history import overall_points, points_of, score
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
+from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_map, voice_similarity
-from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
-from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import message_score_rows, overall_rows, summary_rows
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.runs import overall_rows, summary_rows
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 # Windows that are drawn of an agent of which only a line is shown.
 _MOST_DRAWN = 24
-# Of windows before the newest one, with the same persona, and of its hash.
-_MOST_WINDOWS, _VERSION_DIGITS = 12, 8
 # Pairs grow with the square of the agents; a map of more is no map.
 _MOST_VOICES, _MOST_SUMS = 30, 300
 
@@ -65,7 +61,6 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
             "voice_map": _voice_statistics(world, agent_ids, window),
             "voice_alarms": _voice_alarm_statistics(world, report),
             "suites": _suite_summaries(world.store),
-            "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
         }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
@@ -94,46 +89,6 @@ def _suite_summaries(store: Store) -> list[dict[str, Any]]:
     from persona_pipeline.suites.running.history import latest_suite_summaries
 
     return latest_suite_summaries(store)
-
-
-def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]]:
-    """Return the curves of an agent under the persona it has now; nothing where too few conversations are long enough.
-
-    Adherence is read where single messages were judged (``level: action``), repetition everywhere.
-    """
-    evaluation = report.evaluation
-    persona = evaluation.provenance.get("persona_hash")
-    if evaluation.synthetic or persona is None or not _is_long(world, report):
-        return []
-    runs = message_score_rows(world.store, evaluation.agent_id, persona, most=_MOST_WINDOWS)
-    starts = [run.window_start for run in runs]
-    start = min((moment for moment in starts if moment), default=None) if all(starts) else None
-    messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
-    judged = {message_id: score for run in runs for message_id, score in (run.message_scores or {}).items()}
-    found = {"adherence": fading(turns_of(messages, judged)), "repetition": fading(_repetition(messages))}
-    version = persona[:_VERSION_DIGITS]
-    return [
-        {**asdict(curve), "text": curve.text, "version": version, "signal": signal}
-        for signal, curve in found.items()
-        if curve is not None
-    ]
-
-
-def _is_long(world: World, report: AgentReport) -> bool:
-    # A look at one window first: most logs have no long conversations, and their histories need not be read.
-    said = world.messages(_window_of(report.evaluation), agent_id=report.evaluation.agent_id)
-    return max(Counter(message.conversation for message in said).values(), default=0) >= SHORTEST
-
-
-def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
-    said: dict[str, list[str]] = {}
-    for message in messages:
-        said.setdefault(message.conversation, []).append(message.text)
-    values: dict[str, list[MessageValue]] = {}
-    for conversation, texts in said.items():
-        scores = (None if share is None else ngram_score(share) for share in message_shares(texts, 3))
-        values[conversation] = [MessageValue(number, score) for number, score in enumerate(scores, start=1)]
-    return values
 
 
 def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
@@ -245,14 +200,6 @@ class HistoryPoint(_Section):
     overall: float | None = None
     dimensions: dict[str, float | None] = Field(default_factory=dict)
     margins: dict[str, float] = Field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FadingSeen(Fading):
-    """How a character fares by turn. ``version``: of the persona; ``signal``: what was scored."""
-
-    version: str = ""
-    signal: str = "adherence"
 
 
 class Voice(_Section):
@@ -379,13 +326,9 @@ def _in_time_order(points: list[HistoryPoint]) -> list[HistoryPoint]:
 
 
 class Statistics(_Section):
-    """What a run's report shows beside the scores, by agent; what was not gathered is empty.
-
-    ``fading``: one for each version of its persona and signal.
-    """
+    """What a run's report shows beside the scores, by agent; what was not gathered is empty."""
 
     history: dict[str, Annotated[list[HistoryPoint], AfterValidator(_in_time_order)]] = Field(default_factory=dict)
-    fading: dict[str, list[FadingSeen]] = Field(default_factory=dict)
     voice_map: VoiceMap = Field(default_factory=VoiceMap)
     voice_alarms: dict[str, VoiceSeen] = Field(default_factory=dict)
     suites: list[SuiteSummary] = Field(default_factory=list)

@@ -1,13 +1,12 @@
-"""Characters that fade in long conversations: scores against the turn, and after how many turns the character is lost.
+"""After how many turns of a scripted conversation a character is lost: the assert ``fades`` and the half-life of suites.
 
-The input is one value a turn (an adherence score of that message, or a computed signal), by conversation. A character counts
-as lost from the turn on from which all that follows, taken together, lies farthest below the threshold, and at least two turns do;
-a conversation that ends in character is censored, and says only that it held so long.
+The input is one value a turn (the adherence score of that message), by conversation. A character counts as lost from the turn on
+from which all that follows, taken together, lies farthest below the threshold, and at least two turns do; a conversation that
+ends in character is censored, and says only that it held so long.
 
-That is said only where late turns are out of character more often than early ones: a character that varies is so at any time.
-Conversations are what is independent, not turns: each gives one number, how its broken turns lean to its end. Its last turns are
-left out of that, since they look worse where people leave after a broken turn; and where they do, it is not known how long
-characters would have lasted.
+A half-life is reported only where late turns are out of character more often than early ones: a character that varies is out of
+character at any time. Conversations are independent, turns are not: each conversation gives one number, how far its broken turns
+lean to its end. What fades in real conversations is counted in ``scoring.messages.kinds``.
 """
 
 import math
@@ -17,7 +16,6 @@ from itertools import accumulate
 from statistics import fmean, stdev
 
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, weighted_mean
-from persona_pipeline.world.models import Message
 
 FEWEST_CONVERSATIONS = 5
 SHORTEST = 5
@@ -34,17 +32,6 @@ class MessageValue:
 
     number: int
     value: float | None
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """Mean value at a turn over the conversations that got there, with its 95 % interval (None below two)."""
-
-    turn: int
-    mean: float
-    low: float | None
-    high: float | None
-    conversations: int
 
 
 @dataclass(frozen=True)
@@ -68,29 +55,22 @@ class Fading:
         lost: conversations in which it was.
         broken: share (0-1) of turns below the threshold.
         fades: late turns are broken more often than early ones. Without, nothing is lost but by chance: no survival, no half-life.
-        leaving: conversations end more often after a broken turn; then neither is known.
     """
 
     conversations: int
     lost: int
     longest: int
-    curve: tuple[CurvePoint, ...]
     survival: tuple[SurvivalPoint, ...]
     half_life: int | None = None
     half_life_low: int | None = None
     half_life_high: int | None = None
     broken: float = 0.0
     fades: bool = True
-    leaving: bool = False
 
     @property
     def text(self) -> str:
         """The finding in one sentence."""
         seen = f"{self.conversations} conversations of up to {self.longest} turns"
-        if self.leaving:
-            return (
-                f"conversations end more often after a broken turn: how long characters last cannot be told, of {seen}"
-            )
         if not self.fades:
             often = f"no more often than early ones ({self.broken:.0%})"
             return f"no fading is seen: late turns are out of character {often}, of {seen}"
@@ -110,31 +90,27 @@ def fading(conversations: Mapping[str, Sequence[MessageValue]]) -> Fading | None
 
     ``conversations``: of one agent and one version of its persona, each its turns in order.
     """
-    judged = {
-        key: [turn for turn in turns if turn.value is not None and math.isfinite(turn.value)]
-        for key, turns in conversations.items()
-    }
-    long = [turns for turns in judged.values() if len(turns) >= SHORTEST]
+    judged = [
+        [turn for turn in turns if turn.value is not None and math.isfinite(turn.value)]
+        for turns in conversations.values()
+    ]
+    long = [turns for turns in judged if len(turns) >= SHORTEST]
     if len(long) < FEWEST_CONVERSATIONS:
         return None
     broken = [[_is_broken(turn) for turn in turns] for turns in long]
-    lasts = {key: turns[-1].number for key, turns in conversations.items() if turns}
-    leaving = _leaves_when_broken([(turns, lasts[key]) for key, turns in judged.items() if turns])
-    fades = not leaving and _leans_to_the_end(broken)
+    fades = _leans_to_the_end(broken)
     ends = [character_end(turns) if fades else (turns[-1].number, False) for turns in long]
     survival = kaplan_meier(ends)
     return Fading(
         conversations=len(long),
         lost=sum(lost for _, lost in ends),
         longest=max(turns[-1].number for turns in long),
-        curve=_curve(long),
         survival=survival,
         half_life=_reaches(survival, "share"),
         half_life_low=_reaches(survival, "low"),
         half_life_high=_reaches(survival, "high"),
         broken=fmean(value for turns in broken for value in turns),
         fades=fades,
-        leaving=leaving,
     )
 
 
@@ -147,20 +123,6 @@ def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
                 raw = float(part["raw"])
                 found.setdefault(str(part["part"]), []).append((HIGHEST - raw if row.inverted else raw, row.weight))
     return {message_id: weighted_mean(pairs) for message_id, pairs in found.items()}
-
-
-def turns_of(messages: Sequence[Message], values: Mapping[str, float]) -> dict[str, list[MessageValue]]:
-    """Return an agent's turns by conversation, its own messages counted from 1 in order of time.
-
-    Args:
-        messages: of one agent and one version of its persona, of as many windows as there are.
-        values: score of each message by its id; messages without one are turns that were not judged.
-    """
-    found: dict[str, list[MessageValue]] = {}
-    for message in sorted(messages, key=lambda item: (item.created_at, item.id)):
-        turns = found.setdefault(str(message.conversation), [])
-        turns.append(MessageValue(len(turns) + 1, values.get(message.id)))
-    return found
 
 
 def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:
@@ -202,26 +164,6 @@ def _leans_to_the_end(broken: Sequence[Sequence[bool]]) -> bool:
     return bool(stdtr(len(leans) - 1, -fmean(leans) / (spread / math.sqrt(len(leans)))) < FALSE_FADING)
 
 
-def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], int]]) -> bool:
-    """Return whether conversations end at a broken turn more often than at another of the same number (Mantel and Haenszel, 1959).
-
-    Args:
-        conversations: the judged turns of each, and the number of its last turn, judged or not.
-    """
-    at: dict[int, list[tuple[bool, bool]]] = {}
-    for turns, last in conversations:
-        for turn in turns:
-            at.setdefault(turn.number, []).append((_is_broken(turn), turn.number == last))
-    excess = variance = 0.0
-    for seen in at.values():
-        count, broken, ended = len(seen), sum(one for one, _ in seen), sum(end for _, end in seen)
-        if count > 1:
-            excess += sum(one and end for one, end in seen) - broken * ended / count
-            variance += broken * (count - broken) * ended * (count - ended) / (count**2 * (count - 1))
-    # Corrected for continuity: one conversation that ended so is none.
-    return excess - 0.5 > CONFIDENCE_Z * math.sqrt(variance)
-
-
 def character_end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
     """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not.
 
@@ -231,24 +173,6 @@ def character_end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
     below = list(accumulate(THRESHOLD - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
     deepest = max(below)
     return (turns[below.index(deepest)].number, True) if deepest > 0 else (turns[-1].number, False)
-
-
-def _curve(conversations: Sequence[Sequence[MessageValue]]) -> tuple[CurvePoint, ...]:
-    by_turn: dict[int, list[float]] = {}
-    for turns in conversations:
-        for turn in turns:
-            by_turn.setdefault(turn.number, []).append(turn.value or 0.0)
-    return tuple(_point(turn, values) for turn, values in sorted(by_turn.items()))
-
-
-def _point(turn: int, values: Sequence[float]) -> CurvePoint:
-    mean = fmean(values)
-    if len(values) < 2:
-        return CurvePoint(turn, mean, None, None, len(values))
-    from scipy.special import stdtrit
-
-    reach = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
-    return CurvePoint(turn, mean, mean - reach, mean + reach, len(values))
 
 
 def _log_log(share: float, greenwood: float) -> tuple[float, float]:

@@ -256,19 +256,6 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
     return store.rows(query)
 
 
-def message_score_rows(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[sa.Row]:
-    """Return window and ``message_scores`` (0-9) of an agent's newest so many windows, those of a persona, oldest first."""
-    columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
-    query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_SCORED).order_by(*_NEWEST_FIRST)
-    newest: dict[datetime, sa.Row] = {}
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            newest.setdefault(row.window_end, row)
-            if len(newest) == most:
-                break
-    return [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
-
-
 def message_verdict_rows(store: Store, agent_ids: Collection[str], *, until: datetime, most: int) -> Sequence[sa.Row]:
     """Return the verdicts on each agent's newest so many messages up to a moment, oldest first.
 

@@ -13,10 +13,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.statistics import correction_effects
 from persona_pipeline.evaluation.history import overall_points, rows_of
 from persona_pipeline.reporting.statistics import gather
-from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.runs import forget_reasons, message_score_rows, overall_rows, write_runs
+from persona_pipeline.world.runs import forget_reasons, overall_rows, write_runs
 from tests.support.evaluating import (
     evaluate_agent,
     latest_runs,
@@ -76,13 +75,6 @@ def test_a_report_reads_the_claims_of_so_many_agents_and_no_more(evaluated: Worl
     assert {agent_id: len(points) for agent_id, points in history.items()} == {"jim": WEEKS, "pam": WEEKS}
 
 
-def test_message_scores_are_those_of_the_stored_claims(evaluated: World) -> None:
-    [run, *_] = [run.evaluation for run in reversed(latest_runs(evaluated.store, "pam"))]
-    [newest] = message_score_rows(evaluated.store, "pam", str(run.provenance["persona_hash"]), most=1)
-    assert (newest.message_scores or {}) == message_scores(run.dimensions["adherence"])
-    assert message_score_rows(evaluated.store, "pam", "another persona", most=1) == []
-
-
 def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
     store = evaluated.store
     runs = [run.evaluation for run in latest_runs(store, "pam")]
@@ -95,7 +87,6 @@ def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
         return [
             stored_history(store, ["jim", "pam"]),
             overall_points(["jim", "pam"], overall_rows(store, until=until, most=9)),
-            message_score_rows(store, "pam", str(runs[-1].provenance["persona_hash"]), most=9),
             newest_outlines(store),
             correction_effects(store, ["jim", "pam"]),
         ]

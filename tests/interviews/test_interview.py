@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
@@ -256,24 +255,6 @@ def test_one_claim_that_collapses_is_named(world: World, baseline: Interview) ->
     found = held(world, judge=judged, baseline=baseline)
     assert verdicts(found)["adherence", "short", ""] is Result.FELL
     assert verdicts(found)["adherence", "dry", ""] is Result.HELD
-
-
-def test_single_answers_tell_whether_the_character_fades(tmp_path: Path) -> None:
-    builder = WorldBuilder(tmp_path).persona("ann", "Ann is dry.")
-    path = tmp_path / "propositions" / "adherence" / "ann.yaml"
-    path.parent.mkdir(parents=True)
-    claim = {"id": "dry", "claim": "{{action}} of {{agent_name}} is dry"}
-    path.write_text(yaml.safe_dump({"dimension": "adherence", "level": "action", "propositions": [claim]}), "utf-8")
-    world = builder.open()
-    world.sync()
-
-    def answer(request: Request) -> str:
-        return f"{BAD if request.turn > 6 else GOOD} {request.test.id} {request.attempt} {request.turn}"
-
-    def judged(request: JudgeRequest) -> Verdict:
-        return Verdict(request.proposition_id, score=1 if BAD in request.trajectory.entries[-1].text else 9)
-
-    assert "half of the conversations have lost the character after 8 turns" in held(world, answer, judged).fading
 
 
 def test_a_baseline_is_read_back_as_it_was_without_what_was_said(tmp_path: Path, baseline: Interview) -> None:

@@ -64,24 +64,6 @@ CLAIMS = {
 ALGORITHMIC = {"fluency": ("_ngram", "_catchphrase"), "convergence": ("_vocabulary", "_agreement")}
 
 
-FADING = {
-    "version": "9f2c" * 16,
-    "conversations": 12,
-    "lost": 7,
-    "longest": 9,
-    "curve": [
-        {"turn": turn, "mean": 8 - 0.4 * turn, "low": 7.2 - 0.4 * turn, "high": 8.8 - 0.4 * turn, "conversations": 12}
-        for turn in range(1, 10)
-    ],
-    "survival": [
-        {"turn": 4, "share": 0.75, "low": 0.4, "high": 0.91, "at_risk": 12},
-        {"turn": 7, "share": 0.42, "low": 0.15, "high": 0.67, "at_risk": 9},
-    ],
-    "half_life": 7,
-    "half_life_low": 4,
-    "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12 "
-    "conversations of up to 9 turns",
-}
 VOICE: dict[str, Any] = {
     "text": "michael has not sounded like itself since message michael-0617-02",
     "threshold": 0.12,
@@ -126,14 +108,7 @@ def sample_report(*, drifted: bool = True) -> RunReport:
             "world": "sample",
         },
         statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)}
-        | (
-            {
-                "fading": {"michael": [FADING]},
-                "voice_alarms": deepcopy({"michael": VOICE, "pam": CALM}),
-            }
-            if drifted
-            else {}
-        ),
+        | ({"voice_alarms": deepcopy({"michael": VOICE, "pam": CALM})} if drifted else {}),
         expenses=_expenses(drifted),
     )
 

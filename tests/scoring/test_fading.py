@@ -1,16 +1,14 @@
-"""Characters that fade in long conversations."""
+"""After how many turns of a scripted conversation a character is lost."""
 
 import random
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.fading import MessageValue, fading, kaplan_meier, message_scores, turns_of
+from persona_pipeline.scoring.fading import MessageValue, fading, kaplan_meier, message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.world.models import Message
 
 
 def conversation(values: list[float | None]) -> list[MessageValue]:
@@ -61,7 +59,7 @@ def test_a_conversation_that_ends_in_character_says_only_that_it_held() -> None:
 
 def test_one_conversation_of_nine_is_no_fading() -> None:
     found = fading({**{str(number): held(20) for number in range(8)}, "lost": lost_at(5)})
-    assert found and (found.fades, found.leaving, found.lost, found.survival) == (False, False, 0, ())
+    assert found and (found.fades, found.lost, found.survival) == (False, 0, ())
     assert found.text.startswith(
         "no fading is seen: late turns are out of character no more often than early ones (5%)"
     )
@@ -82,48 +80,10 @@ def test_a_character_that_slips_and_is_lost_for_good_is_lost_where_that_began() 
     assert found and (found.half_life, found.lost) == (8, 6)
 
 
-def test_where_people_leave_after_a_broken_turn_it_cannot_be_told_how_long_characters_last() -> None:
-    ends = {str(number): conversation([8.0] * length + [2.0]) for number, length in enumerate([4, 5, 6, 7, 8, 9] * 2)}
-    found = fading(ends)
-    assert found and (found.leaving, found.half_life, found.survival) == (True, None, ())
-    assert found.text.startswith("conversations end more often after a broken turn")
-    # Those that end wherever they stand say nothing against it.
-    found = fading({str(number): lost_at(4, length) for number, length in enumerate([6, 9, 12, 15] * 3)})
-    assert found and (found.leaving, found.half_life) == (False, 4)
-
-
 def test_one_slip_is_not_the_end() -> None:
     slip = conversation([8.0, 8.0, 2.0, 8.0, 8.0, 8.0])
     found = fading({str(number): slip for number in range(5)})
     assert found and found.lost == 0
-
-
-def test_scores_are_shown_by_turn() -> None:
-    found = fading({str(number): conversation([9.0, 8.0, 7.0, 6.0, 5.0 + number]) for number in range(5)})
-    assert found
-    assert [point.mean for point in found.curve] == [9.0, 8.0, 7.0, 6.0, 7.0]
-    last = found.curve[-1]
-    assert last.low is not None and last.high is not None
-    assert last.low < 7 < last.high
-    assert last.conversations == 5
-
-
-def test_turns_are_an_agents_messages_of_a_conversation_in_order() -> None:
-    def said(number: int, channel: str) -> Message:
-        return Message(
-            id=f"m{number}",
-            agent_id="ann",
-            channel=channel,
-            text="hm",
-            created_at=datetime(2026, 1, 1, 9, number, tzinfo=UTC),
-        )
-
-    messages = [said(3, "a"), said(1, "a"), said(2, "b"), said(4, "a")]
-    turns = turns_of(messages, {"m1": 8.0, "m2": 7.0, "m4": 2.0})
-    assert sorted(turns.values(), key=len) == [
-        [MessageValue(1, 7.0)],
-        [MessageValue(1, 8.0), MessageValue(2, None), MessageValue(3, 2.0)],
-    ]
 
 
 def test_a_message_scores_what_its_claims_say_of_it() -> None:

@@ -116,7 +116,6 @@ def test_the_same_twice_holds_in_every_row_and_stops(world: World) -> None:
     # Each kind in turn.
     assert len(scenes) == 6 and min(scenes.values()) >= 5
     assert 0.95 < agent.expenses["cost_usd"].low <= 1.0 <= agent.expenses["cost_usd"].high < 1.05
-    assert "no fading is seen" in agent.half_life["after"]["text"]
 
 
 @pytest.mark.parametrize(
@@ -138,12 +137,11 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
     assert first.asked.startswith("Line ") and first.before != first.after
     if fault == "fades":
         assert first.turn > 3 and first.after[0] == "2"
-        assert agent.half_life["after"]["half_life"] == 4 and agent.half_life["before"]["half_life"] is None
     if fault == "pressure":
         assert first.kind == "pressure" and first.claims[0].claim == "adherence/dry" and first.claims[0].quote
     for text in (render_page(comparison_page(found), "table"), render_page(comparison_page(found), "markdown")):
         assert "fell" in text and first.after in text and first.asked in text
-        assert "life after" in text and "cost an answer: about the same" in text
+        assert "cost an answer: about the same" in text
     page = render_page(comparison_page(found), "html")
     assert first.after in page and f"fell{kind and f': {kind}'}<" in page and "of the year" not in page
     hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})

@@ -291,7 +291,7 @@ evaluation_runs = sa.Table(
     sa.Column("result", JsonColumn),
     # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
     sa.Column("outline", JsonColumn),
-    # Adherence of single messages, by id, where claims judge them one by one; what fades in long conversations is read off it.
+    # Adherence of single messages, by id, in runs of earlier releases. No longer written.
     sa.Column("message_scores", JsonColumn),
     # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
     sa.Column("summary", JsonColumn),

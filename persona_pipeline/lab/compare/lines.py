@@ -9,11 +9,9 @@ from persona_pipeline.lab.compare.signals import (
     LATE_TURNS,
     SAID_AGAIN,
     expenses_of,
-    half_lives_of,
     turn_scores,
 )
 from persona_pipeline.lab.results import AgentDifference, SceneClaim, ScoreChange, SideBySide
-from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.said_again import find_said_again
 
@@ -78,16 +76,14 @@ class AnsweredScene:
 
 
 def with_lines(agent: AgentDifference, answered: Sequence[AnsweredScene]) -> AgentDifference:
-    """Return what was found of an agent with what its answers cost, how long it lasts, and the lines to read."""
+    """Return what was found of an agent with what its answers cost and the lines to read."""
     fallen = [name for name, item in agent.rows.items() if item.moved is ScoreChange.FELL]
     fallen += [item.dimension for item in agent.moved if item.dimension not in fallen]
     drops = [(max((b - a for b, a in item.scores(fallen).values()), default=0.0), item) for item in answered]
     shown = [item for drop, item in sorted(drops, key=lambda pair: -pair[0])[:MOST_SHOWN] if drop > 0]
-    long = [item for item in answered if len(item.scene.lines) >= SHORTEST]
     return agent.model_copy(
         update={
             "lines": tuple(item.side_by_side(fallen) for item in shown),
-            "half_life": half_lives_of(*([item.turns(side) for item in long] for side in (0, 1))) if long else {},
             "expenses": expenses_of([item.answers for item in answered]) if agent.signals else {},
         }
     )

@@ -3,12 +3,10 @@
 Scores go from 0 to 9 as the judged ones do, high being good, and are compared by the same bets.
 """
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.said_again import find_said_again
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice, stored_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
-from persona_pipeline.suites.grading.statistics import half_lives
 from persona_pipeline.world.propositions.models import Catchphrase
 from persona_pipeline.world.world import World
 
@@ -117,12 +114,6 @@ def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluati
     """Return the adherence of each answer that was judged by itself; None of the others."""
     scores = message_scores(judged[ADHERENCE]) if ADHERENCE in judged else {}
     return [scores.get(answer_id(scene, place)) for place in range(turns)]
-
-
-def half_lives_of(before: Iterable[Sequence[float | None]], after: Iterable[Sequence[float | None]]) -> dict[str, Any]:
-    """Return how long the character lasts on each side, over the scenes whose turns were judged one by one, as plain JSON."""
-    sides = [("before", turns) for turns in before] + [("after", turns) for turns in after]
-    return json.loads(json.dumps(half_lives(sides)))
 
 
 def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[str, AnswerExpense]:

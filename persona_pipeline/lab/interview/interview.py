@@ -50,7 +50,7 @@ from persona_pipeline.lab.interview.statistics import (
     retest,
 )
 from persona_pipeline.lab.interview_scenes import InterviewScene
-from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
+from persona_pipeline.scoring.fading import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
@@ -93,7 +93,6 @@ class _Conversations:
     unjudged: Counter[str] = field(default_factory=Counter)
     silent: Counter[str] = field(default_factory=Counter)
     lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
-    turns: dict[str, list[MessageValue]] = field(default_factory=dict)
 
     def add(
         self, place: int, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]
@@ -108,9 +107,6 @@ class _Conversations:
                 if not row.algorithmic:
                     self._note(f"{name}/{row.id}", place, scene.attempt, row.score)
                     self._quote(f"{name}/{row.id}", scene, turns, row, show)
-            values = [MessageValue(turns[message_id], score) for message_id, score in message_scores(item).items()]
-            if values:
-                self.turns[f"{scene.id} {scene.attempt}"] = sorted(values, key=lambda value: value.number)
 
     def _note(self, name: str, place: int, session: int, score: float | None) -> None:
         table = self.scores.setdefault(name, np.full((len(self.scenes), self.sessions), np.nan))
@@ -195,7 +191,7 @@ def hold_interview(
         models |= {verdict.model for verdict in verdicts if verdict.model}
         out_of_money = answering.out_of_money or any(verdict.unscored is Unscored.BUDGET for verdict in verdicts)
         held += 1
-    faded, persona = fading(tally.turns), own.agent.persona
+    persona = own.agent.persona
     found = Interview(
         version=__version__,
         agent_id=persona.agent_id,
@@ -210,7 +206,6 @@ def hold_interview(
         scenes=tally.asked(),
         dimensions={name: tally.score(name, stored.version) for name, stored in own.agent.sets.items()},
         not_asked={CONVERGENCE.name: _ALONE},
-        fading=faded.text if faded else "",
         worst=tuple(sorted(tally.lines.values(), key=lambda line: (-len(line.claims), line.score))[:MOST_LINES]),
         answers=answering.asked,
         unanswered=dict(answering.failures),

@@ -113,7 +113,7 @@ class Interview(Asked):
     Attributes:
         persona: hash of the persona; ``hidden``: the judge did not see its names.
         not_asked: dimensions that an interview does not have, and why.
-        fading: what the scores of single answers say of long conversations; "": nothing.
+        fading: read from interviews of earlier releases, no longer written.
         verdicts: since the baseline, those of whole dimensions first; empty: there is none.
         baseline: when that was taken; ``changed``: scenes left out, as only one of the two has them as they are.
         whole: every scene was answered and judged.

@@ -10,12 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
+from persona_pipeline.reporting.charts.scores import Series, timeline
 from persona_pipeline.reporting.charts.svg import Plot, element, line_path, path, picture, shortened
 from persona_pipeline.reporting.page import Figure, Table
 from persona_pipeline.reporting.statistics import (
     AlarmSeen,
-    FadingSeen,
     HistoryPoint,
     SaidAt,
     SumSeen,
@@ -56,28 +55,6 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
         numbers=_numbers(name, ["Window end", "Overall", *map(dimension_label, names)], rows[::-1]),
         legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
     )
-
-
-def fading_figure(name: str, seen: FadingSeen) -> Figure:
-    """Return the share of characters still held, and the mean score, by turn of a conversation."""
-    turns = [point.turn for point in seen.curve]
-    held = {point.turn: point for point in seen.survival}
-    shares: list[float] = []
-    for turn in turns:
-        shares.append(held[turn].share if turn in held else shares[-1] if shares else 1.0)
-    means, intervals = [point.mean for point in seen.curve], [(point.low, point.high) for point in seen.curve]
-    described = f"{name}: {seen.signal} by turn. {seen.text}"
-    chart = turn_chart(turns, means, intervals, title=described, mark=seen.half_life)
-    title = f"{name}, {seen.signal}" + (f", persona {seen.version[:12]}" if seen.version else "")
-    rows = []
-    for point, share in zip(seen.curve, shares, strict=True):
-        interval = "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}"
-        # Where nothing fades, or leaving hides it, no share is known.
-        kept = f"{share:.0%}" if seen.fades else "–"
-        rows.append([str(point.turn), format_score(point.mean), interval, kept, str(point.conversations)])
-    columns = ["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"]
-    caption, fades = f"{seen.text[:1].upper()}{seen.text[1:]}.", seen.half_life is not None
-    return Figure(title, chart, caption, _numbers(title, columns, rows), alarming=fades)
 
 
 def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:

@@ -1,4 +1,4 @@
-"""Scores on the 0-9 scale: as a bar, in a line of text, over windows of time, and over the turns of a conversation."""
+"""Scores on the 0-9 scale: as a bar, in a line of text, and over windows of time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from persona_pipeline.reporting.text import format_score
 _BEST = 9.0
 _BAR_WIDTH, _BAR_HEIGHT = 120.0, 10.0
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 96.0, 24.0, 3.0
-_TIMELINE, _TURNS = Plot(200.0), Plot(180.0)
+_TIMELINE = Plot(200.0)
 _TICKS = [(score / _BEST, str(score)) for score in (0, 3, 6, 9)]
-_MOST_DATES, _MOST_TURNS = 6, 8
+_MOST_DATES = 6
 
 
 def bullet(
@@ -149,27 +149,3 @@ def _line(line: Series, xs: Sequence[float]) -> list[Markup]:
         if point and (not line.style or lonely):
             parts.append(element("circle", {"class": name, "cx": point[0], "cy": point[1], "r": radius}))
     return parts
-
-
-def turn_chart(
-    turns: Sequence[int],
-    scores: Sequence[float],
-    intervals: Sequence[tuple[float | None, float | None]],
-    *,
-    title: str,
-    mark: int | None = None,
-) -> Markup:
-    """Return scores (0-9), one a turn, with their intervals as a band and a dashed line at the turn ``mark``."""
-    last = max(turns, default=1)
-    xs = [_TURNS.x((turn - 1) / max(1, last - 1)) for turn in turns]
-    every = max(1, -(-last // _MOST_TURNS))
-    parts = _TURNS.grid(_TICKS)
-    parts += [_TURNS.below(x, str(turn)) for turn, x in zip(turns, xs, strict=True) if turn == 1 or turn % every == 0]
-    known = [
-        (x, low, high) for x, (low, high) in zip(xs, intervals, strict=True) if low is not None and high is not None
-    ]
-    parts += _TURNS.band([(x, low / _BEST, high / _BEST) for x, low, high in known])
-    parts.append(line_path([(x, _TURNS.y(score / _BEST)) for x, score in zip(xs, scores, strict=True)]))
-    if mark is not None:
-        parts += _TURNS.change(_TURNS.x((mark - 1) / max(1, last - 1)), f"half lost by turn {mark}")
-    return _TURNS.picture(title, parts)

@@ -12,7 +12,6 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    fading_figure,
     language_figures,
     timeline_figure,
     voice_alarm_figure,
@@ -74,6 +73,7 @@ from persona_pipeline.reporting.view import (
     shown_whole,
     warnings_of,
 )
+from persona_pipeline.scoring.messages.kinds import count_kinds
 from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -264,7 +264,6 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     shown = {agent.row.agent_id: agent for agent in agents}
     by_name = sorted((agent.row for agent in agents), key=lambda row: row.agent_id)
     few = len(agents) == len(view.rows)
-    faded = [fading_figure(row.name, seen) for row in by_name for seen in told.fading.get(row.agent_id, [])]
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
@@ -275,7 +274,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     ]
     rest = [
         _sight(view, shown),
-        _figures("fading", "Long conversations", faded),
+        _kinds(by_name),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
         _voices(told.voice_map),
         _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
@@ -303,6 +302,22 @@ def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
 
 def _figures(anchor: str, title: str, figures: Sequence[Figure], short: str = "") -> Section | None:
     return Section(title, figures, anchor, short=short) if figures else None
+
+
+def _kinds(rows: Sequence[AgentRow]) -> Section | None:
+    """Return how many messages of agents are out of character, by the claim they break and early or late in the conversation."""
+    found = list[list[str]]()
+    for row in rows:
+        kinds = count_kinds(row.messages.verdicts if row.messages else [])
+        counts = {claim or "facts of the persona": count for claim, count in kinds.claims.items()}
+        if counts:
+            counts |= {f"messages {part} of a conversation": count for part, count in kinds.parts.items()}
+        if counts and len(kinds.places) > 1:
+            counts |= {place: count for place, count in kinds.places.items() if count.out}
+        found += [[row.name, kind, str(count.out), str(count.total)] for kind, count in counts.items()]
+    columns = [Column("Agent", number=False), Column("Claim, or place", number=False), Column("Out"), Column("Of")]
+    table = Table("Messages out of character", columns, list(map(PageRow, found)))
+    return Section(table.label, [table], "kinds", short="Out of character") if found else None
 
 
 def _everybody(

@@ -10,7 +10,6 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     voice_alarm_figure,
     voice_figure,
@@ -172,7 +171,6 @@ def comment_page(report: RunReport) -> Page:
     lists: dict[str, list[Line]] = {
         "Dimensions that dropped": [[Span(message, limit=_MOST_TEXT)] for message in regressions],
         "Claims that dropped": claims[:_MOST_CLAIMS],
-        "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
     }
     found = [Section(title, [Items.of(*lines)]) for title, lines in lists.items() if lines]
@@ -335,16 +333,6 @@ def _to_do(view: ReportView) -> list[Item]:
     items = [Item(line, kind="To do") for line in lines[:_MOST_TO_DO]]
     left = len(lines) - len(items)
     return [*items, *([Item(f"{left} more are below", kind="To do")] if left > 0 else [])]
-
-
-def _over_time(view: ReportView) -> Iterator[Line]:
-    """Yield what fades in long conversations."""
-    told = sections.Statistics.of(view.report)
-    names = {row.agent_id: row.name for row in view.rows}
-    for agent_id, seen in sorted(told.fading.items()):
-        for item in (one for one in seen if one.fades):
-            said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
-            yield [_id(names.get(agent_id, agent_id)), _own(" "), said]
 
 
 def _other_findings(view: ReportView) -> Iterator[Line]:

@@ -271,7 +271,7 @@ def _label(name: str) -> str:
 
 
 def _answered(agent: AgentDifference) -> Iterator[str]:
-    """What answers took on both sides, and how long the character lasts in long scenes."""
+    """What answers took on both sides."""
     for name, (title, more, less, shown) in _EXPENSES.items():
         if item := agent.expenses.get(name):
             said = more if item.low > 1 else less if item.high < 1 else "cannot tell"
@@ -281,8 +281,6 @@ def _answered(agent: AgentDifference) -> Iterator[str]:
                 f"{title} an answer: {said}: {shown(item.before)} -> {shown(item.after)} ({most}; "
                 f"x {item.ratio:.2f}, {item.low:.2f} to {item.high:.2f})"
             )
-    for when, held in agent.half_life.items():
-        yield f"half-life {when}: {held['text']}"
 
 
 def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:

@@ -112,8 +112,6 @@ def _remarks(found: Interview) -> Iterator[str]:
             yield f"{name}: {said}"
     for name, why in found.not_asked.items():
         yield f"{name} is not asked: {why}"
-    if found.fading:
-        yield f"in the course of conversations: {found.fading}"
     for reason, count in found.unanswered.items():
         yield f"{count} answers did not come: {reason}"
     yield f"{found.answers} answers and {found.usage.calls} calls to {found.judge}, {format_usd(found.usd)}"

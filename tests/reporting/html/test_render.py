@@ -2,6 +2,7 @@ import base64
 import hashlib
 import itertools
 import re
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import get_args
 
@@ -12,6 +13,8 @@ from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, AnyCell, Block, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
+from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.scoring.results import QuotedEvidence
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
 
@@ -97,11 +100,39 @@ def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     assert "Multiple-testing correction: Holm over an agent" in part
 
 
-def test_long_conversations_are_shown_where_they_are_long_enough() -> None:
-    html = render_html(sample_report())
-    assert "Half of the conversations have lost the character after 7 turns" in html
-    assert "half lost by turn 7" in html
-    assert 'id="fading"' not in render_html(sample_report(drifted=False))
+def test_messages_out_of_character_are_counted_by_claim_and_early_or_late() -> None:
+    assert 'id="kinds"' not in render_html(sample_report())
+    report = sample_report()
+    start = datetime(2026, 6, 17, 9, tzinfo=UTC)
+    verdicts = [
+        MessageVerdict(
+            message=f"m{number}",
+            conversation=f"general {start.isoformat()}",
+            said_at=start + timedelta(minutes=number),
+            verdict=Role.OUT if number > 5 else Role.IN,
+            claims=("self-<centred>",) if number == 6 else (),
+        )
+        for number in range(8)
+    ]
+    for agent_id, own in {"michael": verdicts, "pam": verdicts[:5]}.items():
+        adherence = report.agents[agent_id].evaluation.dimensions["adherence"]
+        adherence.messages = MessageVerdicts(agent_id=agent_id, verdicts=own)
+    page = render_html(report)
+    part = page[page.index('id="kinds"') : page.index("</section>", page.index('id="kinds"'))]
+    cells = [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<t[dh].*?</t[dh]>", part, re.DOTALL)]
+    rows = [tuple(cells[place : place + 4]) for place in range(4, len(cells), 4)]
+    assert rows == [
+        ("Michael Scott", "facts of the persona", "1", "8"),
+        ("Michael Scott", "self-&lt;centred&gt;", "1", "8"),
+        ("Michael Scott", "messages 1-5 of a conversation", "0", "5"),
+        ("Michael Scott", "messages 6-20 of a conversation", "2", "3"),
+    ]
+
+
+def test_reports_of_earlier_releases_with_fading_are_shown() -> None:
+    report = sample_report()
+    report.statistics["fading"] = {"michael": [{"version": "9f2c", "conversations": 12, "curve": [], "text": "half"}]}
+    assert render_html(report) == render_html(sample_report())
 
 
 def test_intervals_are_drawn() -> None:
