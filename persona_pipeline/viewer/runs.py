@@ -21,8 +21,7 @@ from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint
 from persona_pipeline.reporting.view import ReportView
-from persona_pipeline.scoring.messages.summary import LOWEST_SHARE
-from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE, Role
 from persona_pipeline.suites.grading.results import TestResult, pass_interval
 from persona_pipeline.viewer.messages import messages_by_id
 from persona_pipeline.world.models import Window
