@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def build(root: Path, url: str, options: argparse.Namespace) -> None:
-    """Write the world, its messages, runs that cite them, and thumbs."""
+    """Write the world, its messages, runs with verdicts on them, and thumbs."""
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
     from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
     from persona_pipeline.scoring.messages.verdicts import Role
@@ -73,7 +73,7 @@ def build(root: Path, url: str, options: argparse.Namespace) -> None:
     said: dict[str, list[Any]] = {}
     for message in world.messages():
         said.setdefault(message.agent_id, []).append(message)
-    cite(world, said, draw)
+    judge(world, said, draw)
     chosen = draw.sample([message for own in said.values() for message in own], THUMBS)
     labels = [
         message_label(message, Role.IN if draw.random() < 0.7 else Role.OUT, "ada", MarkSource.PERSON)
@@ -86,25 +86,33 @@ def build(root: Path, url: str, options: argparse.Namespace) -> None:
     )
 
 
-def cite(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
-    """Let each claim of each run cite three messages of its agent and window."""
+def judge(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
+    """Write a verdict of each run on each message of its agent and window; 5 % are out of character."""
     from persona_pipeline.base.database import tables
 
     runs = tables.evaluation_runs
     with world.store.connect() as connection:
-        rows = connection.execute(sa.select(runs.c.id, runs.c.agent_id, runs.c.window_end, runs.c.result)).all()
+        rows = connection.execute(sa.select(runs.c.id, runs.c.agent_id, runs.c.window_end)).all()
     with world.store.begin() as connection:
         for row in rows:
-            week = [m for m in said[row.agent_id] if 0 <= (row.window_end - m.created_at).days < 7] or said[
-                row.agent_id
+            verdicts = [
+                {
+                    "evaluation_run_id": row.id,
+                    "message_id": message.id,
+                    "agent_id": row.agent_id,
+                    "conversation": str(message.channel),
+                    "said_at": message.created_at,
+                    "verdict": "out" if is_out else "in",
+                    "claims": ["adherence-common-1"] if is_out else [],
+                    "quote": " ".join(message.text.split()[2:7]) if is_out else "",
+                    "reason": "",
+                }
+                for message in said[row.agent_id]
+                if 0 <= (row.window_end - message.created_at).days < 7
+                for is_out in [draw.random() < 0.05]
             ]
-            for dimension in row.result["dimensions"].values():
-                for claim in dimension["propositions"].values():
-                    claim["evidence"] = [
-                        {"message_id": message.id, "quote": " ".join(message.text.split()[2:7]), "verified": True}
-                        for message in draw.choices(week, k=3)
-                    ]
-            connection.execute(sa.update(runs).where(runs.c.id == row.id).values(result=row.result))
+            if verdicts:
+                connection.execute(sa.insert(tables.message_verdicts), verdicts)
 
 
 def measure(root: Path, url: str, times: int) -> None:
@@ -127,7 +135,7 @@ def measure(root: Path, url: str, times: int) -> None:
             page = browser.new_page()
             for name, address in (
                 ("the first page", f"/?key={key}"),
-                ("the first list of what broke", "/messages?broke=1"),
+                ("the first list of messages out of character", "/messages?verdict=out"),
             ):
                 page.goto(base + address)
                 page.wait_for_function(_PAINTED)
@@ -164,9 +172,9 @@ def addresses() -> dict[str, str]:
         "an agent": "/agent?id=agent-0007",
         "all messages": "/messages",
         "of an agent": "/messages?agent=agent-0007",
-        "that broke a claim": "/messages?broke=1",
-        "that broke a claim, of an agent": "/messages?broke=1&agent=agent-0007",
-        "cited for a claim": "/messages?claim=adherence-common-1",
+        "out of character": "/messages?verdict=out",
+        "out of character, of an agent": "/messages?verdict=out&agent=agent-0007",
+        "that break a claim": "/messages?claim=adherence-common-1",
         "of a room": "/messages?channel=room-0003",
         "of a week": f"/messages?window={quote('2025-09-06T00:00:00+00:00/2025-09-13T00:00:00+00:00')}",
         "search, common words": f"/messages?q={quote(COMMON)}",

@@ -443,8 +443,9 @@ def test_a_collapse_that_is_meant_is_accepted_by_the_base_alone(repositories: di
     told = judge(repositories[""], tmp_path / "a", taken_again, accept_baseline="true")
     assert told.code == 0 and told.lines_before_the_verdict == 1
     assert told.first_lines.startswith(
-        "<!-- persona-pipeline -->\n**Green only because of baselines/michael.json: by HEAD^1, michael drifted"
+        "<!-- persona-pipeline -->\n**Green only because of baselines/michael.json, baselines/dwight.json, "
     )
+    assert "1 more: by HEAD^1, michael drifted" in told.first_lines
     told = judge(repositories[""], tmp_path / "b", taken_again)
     assert told.code == 3 and "Green only because of baselines/michael.json" in told.first_lines
     edit = several(

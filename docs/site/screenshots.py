@@ -210,14 +210,14 @@ def weeks(browser: "Browser", root: Path) -> None:
 
 
 def view(browser: "Browser", root: Path) -> None:
-    """Take the lines that broke character, as `persona-pipeline view` shows them."""
+    """Take the messages out of character, as `persona-pipeline view` shows them."""
     command = [sys.executable, "-u", "-m", "persona_pipeline", "view", "--port", "0", "--labeller", "ada"]
     environment = {**os.environ, "PERSONA_ROOT": str(root)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
         base, _, key = process.stdout.readline().split()[-1].partition("/?")
-        address = f"{base}/messages?broke=1&agent=michael&{key}"
+        address = f"{base}/messages?verdict=out&agent=michael&{key}"
         for scheme in ("light", "dark"):
             _take(browser, address, PICTURES / f"view-{scheme}.png", scheme)
     finally:

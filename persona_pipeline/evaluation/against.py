@@ -1,16 +1,16 @@
-"""A pull request judged by its base: what decides is the base's, and the file is named that makes another verdict.
+"""A pull request judged by its base: what decides is the base's, and changed files are named where they make another verdict.
 
 Judged are the personas, claims, messages and recordings that stand in the world's folder. Baselines, labels, judge changes and
 lexicons come from a commit before, so that nobody moves the limits by which their own change is judged.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
-from typing import TypeVar
+from tempfile import TemporaryDirectory, mkdtemp
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
@@ -31,35 +31,14 @@ from persona_pipeline.world.revisions import files_at, find_revision, write_file
 from persona_pipeline.world.settings import world_file_at
 from persona_pipeline.world.world import World
 
-Item = TypeVar("Item")
 Evaluate = Callable[[World, EvaluationRequest], RunReport]
 
 BASELINES = "baselines/"
-# Files beyond so many are told apart by their folders only: each question is a replay of the whole run.
-MOST_FILES = 12
 MOST_NAMED = 3
-
-
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 # What is said of a dimension of an agent; of an agent as a whole under no dimension.
 Verdicts = Mapping[tuple[str, str], Result]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where two verdicts on the same messages differ, and the files that make it so.
-
-    Attributes:
-        better: what the change's own files make better, with what the base says; worse: what they make worse, with what they say.
-        green: what of it the change calls held.
-        files: taken from the change, they are enough to make the difference.
-    """
-
-    better: Verdicts = field(default_factory=dict)
-    worse: Verdicts = field(default_factory=dict)
-    green: Collection[tuple[str, str]] = ()
-    files: Sequence[str] = ()
 
 
 def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
@@ -75,14 +54,12 @@ def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
     return said
 
 
-def difference(by_base: RunReport, by_change: RunReport) -> Difference:
-    """Return what two verdicts differ in, without the files."""
-    before, after = verdicts_of(by_base), verdicts_of(by_change)
-    keys = sorted({*before, *after})
-    pairs = {key: (before.get(key, Result.HELD), after.get(key, Result.HELD)) for key in keys}
+def differences(before: RunReport, after: RunReport) -> tuple[Verdicts, Verdicts]:
+    """Return what the second report makes better, as the first says it, and what it makes worse, as it says it itself."""
+    first, second = verdicts_of(before), verdicts_of(after)
+    pairs = {key: (first.get(key, Result.HELD), second.get(key, Result.HELD)) for key in sorted({*first, *second})}
     better = {key: old for key, (old, new) in pairs.items() if _ORDER.index(old) < _ORDER.index(new)}
-    worse = {key: new for key, (old, new) in pairs.items() if _ORDER.index(old) > _ORDER.index(new)}
-    return Difference(better, worse, [key for key in better if pairs[key][1] is Result.HELD])
+    return better, {key: new for key, (old, new) in pairs.items() if _ORDER.index(old) > _ORDER.index(new)}
 
 
 def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunReport:
@@ -94,21 +71,6 @@ def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunRepo
     if report.exit_code == EXIT_REGRESSION and report.conclusion.verdict is not Result.FELL:
         report.exit_code = EXIT_COVERAGE
     return report
-
-
-def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> list[Item]:
-    """Return a smallest part of items that is still enough, where all of them are (QuickXplain, Junker 2004)."""
-
-    def search(background: Sequence[Item], asked: bool, rest: Sequence[Item]) -> list[Item]:
-        if asked and enough(background):
-            return []
-        if len(rest) <= 1:
-            return list(rest)
-        left, right = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-        second = search([*background, *left], bool(left), right)
-        return [*search([*background, *second], bool(second), left), *second]
-
-    return search((), True, items)
 
 
 @contextmanager
@@ -137,26 +99,36 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
     commit = _base(root, name)
     base, own = files_at(root, commit, DECIDING), deciding_files(root)
     changed = [path for path in sorted({*base, *own}) if _text(base.get(path)) != _text(own.get(path))]
-    new = [path for path in changed if path.startswith(BASELINES) and path not in base]
-    golden = [path for path in changed if path.startswith(BASELINES)]
+    golden = frozenset(path for path in changed if path.startswith(BASELINES))
+    new = golden.difference(base)
     with TemporaryDirectory(prefix="persona-base-") as folder:
         alone = request.model_copy(update={"against": None, "accept_baseline": False})
-        trial = _Trial(world, alone, evaluate, Path(folder), base, own)
-        taken = new
-        by_base = trial.run(new)
-        if new and _of_others(trial.run([]), new) != _of_others(by_base, new):
+
+        @cache
+        def run(taken: frozenset[str]) -> RunReport:
+            """Return the report by the base's files, with these as the change has them."""
+            place = Path(mkdtemp(dir=folder))
+            kept = {path: data for path, data in base.items() if path not in taken}
+            write_files(kept | {path: own[path] for path in taken if path in own}, place)
+            return _evaluated(evaluate, replace(world, decided_by=place, file=None), alone)
+
+        none, taken = frozenset[str](), new
+        by_base = run(taken)
+        if _of_others(run(none), new) != _of_others(by_base, new):
             # New golden files are for new agents; they do not move what is said of the others.
-            taken, by_base = [], trial.run([])
+            taken, by_base = none, run(none)
         # What decides is the base's, or with it the golden files that are accepted.
         accepted = golden if request.accept_baseline else taken
-        judged, by_change = trial.run(accepted), trial.run(changed)
-        changes = [
-            (trial.explained(by_base, judged, taken, golden), True),
-            (trial.explained(judged, by_change, accepted, changed), False),
-        ]
-    report = undecided(judged, changes[1][0].green)
-    told = [finding for found, meant in changes for finding in _findings(found, name, meant)]
-    report.findings = [*told, *_new_baselines(taken, name), *report.findings]
+        judged, by_change = run(accepted), run(frozenset(changed))
+    better, worse = differences(judged, by_change)
+    green = [key for key in better if verdicts_of(by_change).get(key, Result.HELD) is Result.HELD]
+    report = undecided(judged, green)
+    found = [
+        (differences(by_base, judged), golden - taken, "green", True),
+        ((better, worse), {*changed} - accepted, "green" if green else "not red", False),
+    ]
+    told = [item for verdicts, files, held, meant in found for item in _findings(verdicts, files, name, held, meant)]
+    report.findings = [*told, *_new_baselines(sorted(taken), name), *report.findings]
     if request.accept_baseline and golden:
         report.terms.looser.append(LooserRule(rule="accept_baseline", text="baselines of this change decide"))
     report.provenance["against"] = {
@@ -164,9 +136,9 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
         "commit": commit,
         "exit_code_by_base": by_base.exit_code,
         "exit_code_by_change": by_change.exit_code,
-        "difference_made_by": [path for found, _ in changes for path in found.files],
-        "new_baselines": taken,
-        "baselines_accepted": golden if request.accept_baseline else [],
+        "difference_made_by": sorted({path for verdicts, files, _, _ in found if any(verdicts) for path in files}),
+        "new_baselines": sorted(taken),
+        "baselines_accepted": sorted(golden) if request.accept_baseline else [],
     }
     return report
 
@@ -204,60 +176,14 @@ class AskedOnce:
         return getattr(self.judging, "ask", None)
 
 
-@dataclass
-class _Trial:
-    """Runs by the base's files with some of the change's in their place, each once."""
-
-    world: World
-    request: EvaluationRequest
-    evaluate: Evaluate
-    folder: Path
-    base: Mapping[str, bytes]
-    own: Mapping[str, bytes]
-    runs: dict[frozenset[str], RunReport] = field(default_factory=dict)
-
-    def run(self, taken: Collection[str]) -> RunReport:
-        """Return the report with these files as the change has them."""
-        key = frozenset(taken)
-        if key not in self.runs:
-            place = self.folder / str(len(self.runs))
-            kept = {path: data for path, data in self.base.items() if path not in key}
-            write_files(kept | {path: self.own[path] for path in key if path in self.own}, place)
-            self.runs[key] = self._evaluated(place)
-        return self.runs[key]
-
-    def explained(
-        self, before: RunReport, after: RunReport, taken: Collection[str], changed: Sequence[str]
-    ) -> Difference:
-        """Return what two verdicts differ in, and as few of the files ``changed`` beyond ``taken`` as make the difference."""
-        found = difference(before, after)
-        target, keys = verdicts_of(after), {*found.better, *found.worse}
-        own = [path for path in changed if path not in taken]
-        if not keys or not own:
-            return found
-
-        def enough(groups: Sequence[Sequence[str]]) -> bool:
-            said = verdicts_of(self.run([*taken, *(path for group in groups for path in group)]))
-            return all(said.get(key, Result.HELD) == target.get(key, Result.HELD) for key in keys)
-
-        # Nearly always it is the golden file of whom it is about, which is asked in one run.
-        likely = [path for path in own if path in {f"{BASELINES}{agent_id}.json" for agent_id, _ in keys}]
-        if likely and enough([likely]):
-            return replace(found, files=likely)
-        groups = [[path] for path in own]
-        if len(groups) > MOST_FILES:
-            folders = dict.fromkeys(PurePosixPath(path).parts[0] for path in own)
-            groups = [[path for path in own if PurePosixPath(path).parts[0] == folder] for folder in folders]
-        return replace(found, files=[path for group in needed(enough, groups) for path in group])
-
-    def _evaluated(self, place: Path) -> RunReport:
-        try:
-            return self.evaluate(replace(self.world, decided_by=place, file=None), self.request)
-        except ConfigError as error:
-            # Its files are known by where they stand in the world.
-            own = f"{place}{os.sep}"
-            known = [replace(item, path=item.path and item.path.replace(own, "")) for item in error.problems]
-            raise ConfigError(known) from error
+def _evaluated(evaluate: Evaluate, world: World, request: EvaluationRequest) -> RunReport:
+    try:
+        return evaluate(world, request)
+    except ConfigError as error:
+        # Its files are known by where they are in the world.
+        own = f"{world.decided_by}{os.sep}"
+        known = [replace(item, path=item.path and item.path.replace(own, "")) for item in error.problems]
+        raise ConfigError(known) from error
 
 
 def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str], Result]:
@@ -265,21 +191,27 @@ def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str],
     return {key: said for key, said in verdicts_of(report).items() if key[0] and key[0] not in agents}
 
 
-def _findings(found: Difference, base: str, accepted: bool) -> Iterator[Finding]:
-    files = _named(found.files)
-    if found.better:
-        held = "green" if accepted or found.green else "not red"
+def _findings(
+    found: tuple[Verdicts, Verdicts], changed: Iterable[str], base: str, held: str, accepted: bool
+) -> Iterator[Finding]:
+    """Yield what changed files make better and worse. All are named that the verdicts rest on, the agents' baselines first."""
+    better, worse = found
+    own = {f"{BASELINES}{agent_id}.json" for agent_id, _ in {**better, **worse}}
+    # Other agents' baselines count, too: by how many agents are watched, chance is corrected for.
+    paths = sorted(changed, key=lambda path: (path not in own, path.startswith(BASELINES), path))
+    files = _named(paths)
+    if better:
         yield Finding(
             kind="base",
             exit_code=EXIT_OK if accepted else EXIT_COVERAGE,
-            message=f"{held} only because of {files}: by {base}, {_told(found.better)}",
-            remedy="" if accepted else f"read what changes in {files}; whoever means it merges it",
+            message=f"{held} only because of {files}: by {base}, {_told(better)}",
+            remedy="" if accepted else f"read what changes in {files}; merge it if it is meant",
         )
-    if found.worse:
+    if worse:
         yield Finding(
             kind="base",
             exit_code=EXIT_OK,
-            message=f"red as soon as {files} {'are' if len(found.files) > 1 else 'is'} merged: by it, {_told(found.worse)}",
+            message=f"red as soon as {files} {'are' if len(paths) > 1 else 'is'} merged: by it, {_told(worse)}",
         )
 
 

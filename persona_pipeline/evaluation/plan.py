@@ -15,7 +15,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
-from persona_pipeline.scoring.messages.reading import Character, Reading, readings_of
+from persona_pipeline.scoring.messages.reading import Character, MessageCall, readings_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
@@ -47,7 +47,7 @@ class AgentPlan:
     messages_hash: str
     baseline: Baseline | None
     read_at: datetime
-    readings: Sequence[Reading] = ()
+    readings: Sequence[MessageCall] = ()
     messages_left_out: int = 0
 
     @property
@@ -128,7 +128,7 @@ def plan_agent(snapshot: Snapshot, scope: AgentScope, request: EvaluationRequest
     return replace(plan, baseline=baseline, read_at=snapshot.read_at)
 
 
-def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[Reading], int]:
+def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[MessageCall], int]:
     """Return the calls about the messages of a plan, and how many messages they leave out; none where adherence is not scored."""
     if ADHERENCE.name not in plan.plans or plan.scope.synthetic or not snapshot.most_messages:
         return (), 0

@@ -1,14 +1,13 @@
-"""As many calls as a server bears: its limits a minute, how many at once, and stopping early where nothing gets through."""
+"""As many calls as a server bears: its limits a minute, and pauses when it refuses."""
 
 import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _MINUTE = 60.0
 
@@ -17,6 +16,11 @@ _ON_THE_WAY = 0.25
 
 # What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
 _SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
+# Requests a minute; more is no limit.
+_MOST_GUESSED = 1e6
+
+# Too many a minute, and too many at once.
+_THROTTLED, OVERLOADED = 429, 529
 
 
 class Limit(StrEnum):
@@ -68,7 +72,7 @@ class _Allowance:
     def refill(self, now: float) -> None:
         minutes = max(0.0, now - self.at) / _MINUTE
         if self.guessed:
-            self.per_minute *= (1 + _WIDENED) ** minutes
+            self.per_minute = min(_MOST_GUESSED, self.per_minute * (1 + _WIDENED) ** min(minutes, _MINUTE))
         self.level = min(self.full, self.level + self.per_minute * minutes)
         self.at = now
 
@@ -93,7 +97,7 @@ class Pacer:
         clock: seconds, monotonic.
 
     Attributes:
-        refused: how many requests the server would not take for its limits.
+        refused: how many requests the server refused, for its limits or because it was overloaded.
     """
 
     def __init__(
@@ -102,9 +106,11 @@ class Pacer:
         self._clock = clock
         self._fixed = dict(per_minute or {})
         self._allowances = {kind: _Allowance(most, most, clock()) for kind, most in self._fixed.items()}
+        self._guess: _Allowance | None = None
         self._accepted: deque[float] = deque()
         self._paused_until = float("-inf")
         self._accepted_at = float("-inf")
+        self._refused_at = float("-inf")
         self._refused_in_a_row = 0
         self._users = 1
         self.refused = 0
@@ -112,7 +118,7 @@ class Pacer:
     def share(self, users: int) -> None:
         """Take one part of what the server allows, as so many processes ask it with one key."""
         part, self._users = self._users / users, users
-        for allowance in self._allowances.values():
+        for allowance, _ in self._taken({}):
             allowance.per_minute *= part
             allowance.level *= part
             allowance.most = allowance.most and allowance.most * part
@@ -125,18 +131,23 @@ class Pacer:
         """Return the seconds until a request of this cost may go: 0 is now."""
         now = self._clock()
         waits = [self._paused_until - now]
-        for kind, allowance in self._allowances.items():
+        for allowance, taken in self._taken(cost):
             allowance.refill(now)
-            waits.append(allowance.wait(cost.get(kind, 0.0)))
+            waits.append(allowance.wait(taken))
         return max(0.0, *waits)
+
+    def _taken(self, cost: Cost) -> Iterator[tuple[_Allowance, float]]:
+        """Yield every allowance with what a request of this cost takes of it."""
+        yield from ((allowance, cost.get(kind, 0.0)) for kind, allowance in self._allowances.items())
+        if self._guess:
+            yield self._guess, 1.0
 
     async def turn(self, cost: Cost) -> Admission:
         """Wait until a request of this cost may go, and take what it costs."""
         while (seconds := self.wait(cost)) > 0:
             # Somebody else may take it first: then it waits again.
             await asyncio.sleep(seconds)
-        for kind, allowance in self._allowances.items():
-            taken = cost.get(kind, 0.0)
+        for allowance, taken in self._taken(cost):
             allowance.level -= taken
             allowance.spent += taken
         return Admission(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
@@ -149,24 +160,29 @@ class Pacer:
             most, left = _number(limit), _number(remaining)
             if most and left is not None:
                 self._told(kind, turn, most, left, _duration(reset), now)
-        if status != 429:
-            if status < 400:
-                self._accepted_at, self._refused_in_a_row = now, 0
-                self._accepted.append(now)
-                while self._accepted[0] < now - _MINUTE:
-                    self._accepted.popleft()
-            return
+        if status in (_THROTTLED, OVERLOADED):
+            self._refuse(turn, status, seconds_to_wait(headers), now)
+        elif status < 400:
+            self._accepted_at, self._refused_in_a_row = now, 0
+            self._accepted.append(now)
+            while self._accepted[0] < now - _MINUTE:
+                self._accepted.popleft()
+
+    def _refuse(self, turn: Admission, status: int, asked: float | None, now: float) -> None:
+        """Pause, ``asked`` seconds or longer each time, and go slower from then on where the server does not say how fast."""
         self.refused += 1
-        self._refused_in_a_row += 1
-        asked = seconds_to_wait(headers)
+        is_again = self._refused_in_a_row > 0
+        if turn.sent >= self._refused_at:
+            # Requests that were under way together are refused together; the pause grows once.
+            self._refused_in_a_row += 1
+            self._refused_at = now
         pause = min(_LONGEST_PAUSE, 2.0 ** (self._refused_in_a_row - 1)) if asked is None else asked
         self._paused_until = max(self._paused_until, now + pause)
-        requests = self._allowances.get(Limit.REQUESTS)
-        if self._accepted and (requests is None or requests.guessed):
-            # It does not say what it counts: slower than what it bore until now.
+        # One request that an overloaded server refuses may be chance.
+        is_slowed = is_again if status == OVERLOADED else Limit.REQUESTS not in self._allowances
+        if self._accepted and is_slowed:
             borne = len(self._accepted) * _MINUTE / max(1.0, now - self._accepted[0])
-            spent = requests.spent if requests else 0.0
-            self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
+            self._guess = _Allowance(_SLOWER * borne, 0.0, now, guessed=True)
 
     def _told(
         self, kind: Limit, turn: Admission, limit: float, remaining: float, reset: float | None, now: float
@@ -213,109 +229,10 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 Item = TypeVar("Item")
 
-# Calls that were under way together are told the same thing; it counts once.
-_ONE_WARNING_SECONDS = 0.5
-
-# A turn of the event loop with more work than this has much to read: what is under way goes before what is new.
-_LONGEST_TURN_SECONDS = 0.05
-# After so many of them in a row one call starts all the same.
-_MOST_LONG_TURNS = 20
-
-
-class AdaptiveWidth:
-    """How many calls may be under way: halved when the server is overloaded, widened again as calls succeed.
-
-    Calls start one after another, each in a turn of the event loop of its own, and none while the loop has much to read: calls that
-    start at one instant are answered at one instant, and more than can be read wait in vain. The width grows by one a success up
-    to half of what it was when throttled, then by one a round, as TCP does. ``maximum`` (at least 1): when nothing narrows it.
-    """
-
-    def __init__(
-        self,
-        maximum: int,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        work: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self.maximum = max(1, maximum)
-        self.narrowed = 0
-        self._clock, self._work = clock, work
-        self._width = float(self.maximum)
-        self._threshold = float(self.maximum)
-        self._last_narrowed = float("-inf")
-        self._active = 0
-        self._started: asyncio.Future[None] | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def width(self) -> int:
-        return int(self._width)
-
-    def throttled(self) -> None:
-        """The server is overloaded: it has answered 529."""
-        if self._clock() - self._last_narrowed < _ONE_WARNING_SECONDS:
-            return
-        self._last_narrowed = self._clock()
-        self._width = max(1.0, self._width / 2)
-        self._threshold = max(1.0, self._width / 2)
-        self.narrowed += 1
-
-    def succeeded(self) -> None:
-        """A call was answered."""
-        step = 1.0 if self._width < self._threshold else 1.0 / self._width
-        self._width = min(float(self.maximum), self._width + step)
-        self._wake()
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the places for as long as the block runs."""
-        while self._active >= self.width:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                else:
-                    self._wake()
-                raise
-        self._active += 1
-        try:
-            await self._on_its_own()
-            yield
-        finally:
-            self._active -= 1
-            self._wake()
-
-    async def _on_its_own(self) -> None:
-        loop = asyncio.get_running_loop()
-        before, self._started = self._started, loop.create_future()
-        mine = self._started
-        try:
-            if before and before.get_loop() is loop:
-                await asyncio.wait({before})
-            for _ in range(_MOST_LONG_TURNS):
-                # The loop's own work: a turn that is long because others have the processor is no reason to ask less.
-                began = self._work()
-                await asyncio.sleep(0)
-                if self._work() - began <= _LONGEST_TURN_SECONDS:
-                    break
-        finally:
-            mine.set_result(None)
-
-    def _wake(self) -> None:
-        free = self.width - self._active
-        while free > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                free -= 1
-
 
 async def fan_out(
     groups: Sequence[Sequence[Item]],
-    call: Callable[[Item], Awaitable[bool]],
+    call: Callable[[Item], Coroutine[Any, Any, bool]],
     *,
     leads: Callable[[Sequence[Item]], bool],
 ) -> None:
@@ -333,10 +250,12 @@ async def fan_out(
                 tasks.create_task(_lead(group, call, tasks))
             else:
                 for item in group:
-                    tasks.create_task(_run(call, item))
+                    tasks.create_task(call(item))
 
 
-async def _lead(group: Sequence[Item], call: Callable[[Item], Awaitable[bool]], tasks: asyncio.TaskGroup) -> None:
+async def _lead(
+    group: Sequence[Item], call: Callable[[Item], Coroutine[Any, Any, bool]], tasks: asyncio.TaskGroup
+) -> None:
     rest = deque(group)
     failures = 0
     while rest and failures < 2:
@@ -344,8 +263,4 @@ async def _lead(group: Sequence[Item], call: Callable[[Item], Awaitable[bool]], 
             break
         failures += 1
     for item in rest:
-        tasks.create_task(_run(call, item))
-
-
-async def _run(call: Callable[[Item], Awaitable[bool]], item: Item) -> None:
-    await call(item)
+        tasks.create_task(call(item))

@@ -5,7 +5,7 @@ arithmetic from raw judgments to scores (spec/1 and spec/2), all on the 0-9 scal
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -111,20 +111,6 @@ class PropositionResult(BaseModel, extra="forbid"):
     parts: list[dict[str, Any]] = Field(default_factory=list)
     failed: dict[str, int] = Field(default_factory=dict)
     injection_suspected: bool = False
-
-
-def cited_messages(claim: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str]]:
-    """Yield message, score and quote of what a claim's judge cited, and of what it was asked about by itself.
-
-    ``claim``: a ``PropositionResult`` as JSON. The score is 0-9, 9 is best; the quote of a message judged by itself is "".
-    """
-    for evidence in claim.get("evidence", ()):
-        if evidence.get("verified") and evidence.get("message_id"):
-            yield evidence["message_id"], claim.get("score"), evidence["quote"]
-    for part in claim.get("parts", ()):
-        raw = part.get("raw")
-        if part.get("part") and raw is not None:
-            yield str(part["part"]), HIGHEST - raw if claim.get("inverted") else float(raw), ""
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from threading import Thread
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlencode
 
@@ -21,35 +19,32 @@ from persona_pipeline.reporting.charts.scores import small_line
 from persona_pipeline.reporting.html import page_style, templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
-from persona_pipeline.reporting.view import in_order
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
-from persona_pipeline.viewer.citations import CitationIndex, Citations, as_asked_of
 from persona_pipeline.viewer.judgments import OpenSession, label_app, serving, sessions_of
-from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
+from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, Shown
 from persona_pipeline.viewer.thumbs import THUMBS, ChangedMeanwhileError, Thumbs, stamp
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.runs import verdict_rows_on
 from persona_pipeline.world.world import World
 
 # Messages before and after the one that is read, and at most.
 _AROUND, _MOST_AROUND = 8, 200
 _MOST_QUOTES = 200
-# How far back a page of what judges cited is looked for, before all of it is read.
-_LENGTHS = (timedelta(days=21), timedelta(days=84))
+VERDICT_WORDS = {"out": "out of character", "unclear": "unclear", "in": "in character"}
 
 
 class Viewer:
-    """What the pages stand on: a world, one person's thumbs, what judges cited, and templates.
+    """What the pages stand on: a world, one person's thumbs, and templates.
 
     Only files of this package and of reports are templates; everything else is escaped.
     """
 
     def __init__(self, world: World, labeller: str) -> None:
         self.world, self.labeller = world, labeller
-        self.citations = Citations(world.store)
         self.thumbs = Thumbs(world.root / LABELS, labeller)
         self._environment = templates_beside("persona_pipeline.viewer")
         self._said: dict[str, Any] = {
@@ -60,6 +55,7 @@ class Viewer:
             "thumb_verdicts": THUMBS,
             "score_of": score_of,
             "small_line": small_line,
+            "verdict_words": VERDICT_WORDS,
             "window_text": listing.window_text,
             "states": {status.name: status.word for status in reversed(VERDICTS) if status is not BROKEN},
         }
@@ -69,22 +65,14 @@ class Viewer:
         text = self._environment.get_template(template).render({**self._said, **values})
         return Response(html_text(text), status, media_type="text/html")
 
-    def index(self, messages: Sequence[Message], *, anybody: bool = False) -> CitationIndex:
-        """Return what judges said of messages: for claims of who wrote them, or of ``anybody``."""
-        times = [message.created_at for message in messages]
-        if not times:
-            return CitationIndex()
-        agents = None if anybody else {message.agent_id for message in messages}
-        return self.citations.index(agents, Window(max(times), min(times)))
-
-    def shown(self, messages: Sequence[Message], index: CitationIndex, most: int | None = SHORT) -> list[Shown]:
+    def shown(self, messages: Sequence[Message], most: int | None = SHORT) -> list[Shown]:
         """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
-        labels = self.thumbs.labels()
+        labels, verdicts = self.thumbs.labels(), verdict_rows_on(self.world.store, messages)
         own = {
             item.id: [label for label in labels.get(item.id, ()) if label.agent_id == item.agent_id]
             for item in messages
         }
-        return [Shown(item, most, index.of(item.id), own[item.id]) for item in messages]
+        return [Shown(item, most, verdicts.get(item.id, ()), own[item.id]) for item in messages]
 
     def message(self, message_id: str) -> Message:
         """Return a message, whole."""
@@ -104,8 +92,6 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     """
     app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
     viewer = Viewer(world, labeller)
-    # The first who asks for claims is not to wait for all that was judged to be read.
-    Thread(target=viewer.citations.warm, daemon=True).start()
     _add_agents(app, viewer)
     _add_messages(app, viewer)
     _add_suites(app, viewer)
@@ -227,26 +213,21 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
 
     @app.get("/messages")
     def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
-        page = _listed(viewer, wanted)
-        index = viewer.index(page.messages)
-        claims = (
-            index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
-        )
+        page = listing.list_messages(world.store, wanted, viewer.thumbs.labels())
         windows = listing.windows(world.store, wanted.agent)
         return viewer.page(
             "messages.html.j2",
             wanted=wanted,
             page=page,
-            shown=viewer.shown(page.messages, index),
+            shown=viewer.shown(page.messages),
             names=world.display_names(),
             agents=world.agent_ids(),
             channels=listing.channels(world.store),
             direct=listing.DIRECT,
             windows=windows,
             known_windows=[listing.window_text(window) for window in windows],
-            dimensions=in_order({dimension for dimension, _ in claims} | ({wanted.dimension} - {""})),
-            claims=sorted(item for item in claims if wanted.dimension in ("", item[0])),
-            complete=index.complete,
+            claims=listing.claims(world.store, wanted.agent),
+            is_judged=listing.has_verdicts(world.store),
         )
 
     @app.get("/message")
@@ -254,60 +235,19 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
         id: str, around: Annotated[int, Query(ge=1, le=_MOST_AROUND)] = _AROUND, whole: bool = False
     ) -> Response:
         found = viewer.message(id)
-        index = viewer.index([found], anybody=True)
         before, after = listing.conversation_around(world.store, found, around)
-        (own,) = viewer.shown([found], index, None if whole else LONG)
-        names = world.display_names()
-        judged = [
-            (
-                citation,
-                result and as_asked_of(result, found, names.get(str(citation.agent_id)) or str(citation.agent_id)),
-            )
-            for citation, saved in _cited_by(viewer, own)
-            if citation.dimension in saved.evaluation.dimensions
-            for result in [saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id)]
-        ]
+        (own,) = viewer.shown([found], None if whole else LONG)
         judging = [line for line in runs.newest_runs(world.store, found.agent_id) if found.created_at in line.window]
         return viewer.page(
             "message.html.j2",
             own=own,
-            talk=viewer.shown([*before, found, *after], index),
-            judged=judged,
+            talk=viewer.shown([*before, found, *after]),
             judging=judging[:3],
-            names=names,
+            names=world.display_names(),
             agents=world.agent_ids(),
             around=around,
             more=min(4 * around, _MOST_AROUND) if around in (len(before), len(after)) and around < _MOST_AROUND else 0,
         )
-
-
-def _listed(viewer: Viewer, wanted: MessageFilter) -> MessagePage:
-    """Return a page of messages; what judges cited is read as far back as the page reaches."""
-    store, labels, span = viewer.world.store, viewer.thumbs.labels(), wanted.span
-    if not wanted.is_cited:
-        return listing.list_messages(store, wanted, CitationIndex(), labels)
-    if not (wanted.agent or span or wanted.is_turned):
-        newest = viewer.world.newest_message_time() or viewer.world.horizon
-        start = listing.place_of(wanted.older)[0] if wanted.older else newest
-        for length in _LENGTHS:
-            recent = Window(start, start - length)
-            index = viewer.citations.index(span=recent)
-            page = listing.list_messages(store, wanted, index, labels, since=recent.start)
-            if page.older:
-                return page
-    index = viewer.citations.index([wanted.agent] if wanted.agent else None, span)
-    return listing.list_messages(store, wanted, index, labels)
-
-
-def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
-    """Return each citation of a message with its run, a claim of a run once."""
-    saved = {
-        run_id: run
-        for run_id in dict.fromkeys(item.run_id for item in shown.citations)
-        if (run := runs.stored_run(viewer.world.store, run_id))
-    }
-    once = {(item.run_id, item.dimension, item.claim_id): item for item in reversed(shown.citations)}
-    return [(item, saved[item.run_id]) for item in reversed(once.values()) if item.run_id in saved]
 
 
 def _add_suites(app: FastAPI, viewer: Viewer) -> None:
@@ -356,7 +296,7 @@ def _answered(viewer: Viewer, message: Message, request: Request, conflict: str 
     is_part = "x-fragment" in request.headers
     if not conflict and not is_part:
         return Response(status_code=303, headers={"location": _back(request, message.id)})
-    (shown,) = viewer.shown([message], CitationIndex())
+    (shown,) = viewer.shown([message])
     values = {"item": shown, "conflict": conflict, "names": viewer.world.display_names()}
     return viewer.page("thumbs.html.j2" if is_part else "changed.html.j2", 409 if conflict else 200, **values)
 

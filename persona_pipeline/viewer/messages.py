@@ -3,21 +3,22 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
 import sqlalchemy as sa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.viewer.citations import Citation, CitationIndex
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer.thumbs import THUMBS
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.runs import is_latest_verdict
 
 AT_ONCE = 100
 # Characters of a message that a list shows, and that its own page shows before all of it is asked for.
@@ -25,10 +26,9 @@ SHORT, LONG = 700, 20_000
 # Channels to choose from, and windows.
 MOST_CHANNELS, MOST_WINDOWS = 300, 60
 DIRECT = "(direct)"
-_TABLE, _WINDOWS = tables.run_messages, tables.message_windows
+_TABLE, _WINDOWS, _VERDICTS = tables.run_messages, tables.message_windows, tables.message_verdicts
 _NEWEST_FIRST = (_TABLE.c.created_at.desc(), _TABLE.c.id.desc())
 _OLDEST_FIRST = (_TABLE.c.created_at, _TABLE.c.id)
-_BETWEEN = "\x1f"
 
 
 class MessageFilter(BaseModel):
@@ -37,7 +37,8 @@ class MessageFilter(BaseModel):
     Attributes:
         window: ``start/end``, RFC 3339; the start may be missing.
         channel: its id, or ``(direct)``.
-        broke: only messages that a judge cited where a claim of their own agent dropped or scored low.
+        verdict: the judge's verdict on the message, of the latest run. ``claim``: id of a claim that the verdict names.
+        broke: addresses of earlier releases; it means the verdict ``out``.
         thumb: what people's labels say: all ``up``, all ``down``, all ``unclear``, ``split``, or ``none``.
         q: words that all stand in the text; "words in quotes" stand there together.
         older, newer: the message after which the page begins, see ``cursor``.
@@ -46,24 +47,24 @@ class MessageFilter(BaseModel):
     agent: str = ""
     window: str = ""
     channel: str = ""
-    dimension: str = ""
+    verdict: Literal["", "out", "unclear", "in"] = ""
     claim: str = ""
-    broke: bool = False
+    broke: bool = Field(False, exclude=True)
     thumb: Literal["", "up", "down", "unclear", "split", "none"] = ""
     q: str = Field("", max_length=500)
     older: str = ""
     newer: str = ""
 
+    @model_validator(mode="after")
+    def _read_broke(self) -> Self:
+        if self.broke and not self.verdict:
+            self.verdict = "out"
+        return self
+
     def address(self, **changes: Any) -> str:
         """Return the address of these messages with some of it changed; from its first page on, unless that is what changes."""
         said = {**self.model_dump(exclude={"older", "newer"}), **changes}
-        said["broke"] = "1" if said["broke"] else ""
         return "/messages?" + urlencode({name: value for name, value in said.items() if value})
-
-    @property
-    def is_cited(self) -> bool:
-        """Whether only messages are wanted that a judge cited."""
-        return bool(self.dimension or self.claim or self.broke)
 
     @property
     def is_turned(self) -> bool:
@@ -85,12 +86,17 @@ class MessageFilter(BaseModel):
 
 @dataclass(frozen=True)
 class Shown:
-    """A message as it is shown: cut after ``most`` characters, with who cited it and how people labelled it."""
+    """A message as it is shown: cut after ``most`` characters, with its verdicts, the latest first, and people's labels."""
 
     message: Message
     most: int | None
-    citations: Sequence[Citation] = ()
+    verdicts: Sequence[sa.Row] = ()
     labels: Sequence[MessageLabel] = ()
+
+    @property
+    def verdict(self) -> sa.Row | None:
+        """The verdict that counts."""
+        return self.verdicts[0] if self.verdicts else None
 
     @property
     def text(self) -> str:
@@ -110,21 +116,9 @@ class MessagePage:
     newer: str = ""
 
 
-def list_messages(
-    store: Store,
-    wanted: MessageFilter,
-    index: CitationIndex,
-    labels: Mapping[str, Sequence[MessageLabel]],
-    *,
-    since: datetime | None = None,
-) -> MessagePage:
-    """Return a page of the messages that are wanted, after ``since``; ConfigError: a window or a place in the list cannot be read.
-
-    ``index``: what judges cited, as far as the messages may be asked for by it.
-    """
-    conditions = _conditions(store, wanted, index, labels)
-    if since is not None:
-        conditions.append(_TABLE.c.created_at > since)
+def list_messages(store: Store, wanted: MessageFilter, labels: Mapping[str, Sequence[MessageLabel]]) -> MessagePage:
+    """Return a page of the messages that are wanted; ConfigError: a window or a place in the list cannot be read."""
+    conditions = _conditions(store, wanted, labels)
     turned = wanted.is_turned
     if place := wanted.older or wanted.newer:
         conditions += _beyond(*place_of(place), newer=turned)
@@ -186,7 +180,7 @@ def _beyond(moment: datetime, message_id: str, *, newer: bool) -> list[sa.Column
 
 
 def _conditions(
-    store: Store, wanted: MessageFilter, index: CitationIndex, labels: Mapping[str, Sequence[MessageLabel]]
+    store: Store, wanted: MessageFilter, labels: Mapping[str, Sequence[MessageLabel]]
 ) -> list[sa.ColumnElement[bool]]:
     found: list[sa.ColumnElement[bool]] = [_TABLE.c.synthetic.is_(False)]
     if wanted.agent:
@@ -199,25 +193,42 @@ def _conditions(
         if window.start is not None:
             found.append(_TABLE.c.created_at > window.start)
     found += [_holds(word) for word in wanted.words]
-    if wanted.is_cited:
-        cited = {
-            (item.agent_id, key)
-            for key, items in index.by_message.items()
-            for item in items
-            if (item.broke or not wanted.broke)
-            and wanted.agent in ("", item.agent_id)
-            and wanted.dimension in ("", item.dimension)
-            and wanted.claim in ("", item.claim_id)
-        }
-        found.append(_one_of(store, _TABLE.c.id, {key for _, key in cited}))
-        if wanted.broke:
-            # What others said is cited, too: only its own agent's claims are broken by a message.
-            own = {f"{agent_id}{_BETWEEN}{key}" for agent_id, key in cited}
-            found.append(_one_of(store, _TABLE.c.agent_id.concat(_BETWEEN).concat(_TABLE.c.id), own))
+    if wanted.verdict or wanted.claim:
+        found.append(_judged(store, wanted))
     if wanted.thumb:
         among = _one_of(store, _TABLE.c.id, _thumbed(labels, wanted.thumb))
         found.append(sa.not_(among) if wanted.thumb == "none" else among)
     return found
+
+
+def _judged(store: Store, wanted: MessageFilter) -> sa.ColumnElement[bool]:
+    """Return the condition that the verdict that counts is the one that is wanted, and names the claim that is wanted."""
+    on_message = (_VERDICTS.c.agent_id == _TABLE.c.agent_id) & (_VERDICTS.c.said_at == _TABLE.c.created_at)
+    said = [on_message, _VERDICTS.c.message_id == _TABLE.c.id, is_latest_verdict()]
+    if wanted.verdict:
+        said.append(_VERDICTS.c.verdict == wanted.verdict)
+    if wanted.claim:
+        said.append(sa.literal(wanted.claim).in_(sa.select(_each_claim(store)).correlate(_VERDICTS)))
+    return sa.select(_VERDICTS.c.message_id).where(*said).correlate(_TABLE).exists()
+
+
+def _each_claim(store: Store) -> sa.ColumnElement[str]:
+    """Return each claim of a verdict as a row."""
+    if store.is_sqlite:
+        return sa.func.json_each(_VERDICTS.c.claims).table_valued("value", joins_implicitly=True).c.value
+    return sa.func.unnest(_VERDICTS.c.claims)
+
+
+def claims(store: Store, agent_id: str) -> list[str]:
+    """Return the ids of the claims that verdicts on messages of an agent ("": of all) name, by name."""
+    query = sa.select(_each_claim(store)).where(_VERDICTS.c.verdict != Role.IN).distinct()
+    query = query.where(_VERDICTS.c.agent_id == agent_id) if agent_id else query
+    return sorted(row[0] for row in store.rows(query))
+
+
+def has_verdicts(store: Store) -> bool:
+    """Return whether any message has a verdict."""
+    return bool(store.value(sa.select(sa.exists(sa.select(_VERDICTS.c.message_id)))))
 
 
 def _thumbed(labels: Mapping[str, Sequence[MessageLabel]], thumb: str) -> set[str]:

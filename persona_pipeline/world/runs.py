@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import CLOCKS_DIFFER, Store, among, chunks, upsert
-from persona_pipeline.world.models import Window
+from persona_pipeline.world.models import Message, Window, grouped
 
 _WINDOWS = tables.message_windows
 _ASKED = tables.evaluations_asked
@@ -191,25 +191,17 @@ def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
     return store.row(query)
 
 
-def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None = None) -> list[sa.Row]:
-    """Return of each window of an agent, or of everybody, the run that counts, the newest windows first, at most so many.
+def counting_rows(store: Store, agent_id: str) -> list[sa.Row]:
+    """Return of each window of an agent the run that counts, the newest windows first.
 
-    Rows are of id, ``completed_at``, agent, window's end and start, and ``overall_score``.
+    Rows are of id, window's end and start, and ``overall_score``.
     """
-    columns = (_RUNS.c.id, _RUNS.c.completed_at, _RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.window_start)
-    query = sa.select(*columns, _RUNS.c.overall_score).where(_REAL).order_by(*_NEWEST_FIRST)
-    query = query if agent_id is None else query.where(_RUNS.c.agent_id == agent_id)
-    query = query if most is None else query.limit(2 * most)
-    found: dict[tuple[str, datetime], sa.Row] = {}
+    columns = (_RUNS.c.id, _RUNS.c.window_end, _RUNS.c.window_start, _RUNS.c.overall_score)
+    query = sa.select(*columns).where(_REAL, _RUNS.c.agent_id == agent_id).order_by(*_NEWEST_FIRST)
+    found: dict[datetime, sa.Row] = {}
     for row in store.rows(query):
-        found.setdefault((row.agent_id, row.window_end), row)
-    return list(found.values())[:most]
-
-
-def counting_state(store: Store) -> tuple[Any, ...]:
-    """Return how many runs there are and when the last ended: while it is the same, so are the runs that count."""
-    query = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(_REAL)
-    return tuple(store.rows(query)[0])
+        found.setdefault(row.window_end, row)
+    return list(found.values())
 
 
 def newest_ids() -> sa.Select:
@@ -280,6 +272,32 @@ def message_verdict_rows(store: Store, agent_ids: Collection[str], *, until: dat
     ranked = sa.select(latest, newest.label("newest")).where(latest.c.place == 1).subquery()
     query = sa.select(ranked).where(ranked.c.newest <= most).order_by(ranked.c.agent_id, ranked.c.newest.desc())
     return [row for row in store.rows(query) if row.agent_id in agent_ids]
+
+
+def is_latest_verdict() -> sa.ColumnElement[bool]:
+    """Return the condition that a row of ``message_verdicts`` is of the latest run with a verdict on its message.
+
+    The index by agent and time finds the other verdicts on the message.
+    """
+    other = _VERDICTS.alias()
+    same = [other.c[name] == _VERDICTS.c[name] for name in ("agent_id", "said_at", "message_id")]
+    runs = sa.select(_RUNS.c.id).join(other, _RUNS.c.id == other.c.evaluation_run_id).where(*same, _REAL)
+    latest = runs.order_by(*_NEWEST_FIRST).limit(1).correlate(_VERDICTS)
+    return _VERDICTS.c.evaluation_run_id == latest.scalar_subquery()
+
+
+def verdict_rows_on(store: Store, messages: Sequence[Message]) -> dict[str, list[sa.Row]]:
+    """Return the verdicts on some messages by id, each with its run's ``window_end``; the first one counts."""
+    query = (
+        sa.select(_VERDICTS, _RUNS.c.window_end)
+        .join(_RUNS, _RUNS.c.id == _VERDICTS.c.evaluation_run_id)
+        .where(
+            _VERDICTS.c.agent_id.in_({message.agent_id for message in messages}),
+            _VERDICTS.c.said_at.in_({message.created_at for message in messages}),
+            _REAL,
+        )
+    )
+    return grouped(store.rows(query.order_by(*_NEWEST_FIRST)), lambda row: row.message_id)
 
 
 def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:

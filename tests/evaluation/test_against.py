@@ -1,4 +1,4 @@
-"""A pull request by its base and by itself: what is said of the files that make the difference, without a judge."""
+"""A pull request by its base and by itself: what is said of the changed files that decide, without a judge."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.against import judged_against, needed
+from persona_pipeline.evaluation.against import judged_against
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.world import World
 from tests.support.pull_requests import git
@@ -37,6 +37,7 @@ def put(root: Path, files: Mapping[str, object]) -> None:
 
 MUCH, LITTLE = {OUGHT: {"asks": "much"}}, {OUGHT: {"asks": "little"}}
 EXCUSED, NOT_EXCUSED = {TWO: {"excuses": True}}, {TWO: {"excuses": False}}
+OTHERS = [f"baselines/{name}.json" for name in ("aaa", "bob", "cid")]
 GREEN = "green only because of baselines/ann.json: by HEAD, ann drifted (adherence)"
 RED = "red as soon as baselines/ann.json is merged: by it, ann drifted (adherence)"
 
@@ -57,7 +58,15 @@ RED = "red as soon as baselines/ann.json is merged: by it, ann drifted (adherenc
             id="two files together",
         ),
         pytest.param(
-            MUCH | NOT_EXCUSED, LITTLE | EXCUSED, False, 3, [(GREEN, 3, True)], id="either is enough: the golden file",
+            MUCH | NOT_EXCUSED, LITTLE | EXCUSED, False, 3,
+            [(f"green only because of {OUGHT}, {TWO}: by HEAD, ann drifted (adherence)", 3, True)],
+            id="either is enough: both are named",
+        ),
+        pytest.param(
+            MUCH | dict.fromkeys(OTHERS, 1), LITTLE | dict.fromkeys(OTHERS, 2), True, 0,
+            [("green only because of baselines/ann.json, baselines/aaa.json, baselines/bob.json, 1 more: "
+              "by HEAD, ann drifted (adherence)", 0, False)],
+            id="the agent's own golden file is named first",
         ),
         pytest.param({}, MUCH, False, 1, None, id="a golden file of a new agent counts"),
     ],
@@ -82,7 +91,10 @@ def test_what_the_changes_own_files_decide_is_told(
     new = [item.message for item in report.findings if item.kind == "new_baseline"]
     assert new == (["compared with baselines of this change, for HEAD has none of them: ann"] if told is None else [])
     known = report.provenance["against"]
-    assert (known["base"], known["baselines_accepted"]) == ("HEAD", [OUGHT] if accepts else [])
+    assert (known["base"], known["baselines_accepted"]) == (
+        "HEAD",
+        sorted(path for path in own if accepts and path.startswith("baselines/")),
+    )
 
 
 def test_a_run_by_a_base_writes_no_baseline_and_needs_the_base(small_world: World) -> None:
@@ -91,17 +103,3 @@ def test_a_run_by_a_base_writes_no_baseline_and_needs_the_base(small_world: Worl
     git(small_world.root, "init", "--quiet")
     with pytest.raises(ConfigError, match="--against main: there is no such commit here; a shallow clone"):
         judged_against(small_world, EvaluationRequest(against="main"), by_files)
-
-
-@pytest.mark.parametrize(
-    "wanted", ["", "a", "h", "abc", "adg", "abcdefgh"], ids=lambda wanted: f"{len(wanted)} of eight: {wanted}"
-)
-def test_as_few_files_as_are_enough(wanted: str) -> None:
-    asked: list[str] = []
-
-    def enough(items: object) -> bool:
-        asked.append("".join(sorted(items)))  # type: ignore[call-overload]
-        return set(wanted) <= set(asked[-1])
-
-    assert "".join(sorted(needed(enough, "abcdefgh"))) == (wanted or "abcdefgh"[:0])
-    assert len(asked) == len(set(asked)), "nothing is asked twice"

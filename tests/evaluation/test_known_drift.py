@@ -14,11 +14,12 @@ import yaml
 import persona_pipeline as pp
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.run import EvaluationRun, run_evaluation
 from persona_pipeline.guard.baselines.golden import find_baseline, load_baseline
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
-from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.world import World
@@ -111,18 +112,29 @@ def test_a_window_whose_own_adherence_is_low_is_refused(world: World, score: int
         assert all(f"--as-of {week_end(4):%Y-%m-%dT%H:%M:%SZ} --windows 4" in text for text in texts(run))
 
 
-@pytest.mark.parametrize(("quoted", "refused"), [(3, False), (4, True)])
-def test_a_window_of_which_a_quarter_broke_a_claim_is_refused(world: World, quoted: int, refused: bool) -> None:
-    def judged(request: JudgeRequest) -> Any:
-        if request.proposition_id != "brief":
-            return 9
-        said = [entry for entry in request.trajectory.entries if entry.text.startswith("ann")][:quoted]
-        evidence = tuple(Evidence(entry.message_id, entry.text, verified=True) for entry in said)
-        return Verdict(request.proposition_id, score=4, evidence=evidence)
+@pytest.mark.parametrize(("out", "refused"), [(2, False), (3, True)])
+def test_a_window_with_less_than_four_fifths_in_character_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, out: int, refused: bool
+) -> None:
+    monkeypatch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+    get_settings.cache_clear()
 
-    run = taken(world, judged, agents=["ann"])
+    def reply(question: Question) -> dict[str, Any]:
+        own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
+        # Spread over the week, so that there is no date.
+        bad = own[:: len(own) // out][:out]
+        return {
+            "verdicts": [{"id": item["id"], "verdict": "out" if item in bad else "in"} for item in own],
+            "why": [{"id": i["id"], "claims": [], "quote": i["text"], "reason": "flat"} for i in bad],
+        }
+
+    judge = ScriptedJudge(lambda _: 9, reply=reply)
+    opened = World.open(world.root)
+    request = EvaluationRequest(update_baseline=True, as_of=week_end(WEEKS), agents=["ann"])
+    run = run_evaluation(opened, judge, request)
+    opened.store.close()
     assert bool(run.baselines) is not refused
-    assert [f"{quoted} of 14 messages broke a claim" in text for text in texts(run)] == [True] * refused
+    assert [f"{14 - out} of 14 messages in character" in text for text in texts(run)] == [True] * refused
 
 
 DROPS: dict[str, tuple[Scores, str]] = {

@@ -212,7 +212,7 @@ def test_a_server_without_structured_output_is_said_so(small_world: World, serve
 
 
 def test_a_live_judge_is_asked_once_however_often_a_pull_request_is_judged(small_root: Path) -> None:
-    """By the base's files, by the change's, and by as many in between as it takes to name the one that matters."""
+    """By the base's files, and by the change's."""
     git(small_root, "init", "--quiet")
     with fresh_world(small_root) as world:
         healthy = ScriptedJudge(lambda request: 8, live=True)

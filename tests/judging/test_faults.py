@@ -240,7 +240,7 @@ def test_a_throttled_call_succeeds_when_the_server_recovers(server: MessagesServ
     judge = live_judge(ModelBackend(replace(options, max_retries=2, patience=LONG)))
     (verdict,) = asyncio.run(judge.judge([request()]))
     assert verdict.score is not None
-    assert judge.backend.width.narrowed == 1
+    assert judge.backend.pacer.refused == 2
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_the_fault_table(
     names = sorted(FAULTS, key=lambda name: FAULTS[name].reason is Unscored.TIMEOUT)
     asked = [request(f"fault {index}:", f"fault_{index}") for index in range(len(names))]
     with MessagesServer(lambda call: _outcome(FAULTS[names[_number(call)]], call), protocol=provider) as server:
-        options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names))
+        options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names), patience=LONG)
         hanging = sum(fault.reason is Unscored.TIMEOUT for fault in FAULTS.values())
         told = judged(server, options, asked, clock, hanging=hanging)
     (nowhere,) = asyncio.run(live_judge(ModelBackend(options)).judge([request()]))

@@ -36,19 +36,30 @@ def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, opti
     assert server.busiest == 3
 
 
-def test_throttling_narrows_the_width_and_success_widens_it_again(
-    server: MessagesServer, options: ModelOptions
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_server_that_takes_few_at_once_is_asked_slower_and_answers_all(
+    most: int, server: MessagesServer, options: ModelOptions
 ) -> None:
-    backend = ModelBackend(replace(options, width=8, max_retries=2))
-    throttled = status(529, "overloaded_error", retry_after_ms="20")
-    server.handler = lambda call: throttled if call.headers["x-stainless-retry-count"] == "0" else ANSWER
+    server.latency, server.throttle_above = 0.02, most
+    backend = ModelBackend(replace(options, width=6, max_retries=4, patience=LONG))
     told = asyncio.run(live_judge(backend).judge(requests(8, trajectory=trajectory("short"))))
-    assert all(verdict.score is not None for verdict in told)
-    assert backend.width.narrowed >= 1
-    narrowed = backend.width.width
-    server.handler = lambda call: ANSWER
-    asyncio.run(live_judge(backend).judge(requests(40, persona="other")))
-    assert narrowed < backend.width.width
+    assert [verdict.unscored for verdict in told] == [None] * 8
+    assert 0 < backend.pacer.refused == len(server.calls) - server.paid <= 3 * 6
+
+
+def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(
+    server: MessagesServer, options: ModelOptions, clock: Clock
+) -> None:
+    server.script(status(529, "overloaded_error", retry_after=f"{LONG:.0f}"))
+    backend = ModelBackend(replace(options, width=1, patience=2 * LONG))
+
+    async def run() -> Sequence[Verdict]:
+        judging = live_judge(backend).judge(requests(4, trajectory=trajectory("short")))
+        return await ended_at(clock, LONG, judging, waiting=lambda: backend.pacer.refused == 1)
+
+    told = asyncio.run(run())
+    assert [verdict.unscored for verdict in told] == [Unscored.API_ERROR, None, None, None]
+    assert len(server.calls) == 4
 
 
 def test_a_call_ends_at_its_deadline_though_the_server_keeps_hanging(

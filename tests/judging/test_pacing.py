@@ -70,6 +70,24 @@ def taken(pacer: Pacer) -> Admission:
         ([(0.0, 200, told(600, 600, "input-tokens"))], {}, {Limit.INPUT_TOKENS: 9000.0}, 0.0),
         ([(0.0, 429, {"retry-after": "7"})], {}, ONE, 7.0),
         ([(0.0, 429, {"retry-after-ms": "250"})], {}, ONE, 0.25),
+        # An overloaded server: the same pauses; it is chance, and no reason to go slower, until it is refused again.
+        ([(0.0, 529, {"retry-after": "7"})], {}, ONE, 7.0),
+        ([(0.0, 529, {})], {}, ONE, 1.0),
+        ([(0.0, 529, {}), (10.0, 529, {}), (20.0, 529, {})], {}, ONE, 4.0),
+        ([(2.0 * n, 200, {}) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})], {}, ONE, 0.0),
+        (
+            [(2.0 * n, 200, {}) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})] * 2,
+            {},
+            ONE,
+            1 / (0.7 * 11 / 20),
+        ),
+        # It is slower than the limits it names.
+        (
+            [(2.0 * n, 200, told(600, 600)) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})] * 2,
+            {},
+            ONE,
+            1 / (0.7 * 11 / 20),
+        ),
         # No word how long: twice as long each time.
         ([(0.0, 429, {})], {}, ONE, 1.0),
         ([(0.0, 429, {}), (10.0, 429, {}), (20.0, 429, {})], {}, ONE, 4.0),
@@ -125,6 +143,24 @@ def test_a_guess_is_widened_while_nothing_is_refused() -> None:
     for _ in range(84):
         taken(pacer)
     assert pacer.wait(ONE) < first
+
+
+def test_requests_that_were_under_way_together_are_refused_once() -> None:
+    clock = Moment()
+    pacer = Pacer(clock=clock)
+    together = [taken(pacer) for _ in range(20)]
+    for turn in together:
+        clock.now += 0.001
+        pacer.heard(turn, 529, {})
+    assert pacer.wait(ONE) == pytest.approx(1.0)
+    assert pacer.refused == 20
+
+
+def test_a_guess_of_long_ago_is_no_limit() -> None:
+    pacer, clock = pacer_that_heard(*((float(n), 200, {}) for n in range(10)), (10.0, 429, {"retry-after": "0"}))
+    for weeks in (1, 2, 2):
+        clock.now = weeks * 604_800.0
+        assert pacer.wait(ONE) == 0.0
 
 
 def test_a_server_with_limits_refuses_nothing(server: MessagesServer, options: ModelOptions) -> None:

@@ -43,11 +43,11 @@ class Clock:
     def take_over(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         """Return a clock that everybody looks at until the test is over."""
         from persona_pipeline.base.calls import Breaker
-        from persona_pipeline.judging.pace import AdaptiveWidth, Pacer
+        from persona_pipeline.judging.pace import Pacer
 
         clock = cls()
         monkeypatch.setattr(time, "monotonic", clock)
-        for kind in (Breaker, AdaptiveWidth, Pacer):
+        for kind in (Breaker, Pacer):
             monkeypatch.setitem(kind.__init__.__kwdefaults__, "clock", clock)
         return clock
 

@@ -1,13 +1,17 @@
-"""The sample world, evaluated before and after the drift, with a suite's run; made once and copied."""
+"""The sample world, evaluated before and after the drift, with verdicts on messages and a suite's run; made once and copied."""
 
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.judging.open import open_judge
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.suites.grading.results import (
     AssertResult,
     Attempt,
@@ -17,6 +21,8 @@ from persona_pipeline.suites.grading.results import (
     TestResult,
 )
 from persona_pipeline.suites.running.history import save_suite_result
+from persona_pipeline.viewer.runs import newest_runs
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 from tests.conftest import BEFORE_THE_DRIFT
 from tests.support.evaluating import evaluate_world
@@ -25,11 +31,46 @@ from tests.viewer.serving import client_of, viewing_app
 
 
 def evaluate_sample(world: World) -> None:
-    """Judge both windows of the sample world, and save a run of a suite."""
+    """Judge both windows of the sample world, with verdicts on messages, and save a run of a suite."""
     judge = open_judge("recorded", world)
     evaluate_world(world, judge=judge, as_of=BEFORE_THE_DRIFT)
     evaluate_world(world, judge=judge)
+    for agent_id in ("michael", "pam", "jim"):
+        newest, earlier = newest_runs(world.store, agent_id)
+        messages = [message for message in world.messages() if message.agent_id == agent_id]
+        judged = [message for message in messages if message.created_at <= newest.window.end]
+        write_verdicts(world, earlier.id, {message: (Role.OUT, ["outdated"]) for message in judged[::2]})
+        write_verdicts(world, newest.id, {message: judged_as(message) for message in judged})
     save_suite_result(world.store, suite_result())
+
+
+def judged_as(message: Message) -> tuple[Role, list[str]]:
+    """Return the verdict of the latest run on a message of Michael, Pam or Jim, and the claims that it names."""
+    if message.agent_id == "michael" and message.created_at > BEFORE_THE_DRIFT:
+        return Role.OUT, ["own-motives", "brief"] if len(message.text) % 2 else ["own-motives"]
+    return (Role.UNCLEAR, ["brief"]) if len(message.text) % 5 == 0 else (Role.IN, [])
+
+
+def write_verdicts(
+    world: World, run_id: str, verdicts: Mapping[Message, tuple[Role, list[str]]], reason: str = "the manner is lost"
+) -> None:
+    """Write verdicts of a run, each with the first words of its message as the quote."""
+    rows = [
+        {
+            "evaluation_run_id": uuid.UUID(run_id),
+            "message_id": message.id,
+            "agent_id": message.agent_id,
+            "conversation": str(message.channel),
+            "said_at": message.created_at,
+            "verdict": verdict,
+            "claims": claims,
+            "quote": message.text[:36] if claims else "",
+            "reason": reason if claims else "",
+        }
+        for message, (verdict, claims) in verdicts.items()
+    ]
+    with world.store.begin() as connection:
+        connection.execute(sa.insert(tables.message_verdicts), rows)
 
 
 def suite_result() -> SuiteResult:

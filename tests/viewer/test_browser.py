@@ -23,7 +23,7 @@ PAGES = (
     "/",
     "/agent?id=michael",
     "/messages",
-    "/messages?broke=1&q=agree",
+    "/messages?verdict=out&q=agree",
     "/message?id=sales-072",
     COMPARE,
     "/suites",
@@ -70,7 +70,7 @@ def test_an_afternoon_by_keyboard(show: Opened, world: World) -> None:
     page.keyboard.press("j")
     assert focused(page) == "Michael Scott"
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Lines that broke character").click()
+    page.get_by_role("link", name="Messages out of character").click()
     page.wait_for_url("**/messages?**")
     page.wait_for_selector("#theme:not([hidden])")
     page.keyboard.press("j")
@@ -110,16 +110,16 @@ def test_what_is_chosen_stands_in_the_address_and_an_address_shows_it(show: Open
     with page.expect_navigation():
         page.select_option("[name=agent]", "michael")
     with page.expect_navigation():
-        page.check("[name=broke]")
-    page.fill("#q", "raccoon")
+        page.select_option("[name=verdict]", "out")
+    page.fill("#q", "agree")
     with page.expect_navigation():
         page.keyboard.press("Enter")
     path = page.url.partition("/messages")[2]
-    assert path == "?q=raccoon&agent=michael&broke=1"
+    assert path == "?q=agree&agent=michael&verdict=out"
     again = show(f"/messages{path}")
-    assert again.input_value("#q") == "raccoon" and again.is_checked("[name=broke]")
+    assert again.input_value("#q") == "agree" and again.input_value("[name=verdict]") == "out"
     assert again.locator("li.message").all_inner_texts() == page.locator("li.message").all_inner_texts() != []
-    assert "raccoon" in again.locator("mark:not(.quoted)").all_inner_texts()
+    assert "agree" in again.locator("mark:not(.quoted)").all_inner_texts()
 
 
 def test_without_scripts_thumbs_are_forms(show: Opened, world: World) -> None:

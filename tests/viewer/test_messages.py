@@ -3,26 +3,31 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer.app import marked
-from persona_pipeline.viewer.citations import Citations
 from persona_pipeline.viewer.messages import MessageFilter
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.viewer.runs import newest_runs
+from persona_pipeline.world.messages.store import write_messages
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 from tests.conftest import POSTGRES
-from tests.viewer.conftest import evaluate_sample
+from tests.viewer.conftest import evaluate_sample, judged_as, write_verdicts
 from tests.viewer.serving import client_of, viewing_app
 
 
@@ -55,47 +60,44 @@ def walked(client: TestClient, address: str, rel: str = "next") -> list[list[str
     return pages
 
 
-def broke(world: World) -> Callable[[Message], set[tuple[str, str]]]:
-    """Return which claims of its own agent a message broke, read from whole runs."""
-    from tests.support.evaluating import latest_runs
+def verdict_of(message: Message) -> str:
+    return judged_as(message)[0] if message.agent_id in ("michael", "pam", "jim") else ""
 
-    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for agent_id in world.agent_ids():
-        for run in latest_runs(world.store, agent_id):
-            drops = (
-                {(drop.dimension, drop.proposition_id) for drop in run.comparison.drops} if run.comparison else set()
-            )
-            for name, dimension in run.evaluation.dimensions.items():
-                for key, claim in dimension.propositions.items():
-                    low = claim.score is not None and (claim.score < 5 or (name, key) in drops)
-                    for evidence in claim.evidence if low and not claim.algorithmic else ():
-                        if evidence.verified and evidence.message_id:
-                            found.setdefault((agent_id, evidence.message_id), set()).add((name, key))
-    return lambda message: found.get((message.agent_id, message.id), set())
+
+def names(message: Message, claim: str) -> bool:
+    return bool(verdict_of(message)) and claim in judged_as(message)[1]
 
 
 WEEK = "2026-06-12T17:12:00+00:00/2026-06-19T17:12:00+00:00"
-FILTERS: dict[str, Callable[[Message, Callable[[Message], set[tuple[str, str]]]], bool]] = {
-    "": lambda m, b: True,
-    "agent=pam": lambda m, b: m.agent_id == "pam",
-    "channel=sales": lambda m, b: m.channel == "sales",
-    "channel=%28direct%29": lambda m, b: m.channel is None,
-    f"window={WEEK.replace('+', '%2B')}": lambda m, b: m.created_at in listing.window_of(WEEK),
-    "q=COMPLETELY+agree": lambda m, b: "completely" in m.text.lower() and "agree" in m.text.lower(),
-    "q=%22completely+agree%22": lambda m, b: "completely agree" in m.text.lower(),
-    "q=%25": lambda m, b: "%" in m.text,
-    "q=_": lambda m, b: "_" in m.text,
-    "q=%00%27%22%5C": lambda m, b: False,
-    "broke=1": lambda m, b: bool(b(m)),
-    "broke=1&agent=michael&channel=sales": lambda m, b: m.agent_id == "michael" and m.channel == "sales" and bool(b(m)),
-    "broke=1&dimension=fluency": lambda m, b: any(name == "fluency" for name, _ in b(m)),
-    "broke=1&claim=own-motives": lambda m, b: any(key == "own-motives" for _, key in b(m)),
-    "agent=nobody%27+OR+1%3D1": lambda m, b: False,
-    "thumb=none": lambda m, b: m.agent_id != "pam",
-    "thumb=up": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 0,
-    "thumb=down": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 1,
-    "thumb=unclear": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 3,
-    "thumb=split": lambda m, b: m.agent_id == "pam" and len(m.text) % 4 == 2,
+FILTERS: dict[str, Callable[[Message], bool]] = {
+    "": lambda m: True,
+    "agent=pam": lambda m: m.agent_id == "pam",
+    "channel=sales": lambda m: m.channel == "sales",
+    "channel=%28direct%29": lambda m: m.channel is None,
+    f"window={WEEK.replace('+', '%2B')}": lambda m: m.created_at in listing.window_of(WEEK),
+    "q=COMPLETELY+agree": lambda m: "completely" in m.text.lower() and "agree" in m.text.lower(),
+    "q=%22completely+agree%22": lambda m: "completely agree" in m.text.lower(),
+    "q=%25": lambda m: "%" in m.text,
+    "q=_": lambda m: "_" in m.text,
+    "q=%00%27%22%5C": lambda m: False,
+    "verdict=out": lambda m: verdict_of(m) == "out",
+    "verdict=unclear": lambda m: verdict_of(m) == "unclear",
+    "verdict=in&agent=pam": lambda m: verdict_of(m) == "in" and m.agent_id == "pam",
+    "verdict=out&channel=sales": lambda m: verdict_of(m) == "out" and m.channel == "sales",
+    "claim=brief": lambda m: names(m, "brief"),
+    "claim=brief&verdict=out": lambda m: names(m, "brief") and verdict_of(m) == "out",
+    # The latest run counts, and says otherwise.
+    "claim=outdated": lambda m: False,
+    # Of an earlier release.
+    "broke=1": lambda m: verdict_of(m) == "out",
+    "broke=1&claim=brief&dimension=adherence": lambda m: names(m, "brief") and verdict_of(m) == "out",
+    "broke=0": lambda m: True,
+    "agent=nobody%27+OR+1%3D1": lambda m: False,
+    "thumb=none": lambda m: m.agent_id != "pam",
+    "thumb=up": lambda m: m.agent_id == "pam" and len(m.text) % 4 == 0,
+    "thumb=down": lambda m: m.agent_id == "pam" and len(m.text) % 4 == 1,
+    "thumb=unclear": lambda m: m.agent_id == "pam" and len(m.text) % 4 == 3,
+    "thumb=split": lambda m: m.agent_id == "pam" and len(m.text) % 4 == 2,
 }
 
 
@@ -108,10 +110,9 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
         for name, verdict in zip(("ada", "bob"), said[len(message.text) % 4], strict=True):
             thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
     write_label_files(MessageLabel, anywhere.root / LABELS, thumbs)
-    broken = broke(anywhere)
     with client_of(viewing_app(anywhere)) as client:
         for query, is_meant in FILTERS.items():
-            wanted = [message.id for message in everything if is_meant(message, broken)]
+            wanted = [message.id for message in everything if is_meant(message)]
             pages = walked(client, f"/messages?{query}")
             assert [name for page in pages for name in page] == wanted, query
             assert all(len(page) == 10 for page in pages[:-1])
@@ -123,33 +124,59 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
                 assert sorted(name for page in back for name in page) == sorted(set(wanted) - {last.id}), query
 
 
-def test_what_is_read_for_a_span_is_all_that_bears_on_it(world: World) -> None:
-    whole = Citations(world.store).index()
-    assert whole.complete and whole.by_message
-    for message in world.messages():
-        near = Citations(world.store).index(span=Window(message.created_at, message.created_at))
-        # By the same runs, or by ones that could not know it.
-        assert list(near.of(message.id)) == whole.of(message.id)
-    warm = Citations(world.store)
-    warm.warm()
-    assert warm.index(agents=[]).by_message == whole.by_message
+def test_a_verdict_stands_at_its_message(client: TestClient) -> None:
+    row = client.get("/messages?verdict=out&agent=michael").text.partition("sales-072</code>")[2].partition("</li>")[0]
+    assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in row
+    assert '<span class="verdict-text bad">out of character</span>' in row
+    assert "the manner is lost" in row and "claim=own-motives" in row
+    assert "outdated" not in row
 
 
-def test_a_run_that_comes_meanwhile_is_known_and_one_that_goes_is_not(world: World) -> None:
-    import sqlalchemy as sa
+def test_an_address_of_an_earlier_release_leads_to_the_verdict(client: TestClient) -> None:
+    page = client.get("/messages?broke=1&agent=michael").text
+    assert '<option value="out" selected>' in page
+    assert "/undo?back=%2Fmessages%3Fagent%3Dmichael%26verdict%3Dout" in page
 
-    from persona_pipeline.base.database import tables
 
-    citations = Citations(world.store)
-    before = citations.index().by_message
-    with world.store.begin() as connection:
-        connection.execute(sa.delete(tables.evaluation_runs).where(tables.evaluation_runs.c.agent_id == "michael"))
-    without = citations.index()
-    assert "michael" not in without.claims
-    assert not any(item.agent_id == "michael" for own in without.by_message.values() for item in own)
-    evaluate_sample(world)
-    again = citations.index().by_message
-    assert {key: len(own) for key, own in again.items()} == {key: len(own) for key, own in before.items()}
+def test_without_verdicts_the_page_says_how_they_come(world: World) -> None:
+    with client_of(viewing_app(world)) as client:
+        assert "No message has a verdict yet" not in client.get("/messages").text
+        with world.store.begin() as connection:
+            connection.execute(sa.delete(tables.message_verdicts))
+        for address in ("/messages", "/messages?verdict=out"):
+            page = client.get(address).text
+            assert page.count("No message has a verdict yet. <code>persona-pipeline evaluate</code>") == 1
+        assert "It has no verdict." in client.get("/message?id=sales-072").text
+
+
+def test_an_index_finds_the_verdicts_of_20000_messages(world: World) -> None:
+    first = world.messages()[-1]
+    some = [
+        replace(first, id=f"x{number:05}", agent_id="michael", created_at=first.created_at + timedelta(minutes=number))
+        for number in range(20_000)
+    ]
+    write_messages(world.store, some)
+    newest, *_ = newest_runs(world.store, "michael")
+    write_verdicts(
+        world, newest.id, {item: (Role.OUT, ["brief"]) if item.id == "x00007" else (Role.IN, []) for item in some}
+    )
+    asked: list[tuple[str, object]] = []
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        asked.append((statement, parameters))
+
+    with client_of(viewing_app(world)) as client:
+        sa.event.listen(world.store.engine, "before_cursor_execute", note)
+        assert "x00007" in ids(client.get("/messages?verdict=out&claim=brief").text)
+        client.get("/messages")
+        sa.event.remove(world.store.engine, "before_cursor_execute", note)
+    read = [(text, values) for text, values in asked if "message_verdicts" in text and "said_at" in text]
+    assert len(read) >= 3
+    with world.store.connect() as connection:
+        for statement, values in read:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+            uses = [row.detail for row in plan if "message_verdicts" in row.detail]
+            assert all("SEARCH" in use and "(agent_id=? AND said_at=?" in use for use in uses), plan
 
 
 @pytest.mark.parametrize(
@@ -160,6 +187,7 @@ def test_a_run_that_comes_meanwhile_is_known_and_one_that_goes_is_not(world: Wor
         ("/messages?window=x/y", 409),
         ("/messages?thumb=maybe", 422),
         ("/messages?broke=maybe", 422),
+        ("/messages?verdict=maybe", 422),
         ("/messages?q=" + "x" * 501, 422),
         ("/message?id=gone", 404),
         ("/message?id=sales-072&around=100000", 422),
@@ -184,16 +212,12 @@ def test_a_message_stands_in_its_conversation_beside_what_judges_said(client: Te
     found = re.findall(r'/message\?id=([^"&]*)"><code>', text)
     assert found == [*talk[at - 3 : at], *talk[at + 1 : at + 4]]
     assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in text
-    assert "with no story, bent proverb or catchphrase" in text
+    assert text.count("the manner is lost") == 2
     direct = next(message for message in world.messages() if message.is_direct)
     assert all(f"id={name}" not in client.get(f"/message?id={direct.id}").text for name in talk)
 
 
 def test_long_messages_are_cut_with_a_way_to_all_of_them(world: World) -> None:
-    from dataclasses import replace
-
-    from persona_pipeline.world.messages.store import write_messages
-
     first = world.messages()[-1]
     write_messages(world.store, [replace(first, id="long", text="word " * 200_000 + "<i>end")])
     with client_of(viewing_app(world)) as client:

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from persona_pipeline.scoring.results import PropositionResult
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer import runs
-from persona_pipeline.viewer.citations import as_asked_of
-from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 from tests.conftest import BEFORE_THE_DRIFT
 from tests.reporting.html.test_browser import HOSTILE
 from tests.support.evaluating import stored_report
+from tests.viewer.conftest import write_verdicts
 from tests.viewer.serving import client_of, viewing_app
 
 
@@ -155,12 +154,15 @@ def hostile_world(root: object) -> World:
         return Verdict("claim", score=1, reasoning=HOSTILE, evidence=(quote,), model=HOSTILE)
 
     evaluate_world(world, judge=ScriptedJudge(answer), dimensions=["adherence"])
+    (run,) = runs.newest_runs(world.store, "ann")
+    said = {message: (Role.OUT, [HOSTILE]) for message in world.messages() if message.agent_id == "ann"}
+    write_verdicts(world, run.id, said, reason=HOSTILE)
     return world
 
 
 def test_hostile_words_stand_there_as_text(tmp_path_factory: pytest.TempPathFactory) -> None:
     world = hostile_world(tmp_path_factory.mktemp("hostile"))
-    addresses = ("/", "/agent?id=ann", "/messages", "/messages?broke=1&q=script", "/message?id=m1")
+    addresses = ("/", "/agent?id=ann", "/messages", "/messages?verdict=out&q=script", "/message?id=m1")
     addresses += ("/compare?agent=ann&dimension=adherence&claim=claim", "/messages?q=%3Cscript%3E&claim=%22%3E%3Cb%3E")
     with client_of(viewing_app(world)) as client:
         for address in addresses:
@@ -171,29 +173,3 @@ def test_hostile_words_stand_there_as_text(tmp_path_factory: pytest.TempPathFact
             )
             assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", response.text), address
         assert "&lt;script&gt;alert(1)" in client.get("/messages").text
-
-
-@pytest.mark.parametrize(
-    ("channel", "claim", "reasoning"),
-    [
-        pytest.param("sales", 'Michael Scott leads in "sales"', "there", id="another channel than the claim's"),
-        pytest.param("general", 'Michael Scott leads in "general"', "here / again", id="the claim's own"),
-        pytest.param(None, 'Michael Scott leads in "general"', "here / again / there", id="a direct message"),
-    ],
-)
-def test_a_claim_stands_as_it_was_asked_of_the_messages_channel(
-    channel: str | None, claim: str, reasoning: str
-) -> None:
-    parts = [
-        {"part": part, "reasoning": said}
-        for part, said in (("general", "here"), ("general", "again"), ("sales", "there"))
-    ]
-    result = PropositionResult(
-        id="leads", claim='Speaker A leads in "general"', parts=parts, reasoning="here / again / there"
-    )
-    message = Message(
-        id="m", agent_id="michael", text="x", created_at=BEFORE_THE_DRIFT, channel=channel,
-        recipient=None if channel else "pam",
-    )  # fmt: skip
-    found = as_asked_of(result, message, "Michael Scott")
-    assert (found.claim, found.reasoning) == (claim, reasoning)

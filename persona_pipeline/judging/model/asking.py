@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from persona_pipeline.judging.model.messages import (
     traits_of,
 )
 from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, price, require_price
-from persona_pipeline.judging.pace import AdaptiveWidth, Cost, Limit, Pacer, fan_out
+from persona_pipeline.judging.pace import Cost, Limit, Pacer, fan_out
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Question, Unscored, Usage
@@ -112,10 +112,16 @@ class _Connected:
 
 
 class SharedClient:
-    """The clients of all that ask at the same time in one event loop: one, and more where that would have too many calls."""
+    """The clients of all that ask at the same time in one event loop: one, and more where that would have too many calls.
 
-    def __init__(self, options: ModelOptions, pacer: Pacer, on_status: Callable[[int], None]) -> None:
-        self._connect = lambda: connect(options, pacer, on_status)
+    Attributes:
+        places: for calls under way at once.
+    """
+
+    def __init__(self, options: ModelOptions, pacer: Pacer) -> None:
+        self._connect = lambda: connect(options, pacer)
+        self._width = max(1, options.width)
+        self.places = asyncio.Semaphore(self._width)
         self._connected: list[_Connected] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
@@ -126,6 +132,7 @@ class SharedClient:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._connected, self._loop, self._users = [], loop, 0
+            self.places = asyncio.Semaphore(self._width)
         if not self._connected:
             self._connected = [_Connected(self._connect())]
         mine = self._connected
@@ -207,7 +214,6 @@ class ModelBackend:
         self.cached_answers = 0
         self.batched = Usage()
         self.progress = progress
-        self.width = AdaptiveWidth(self.options.width)
         self.pacer = Pacer(self.options.per_minute)
         self.breaker = Breaker(threshold=self.options.breaker_threshold)
         self.refused = AgentBreakers(threshold=self.options.breaker_threshold)
@@ -216,7 +222,7 @@ class ModelBackend:
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
         self._expected = Expected(self.options)
-        self._client = SharedClient(self.options, self.pacer, self._hear)
+        self._client = SharedClient(self.options, self.pacer)
         self._users: KeyUsers | None = None
         self._stack = AsyncExitStack()
 
@@ -307,7 +313,7 @@ class ModelBackend:
         return Call(question, style, key, prefix)
 
     async def _answer(self, call: Call, *, shared: bool) -> Answer:
-        async with self.width.slot():
+        async with self._client.places:
             agent_id = call.question.agent_id
             # The agent's own first: a request that is not sent must not be the endpoint's trial.
             if why := self.refused.refusal(agent_id):
@@ -424,7 +430,6 @@ class ModelBackend:
         else:
             self.breaker.succeeded()
             self.refused.succeeded(call.question.agent_id)
-            self.width.succeeded()
         self._expected.learn(call, usage, shared=shared)
         return answer
 
@@ -439,8 +444,3 @@ class ModelBackend:
             log.warning("%s", self.notes[0])
             if self.cache:
                 self.cache.note_rejection(self.options.endpoint, self.options.model)
-
-    def _hear(self, status: int) -> None:
-        # Too many at once; too many a minute is the pacer's.
-        if status == 529:
-            self.width.throttled()

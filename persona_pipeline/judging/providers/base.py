@@ -5,7 +5,7 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -338,14 +338,11 @@ class UnderWay:
 UNDER_WAY: ContextVar[UnderWay] = ContextVar("under_way")
 
 
-def connect(
-    options: ModelOptions, pacer: Pacer | None = None, on_status: Callable[[int], None] = lambda status: None
-) -> Any:
+def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
     """Return a client, to be closed; ``ConfigError``: there is no key.
 
     With a ``pacer`` every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
     Without one the SDK asks again by itself, but not where the server wants a longer pause than the call has time.
-    ``on_status`` hears of every response.
     """
 
     async def leave(request: Any) -> None:
@@ -374,7 +371,6 @@ def connect(
         if pacer and response.status_code == 429:
             # The SDK would sleep and ask again with all others that were refused.
             response.headers["x-should-retry"] = "false"
-        on_status(response.status_code)
 
     return options.provider.connect(options, {"request": [leave], "response": [hear]})
 

@@ -98,7 +98,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Reading:
+class MessageCall:
     """One call: conversations of an agent. ``again``: a first answer was not complete."""
 
     character: Character
@@ -197,14 +197,14 @@ class Reading:
             found.append(MessageVerdict.model_validate(told))
         return found, None
 
-    def without(self, known: Sequence[MessageVerdict]) -> "Reading":
+    def without(self, known: Sequence[MessageVerdict]) -> "MessageCall":
         """Return the call that asks again about the messages that have no verdict."""
         have = {item.message for item in known}
         talks = [Talk(talk.key, talk.entries, talk.asked - have, talk.omitted) for talk in self.talks]
-        return Reading(self.character, [talk for talk in talks if talk.asked], again=True)
+        return MessageCall(self.character, [talk for talk in talks if talk.asked], again=True)
 
 
-def readings_of(character: Character, said: Sequence[Message], most: int) -> tuple[list[Reading], int]:
+def readings_of(character: Character, said: Sequence[Message], most: int) -> tuple[list[MessageCall], int]:
     """Return the calls about an agent's messages in a window, and how many older messages are left out.
 
     Args:
@@ -249,7 +249,7 @@ def _talk(key: str, shown: Mapping[int, Message], ids: set[str]) -> Talk:
     return Talk(key, list(shown.values()), frozenset(ids), omitted=min(shown))
 
 
-def _packed(character: Character, parts: Sequence[Talk]) -> list[Reading]:
+def _packed(character: Character, parts: Sequence[Talk]) -> list[MessageCall]:
     """Return calls of whole parts, in order of time, so that a new conversation leaves earlier calls as they are."""
     calls = list[list[Talk]]()
     for part in parts:
@@ -259,10 +259,10 @@ def _packed(character: Character, parts: Sequence[Talk]) -> list[Reading]:
             last.append(part)
         else:
             calls.append([part])
-    return [Reading(character, talks) for talks in calls]
+    return [MessageCall(character, talks) for talks in calls]
 
 
-async def read_messages(asked: Sequence[tuple[Sequence[Reading], int]], ask: Ask) -> list[MessageVerdicts]:
+async def read_messages(asked: Sequence[tuple[Sequence[MessageCall], int]], ask: Ask) -> list[MessageVerdicts]:
     """Return the verdicts of several agents or windows from one call; what is missing of an answer is asked for once more.
 
     ``asked``: for each what ``readings_of`` returned, at least one call.
@@ -284,14 +284,14 @@ async def read_messages(asked: Sequence[tuple[Sequence[Reading], int]], ask: Ask
 class _Read:
     """What came of one call: verdicts, answers, and why the others have none."""
 
-    reading: Reading
+    reading: MessageCall
     answers: list[Answer]
     verdicts: list[MessageVerdict]
     reason: Unscored | None
     detail: str = ""
 
     @classmethod
-    def of(cls, reading: Reading, answer: Answer) -> "_Read":
+    def of(cls, reading: MessageCall, answer: Answer) -> "_Read":
         if answer.data is None:
             return cls(reading, [answer], [], answer.unscored, answer.detail)
         found, compromised = reading.verdicts(answer.data)
@@ -304,7 +304,7 @@ class _Read:
         return self.reason is None and len(self.verdicts) < len(self.reading.asked)
 
     @property
-    def rest(self) -> Reading:
+    def rest(self) -> MessageCall:
         return self.reading.without(self.verdicts)
 
     def add(self, second: "_Read") -> None:

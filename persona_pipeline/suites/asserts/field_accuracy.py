@@ -1,9 +1,9 @@
 """``field_accuracy``: fields of a structured answer against those of the expected one."""
 
+import contextlib
 import re
 from collections.abc import Sequence
-from datetime import date
-from functools import lru_cache
+from datetime import date, datetime
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -15,88 +15,45 @@ from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NAMES = "|".join(f"{month}[a-z]*" for month in _MONTHS)
-_ISO = re.compile(r"(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?:[T ].*)?\Z", re.ASCII | re.DOTALL)
-_YEAR_FIRST = re.compile(r"(?P<y>\d{4})[/.](?P<m>\d{1,2})[/.](?P<d>\d{1,2})\Z", re.ASCII)
-_DAY_NAME = re.compile(
-    rf"(?:[a-z]+,?\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[-\s/.]+(?P<n>{_NAMES})\.?[-\s/.,]+(?P<y>\d{{4}})\b.*\Z",
-    re.ASCII | re.I,
-)
-_NAME_DAY = re.compile(
-    rf"(?:[a-z]+,?\s+)?(?P<n>{_NAMES})\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{4}})\b.*\Z", re.ASCII | re.I
-)
-_NUMBERS = re.compile(r"(?P<a>\d{1,2})[/.\-](?P<b>\d{1,2})[/.\-](?P<y>\d{4})\b.*\Z", re.ASCII)
-_TOKENS = {
-    "YYYY": r"(?P<y>\d{4})",
-    "YY": r"(?P<yy>\d{2})",
-    "MMMM": rf"(?P<n>{_NAMES})",
-    "MMM": rf"(?P<n>{_NAMES})",
-    "MM": r"(?P<m>\d{1,2})",
-    "M": r"(?P<m>\d{1,2})",
-    "DD": r"(?P<d>\d{1,2})",
-    "D": r"(?P<d>\d{1,2})",
-}
-_TOKEN = re.compile("|".join(_TOKENS))
-# Formats such as DD/MM/YYYY: they say which of two numbers is the day.
-_ORDER = re.compile(r"(?:D{1,2}.M{1,2}|M{1,2}.D{1,2}).YYYY\Z")
+# What a format of a date names its parts, and how Python does.
+_DIRECTIVES = {"YYYY": "%Y", "YY": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%m", "DD": "%d", "D": "%d"}
+_TOKEN = re.compile("|".join(_DIRECTIVES))
+# Two days that agree in no part: what a text leaves open is taken from them.
+_FILLED = (datetime(2000, 1, 1), datetime(2001, 2, 2))
 
 
-@lru_cache(maxsize=256)
-def format_pattern(text: str) -> re.Pattern[str]:
-    """Raises ``ValueError`` unless a format names a day, a month and a year with YYYY, YY, MMMM, MMM, MM, M, DD, D."""
-    pattern, position = "", 0
-    for match in _TOKEN.finditer(text):
-        pattern += re.escape(text[position : match.start()]) + _TOKENS[match[0]]
-        position = match.end()
-    pattern += re.escape(text[position:])
-    try:
-        compiled = re.compile(pattern + r"\Z", re.ASCII | re.I)
-    except re.error as error:
-        raise ValueError(f"date format {text!r} names a part twice") from error
-    groups = set(compiled.groupindex)
-    if "d" not in groups or not groups & {"m", "n"} or not groups & {"y", "yy"}:
-        raise ValueError(f"date format {text!r} must name a day, a month and a year, as in DD-MMM-YYYY")
-    return compiled
+def date_format(text: str) -> str:
+    """Return a format of Python's. ``ValueError``: it does not name a day, a month and a year once each."""
+    if sorted(match[0][0] for match in _TOKEN.finditer(text)) != ["D", "M", "Y"]:
+        raise ValueError(f"date format {text!r} must name a day, a month and a year once each, as in DD-MMM-YYYY")
+    return _TOKEN.sub(lambda match: _DIRECTIVES[match[0]], text.replace("%", "%%"))
 
 
 def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
-    """Return the calendar day a text names, None when it names none.
+    """Return the calendar day a text names, with a year of four digits; None when it names none.
 
-    ``formats``: tried first, in order. 2/3/2025 is in February if all of them that have two numbers put the month first, and in
-    March if all put the day first; otherwise a number above 12 decides, and else the month comes first.
+    ``formats``: tried first. Where none fits, or several do and do not agree, 2/3/2025 is in March if every format has the day
+    before the month, and else in February. The time of day and the zone do not matter.
     """
+    from dateutil.parser import parse
+
     if not isinstance(value, str):
         return None
-    text = value.strip()
-    own = [format_pattern(text) for text in formats if not _ORDER.match(text)]
-    for pattern in (*own, _ISO, _YEAR_FIRST, _DAY_NAME, _NAME_DAY):
-        match = pattern.match(text)
-        if match:
-            found = _from_groups(match.groupdict())
-            if found:
-                return found
-    match = _NUMBERS.match(text)
-    if match is None:
+    text, found = value.strip(), set[date]()
+    for own in formats:
+        with contextlib.suppress(ValueError):
+            found.add(datetime.strptime(text, date_format(own)).date())
+    if len(found) == 1:
+        return found.pop()
+    if not re.search(r"(?<!\d)\d{4}", text):
         return None
-    first, second, year = int(match["a"]), int(match["b"]), int(match["y"])
-    orders = {text.find("M") < text.find("D") for text in formats if _ORDER.match(text)}
-    month_first = orders.pop() if len(orders) == 1 else not (first > 12 >= second)
-    return _day(year, first, second) if month_first else _day(year, second, first)
-
-
-def _from_groups(groups: dict[str, str | None]) -> date | None:
-    year = int(groups.get("y") or 0) or 2000 + int(groups.get("yy") or 0)
-    name, number = groups.get("n"), groups.get("m")
-    month = _MONTHS.index(name[:3].lower()) + 1 if name else int(number or 0)
-    return _day(year, month, int(groups.get("d") or 0))
-
-
-def _day(year: int, month: int, day: int) -> date | None:
+    orders = {own.index("D") < own.index("M") for own in formats if not own.startswith("Y")}
+    day_first = orders == {True} and not re.match(r"\d{4}", text)
     try:
-        return date(year, month, day)
-    except ValueError:
+        read = {parse(text, default=day, dayfirst=day_first, ignoretz=True).date() for day in _FILLED}
+    except (ValueError, OverflowError):
         return None
+    return read.pop() if len(read) == 1 else None
 
 
 MOST_SENTENCES = 4
@@ -128,7 +85,7 @@ class FieldCheck(StrictFields):
     @classmethod
     def _known(cls, value: list[str] | None) -> list[str] | None:
         for text in value or ():
-            format_pattern(text)
+            date_format(text)
         return value
 
     def same(self, expected: Any, candidate: Any) -> bool:
@@ -199,9 +156,7 @@ def expected_value(messages: Any) -> Any:
 def _as_number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | float):
-        return float(value)
-    return parse_float(value) if isinstance(value, str) else None
+    return parse_float(str(value)) if isinstance(value, str | int | float) else None
 
 
 def _short(value: Any) -> str:

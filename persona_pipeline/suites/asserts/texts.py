@@ -132,7 +132,7 @@ class Regex(Assert):
 
     needs = (Need.TEXT, Need.COMPLETE)
 
-    value: Text = Field(description="The pattern; $ is the very end.")
+    value: Text = Field(description="The pattern.")
 
     @field_validator("value")
     @classmethod

@@ -1,9 +1,6 @@
-"""Text of the suite format: JSON, numbers in text, and regular expressions.
+"""Text of the suite format: JSON, and regular expressions of Python's ``regex`` package, with a limit of time."""
 
-Expressions are those of Python's ``regex`` package, with a limit of time. ``$`` matches at the very end only, as in JavaScript;
-Python's also matches before a last line break.
-"""
-
+import contextlib
 import json
 import math
 import re
@@ -19,14 +16,13 @@ from persona_pipeline.suites.format.problems import ReasonedError
 
 MISSING: Any = object()
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-_LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def parse_float(text: str) -> float | None:
-    """Return the number a text starts with (``"100 USD"`` is 100), None where there is none."""
-    match = _LEADING_NUMBER.match(text.lstrip())
-    value = float(match[0]) if match else math.nan
-    return value if math.isfinite(value) else None
+    """Return the finite number that a text is, None where it is none."""
+    with contextlib.suppress(ValueError):
+        return value if math.isfinite(value := float(text)) else None
+    return None
 
 
 def stringify(value: Any, indent: int | None = None) -> str:
@@ -111,7 +107,6 @@ def json_rows(
 MAX_PATTERN = 10_000
 # A pattern of a few letters can take years for a few letters of text.
 MOST_SECONDS = 2.0
-_END = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<end>\$)", regex.DOTALL)
 
 
 class PatternError(ValueError):
@@ -124,7 +119,7 @@ def compile_pattern(pattern: str) -> Any:
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN:,} characters; shorten it")
     try:
-        return regex.compile(_END.sub(lambda match: r"\Z" if match["end"] else match[0], pattern))
+        return regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
         said = f"is not a valid regular expression ({error})"
         raise PatternError(f"{said}; escape characters meant literally with a backslash") from error

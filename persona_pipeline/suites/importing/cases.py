@@ -299,6 +299,7 @@ def _expanded(test: ConvertedTest, expands: bool) -> Iterator[dict[str, Any]]:
             continue
         for name, item in (value or {}).items():
             given[name] = item
+            layer.name_numbers(item, "vars", name)
             if isinstance(item, str) and item.startswith("file://"):
                 given[name] = _of_file(layer, item, name)
     several = [name for name, value in given.items() if expands and isinstance(value, list)]
@@ -434,6 +435,7 @@ def _own_input(part: FilePart, key: str, variables: Mapping[str, Any]) -> Any:
     if isinstance(value, list) and key != "inputs":
         value = messages(part, value)
     elif value is not None and not isinstance(value, str):
+        part.name_numbers(value, key)
         value = plain(value)
     if not files:
         return value

@@ -1,5 +1,6 @@
 """Asserts that compute, made into ours: texts, patterns, JSON, limits, tool calls and programs."""
 
+import csv
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,11 +17,9 @@ from persona_pipeline.suites.importing.prompts import plain
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
-# One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
-_MEMBER = re.compile(r"""[\s,]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|(?P<plain>[^",][^,]*))""")
-_QUOTED = re.compile(r'''\\(["\\])|""''')
 # Signs in a pattern that mean something else in JavaScript.
 _DIFFERENT: dict[str, str] = TABLES["asserts"]["different_in_patterns"]
+_DIFFERENT_FIELDS: dict[str, str] = TABLES["asserts"]["different_in_fields"]
 # What only the drafts of JSON schema that promptfoo reads say.
 _DRAFT_7 = ("dependencies", "additionalItems")
 # Formats that are checked here and there alike.
@@ -76,27 +75,20 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.type} with data", "compare fields with field_accuracy")
     if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
-        value = _members(value)
-        if value is None:
+        line = value.strip(" \t\r\n,").replace("\n", " ")
+        if '"' in line:
+            item.differs(
+                f"{item.type} reads quotes as CSV does: a backslash is one, and spaces at the ends are left out"
+            )
+        try:
+            value = [text.strip() for row in csv.reader([line], strict=True, skipinitialspace=True) for text in row]
+        except csv.Error:
             return item.none(f"{item.type} with quotes that do not end before a comma")
+    item.part.name_numbers(value, "value")
     texts = [plain(part) for part in listed(value)]
     made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
     exact = item.findings.strict and item.kind in ("equals", "starts_with", "ends_with")
     return made | ({"trim": False} if exact else {})
-
-
-def _members(text: str) -> list[str] | None:
-    """Return the texts that stand in a line between commas; None where quotes are not closed."""
-    found: list[str] = []
-    place, end = 0, len(re.sub(r"[\s,]+\Z", "", text))
-    while place < end:
-        match = _MEMBER.match(text, place)
-        if match is None:
-            return None
-        plain = match["plain"]
-        found.append(plain.strip() if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
-        place = match.end()
-    return found
 
 
 def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -147,6 +139,9 @@ def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | 
 
 def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
     item.threshold = None
+    for check in listed(item.data.get("fields")):
+        if said := _DIFFERENT_FIELDS.get(str(check.get("match"))) if isinstance(check, dict) else None:
+            item.part.warn(said, "fields")
     return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in COMMON}
 
 

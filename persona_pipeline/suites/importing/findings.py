@@ -162,6 +162,11 @@ class FilePart:
         self.findings.spend("findings", 1, self)
         self.findings.reader.warn(self.entry, said, *keys, key=bool(keys))
 
+    def name_numbers(self, value: Any, *keys: str | int) -> None:
+        """Name data that becomes text here and has a number which JavaScript writes otherwise."""
+        if self.findings.origin != PYDANTIC_EVALS and _has_odd_number(value):
+            self.warn("a number such as 1.0 or 1e-07 is written so here, there as 1 and 1e-7; quote it", *keys)
+
     def dropped(self, what: str, remedy: str = "") -> None:
         """Name this part as one that has no counterpart, its keys included."""
         self.used.update(self.data if isinstance(self.data, dict) else ())
@@ -268,6 +273,12 @@ def whole(text: str, path: Path) -> ConfigEntry:
     document: Document = read_document(path, text, merge=True)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
+
+
+def _has_odd_number(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_odd_number, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and (value.is_integer() or "e" in repr(value))
 
 
 def listed(value: Any) -> list[Any]:

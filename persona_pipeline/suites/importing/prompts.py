@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -98,9 +97,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, self.sized(left), self.sized(right))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        # A key comes before a method, and lengths are properties.
-        if isinstance(obj, str | list) and attribute == "length":
-            return len(obj)
+        # A key comes before a method.
         if attribute in _REFUSED and not isinstance(obj, dict):
             raise SecurityError(f"{attribute} is not available")
         return super().getitem(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
@@ -131,19 +128,8 @@ def _counted(node: Any) -> nodes.Expr:
 
 
 def plain(value: Any) -> str:
-    """Return a text as it is, and data as JavaScript writes it: 1.0 is 1, and 1e-07 is 1e-7."""
-    if isinstance(value, float) and 1e-6 <= abs(value) < 1e21 and not value.is_integer():
-        return format(Decimal(repr(value)), "f")
-    text = value if isinstance(value, str) else stringify(_with_whole_numbers(value))
-    return text.replace("e-0", "e-") if isinstance(value, float) else text
-
-
-def _with_whole_numbers(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_whole_numbers(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_whole_numbers(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
+    """Return a text as it is, and data as JSON."""
+    return value if isinstance(value, str) else stringify(value)
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:

@@ -384,6 +384,8 @@ def _count(part: FilePart) -> dict[str, Any]:
         return made | {"strategy": given}
     if given is not None and str(given) not in _STRATEGIES:
         part.none(f"strategy {given}", "strategy", remedy="the mean is taken")
+    if given == "confidence_interval" and isinstance(count := made.get("count"), int) and count > 30:
+        part.warn("confidence_interval takes Student's t of any count here, there 1.96 from 31 attempts on", "strategy")
     return made | {"strategy": _STRATEGIES.get(str(given or "pass_any"), "mean")}
 
 

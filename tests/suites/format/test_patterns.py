@@ -11,8 +11,9 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
     ("pattern", "text", "expected"),
     [
         ("REVIEW|ESCALAT", "please ESCALATE", True),
-        ("a$", "a\n", False),
-        ("(?m:a$)|b$", "a\n", False),
+        ("a$", "a\n", True),
+        (r"a\Z", "a\n", False),
+        ("(?m:^a$)", "b\na\nc", True),
         (r"a\$", "a$", True),
         ("[$]", "a$", True),
         (r"^[\]$]$", "$", True),

@@ -30,16 +30,16 @@ def test_indented_json_has_two_spaces() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("100 USD", 100.0),
-        ("  -3.5e2x", -350.0),
+        ("100", 100.0),
+        (" -3.5e2 ", -350.0),
         (".5", 0.5),
-        ("USD 100", None),
+        ("100 USD", None),
+        ("nan", None),
         ("", None),
         ("1e999", None),
-        ("٣", None),
     ],
 )
-def test_a_number_is_read_from_the_start_of_a_text(text: str, expected: float | None) -> None:
+def test_a_number_is_all_of_its_text(text: str, expected: float | None) -> None:
     assert parse_float(text) == expected
 
 

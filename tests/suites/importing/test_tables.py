@@ -42,7 +42,7 @@ def of_cells(
         ("equals:yes", {"type": "equals", "value": "yes", "trim": False}),
         ("yes", {"type": "equals", "value": "yes", "trim": False}),
         ("note: plain text", {"type": "equals", "value": "note: plain text", "trim": False}),
-        ("regex:^a{2}:$", {"type": "regex", "value": "^a{2}:$"}),
+        ("regex:^a{2}:", {"type": "regex", "value": "^a{2}:"}),
         ("is-json", {"type": "is_json"}),
         ('is-json:{"type": "object"}', {"type": "is_json", "schema": {"type": "object"}}),
         ("not-is-json", {"type": "is_json", "negate": True}),

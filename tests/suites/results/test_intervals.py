@@ -1,12 +1,6 @@
 import pytest
 
-from persona_pipeline.suites.grading.statistics import t_quantile
 from persona_pipeline.suites.running.history import mean_interval
-
-
-@pytest.mark.parametrize(("degrees", "value"), [(1, 12.706), (29, 2.045), (30, 1.96), (500, 1.96)])
-def test_quantiles(degrees: int, value: float) -> None:
-    assert t_quantile(degrees) == value
 
 
 def test_an_interval_is_the_mean_give_or_take_t_standard_errors() -> None:

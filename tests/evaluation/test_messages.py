@@ -1,0 +1,195 @@
+"""Verdicts on messages in an evaluation: stored, dated over windows, decisive for verdict and baseline, and replayed."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.status import Result
+from persona_pipeline.evaluation.estimate import estimate_run
+from persona_pipeline.evaluation.history import verdicts_of
+from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
+from persona_pipeline.evaluation.snapshot import load_replay, save_replay
+from persona_pipeline.judging.open import RECORDINGS, open_judge
+from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.scoring.messages.reading import KIND
+from persona_pipeline.testing.judges import ScriptedJudge
+from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
+from persona_pipeline.world.world import World
+from tests.support.command_line import Cli, in_process
+
+FIRST, WEEKS = datetime(2026, 3, 2, 9, tzinfo=UTC), 5
+# From here on ann's messages are stock phrases.
+DRIFT = FIRST + timedelta(days=31)
+STOCK = "I would be happy to help you with that"
+
+
+@pytest.fixture(autouse=True)
+def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+
+
+@pytest.fixture
+def world(tmp_path: Path, database_url: str) -> Iterator[World]:
+    """Ann drifts in the fifth week, bob does not; two conversations a day, two messages each."""
+    builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.").persona("bob", "Bob is loud.")
+    builder.claim("adherence", "dry", "{{agent_name}} is dry").claim("fluency", "varied", "It is varied")
+    for half in range(WEEKS * 14):
+        at = FIRST + timedelta(hours=12 * half)
+        builder.say("guest", f"A question of half day {half}?", at=at)
+        for agent_id in ("ann", "bob"):
+            for minute in (2, 4):
+                text = STOCK if agent_id == "ann" and at >= DRIFT else f"{agent_id} says a thing."
+                builder.say(
+                    agent_id, f"{text} ({half}/{minute})", at=at + timedelta(minutes=minute + (agent_id == "bob"))
+                )
+    opened = builder.open(database_url)
+    yield opened
+    opened.store.close()
+
+
+def reply(question: Question) -> Mapping[str, Any] | Unscored:
+    """Answer as a reader does that takes stock phrases for out of character."""
+    if question.kind != KIND:
+        return Unscored.UNRECORDED
+    own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
+    out = [entry for entry in own if STOCK in entry["text"]]
+    return {
+        "verdicts": [{"id": entry["id"], "verdict": "out" if entry in out else "in"} for entry in own],
+        "why": [{"id": entry["id"], "claims": ["c1"], "quote": STOCK, "reason": "stock phrase"} for entry in out],
+    }
+
+
+def judge(reading: Any = reply) -> ScriptedJudge:
+    return ScriptedJudge(lambda _: 8, reply=reading)
+
+
+def run(world: World, reading: Any = reply, **asked: Any) -> EvaluationRun:
+    return run_evaluation(world, judge(reading), EvaluationRequest(**asked))
+
+
+def verdict(done: EvaluationRun, agent_id: str) -> Result | None:
+    return done.report.agents[agent_id].conclusion.verdict
+
+
+def week_end(week: int) -> datetime:
+    return FIRST + timedelta(days=7 * week, hours=-1)
+
+
+def test_a_drift_is_dated_and_is_a_regression_although_no_score_dropped(world: World) -> None:
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    done = run(world, history=1)
+    assert (verdict(done, "ann"), verdict(done, "bob"), done.report.exit_code) == (Result.FELL, Result.HELD, 1)
+    [found] = [item for item in done.report.all_findings() if item.kind == "out_of_character"]
+    # The first stock phrase is two minutes after the half day's question.
+    assert f"out of character since {DRIFT + timedelta(minutes=2):%Y-%m-%d %H:%M} UTC" in found.message
+    read = done.report.agents["ann"].evaluation.messages
+    assert read is not None and read.drift is not None
+    assert {item.quote for item in read.verdicts if item.verdict == "out"} == {STOCK}
+    assert {item.claims for item in read.verdicts if item.verdict == "out"} == {("dry",)}
+
+
+def test_a_drift_in_the_first_window_needs_no_earlier_run(world: World) -> None:
+    assert verdict(run(world, agents=["ann"], as_of=week_end(5)), "ann") is Result.FELL
+
+
+def test_verdicts_are_stored_and_an_earlier_run_gives_the_date(world: World) -> None:
+    run(world, as_of=week_end(4))
+    done = run(world)
+    stored = verdicts_of(message_verdict_rows(world.store, ["ann", "bob"], until=week_end(9), most=2000))
+    assert {agent: len(own) for agent, own in stored.items()} == {"ann": 56, "bob": 56}
+    assert {item.verdict.message for item in stored["ann"] if item.verdict.verdict == "out"} == {
+        item.message for item in read_of(done, "ann").verdicts if item.verdict == "out"
+    }
+    change = read_of(done, "ann").change
+    assert change is not None and change.before[1] > 28, "the verdicts of the week before are part of the series"
+    assert forget_reasons(world.store, 1, now=week_end(9)) == 2
+    forgotten = verdicts_of(message_verdict_rows(world.store, ["ann"], until=week_end(4), most=2000))["ann"]
+    assert {(item.verdict.verdict, item.verdict.quote) for item in forgotten} == {("in", "")}
+
+
+def read_of(done: EvaluationRun, agent_id: str) -> Any:
+    read = done.report.agents[agent_id].evaluation.messages
+    assert read is not None
+    return read
+
+
+def test_no_baseline_is_taken_over_a_drift_until_it_is_accepted(world: World) -> None:
+    done = run(world, update_baseline=True)
+    assert [path.name for path in done.baselines] == ["bob.json"] and verdict(done, "ann") is not Result.HELD
+    [text] = [item.text for item in done.report.all_findings() if item.kind == "known_drift"]
+    last = DRIFT + timedelta(minutes=2, seconds=-1)
+    assert f"--as-of {last:%Y-%m-%dT%H:%M:%SZ} --windows 4" in text and "--accept" in text
+    accepted = run(world, update_baseline=True, accept="the new model", agents=["ann"])
+    assert [path.name for path in accepted.baselines] == ["ann.json"]
+    assert verdict(run(world, agents=["ann"]), "ann") is Result.HELD
+
+
+def test_a_reader_of_part_of_the_messages_says_how_many_it_did_not_read(world: World) -> None:
+    def half(question: Question) -> Mapping[str, Any] | Unscored:
+        return Unscored.API_ERROR if "half day 65" in question.evidence else reply(question)
+
+    done = run(world, half, agents=["bob"])
+    read = read_of(done, "bob")
+    assert sum(read.unscored.values()) + len(read.verdicts) == 28 and read.unscored["api_error"] > 0
+    assert "not judged" in read.text("Bob")
+
+
+@pytest.mark.parametrize("reading", [None, lambda _: Unscored.UNRECORDED])
+def test_without_answers_nothing_is_said_of_messages(world: World, reading: Any) -> None:
+    done = run(world, reading)
+    assert all(item.evaluation.messages is None for item in done.report.agents.values())
+    assert not [item for item in done.report.all_findings() if item.kind == "out_of_character"]
+
+
+def test_dimensions_without_adherence_ask_nothing_about_messages(world: World) -> None:
+    asked = judge()
+    run_evaluation(world, asked, EvaluationRequest(dimensions=["fluency"]))
+    assert not asked.questions
+
+
+def test_a_saved_run_says_the_same_again(world: World, tmp_path: Path) -> None:
+    done = run(world, history=1)
+    assert done.replay is not None
+    save_replay(tmp_path / "run.json", done.replay())
+    again = replayed(load_replay(tmp_path / "run.json"))
+    assert again.report.agents["ann"].evaluation.messages == done.report.agents["ann"].evaluation.messages
+    assert again.report.exit_code == done.report.exit_code
+
+
+def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -> None:
+    before = estimate_run(world, EvaluationRequest(agents=["ann"]), count=False).judging.usage.calls
+    questions = list[Question]()
+
+    def kept(question: Question) -> Mapping[str, Any] | Unscored:
+        questions.append(question)
+        return reply(question)
+
+    live = run(world, kept, agents=["ann"])
+    writer, asked = RecordingWriter(world.root / RECORDINGS), judge()
+    writer.record_answers(questions, asyncio.run(asked.ask(questions)))
+    assert estimate_run(world, EvaluationRequest(agents=["ann"]), count=False).judging.usage.calls == before - len(
+        questions
+    )
+    again = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(agents=["ann"]))
+    assert read_of(again, "ann").verdicts == read_of(live, "ann").verdicts
+
+
+def test_the_sample_world_shows_who_drifted_and_since_when(
+    sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli: Cli = in_process(sample_root, monkeypatch, capsys)
+    done = cli("evaluate", "--history", "2", "--format", "json")
+    agents = json.loads(done.stdout)["agents"]
+    shares = {name: item["dimensions"]["adherence"]["messages"]["share"] for name, item in agents.items()}
+    assert {name: (share["n_in"], share["n_out"]) for name, share in shares.items()} == {
+        "dwight": (21, 0), "jim": (22, 0), "michael": (0, 22), "pam": (21, 0),
+    }  # fmt: skip
+    assert "out of character since 2026-06-15 08:38 UTC" in done.stdout
