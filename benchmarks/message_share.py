@@ -37,8 +37,7 @@ from scipy.stats import binomtest
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.scoring.messages.share import share_in_character, since_when
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, share_in_character, since_when
 
 ERRORS = (0.0, 0.05, 0.15)
 SHARES = (0.98, 0.9, 0.6)

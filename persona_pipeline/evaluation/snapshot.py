@@ -27,7 +27,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice

@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
 from persona_pipeline.guard.report import AgentEvaluation, Finding
-from persona_pipeline.scoring.messages.summary import LOWEST_SHARE
+from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
 

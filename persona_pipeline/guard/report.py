@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EX
 from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
 from persona_pipeline.guard.baselines.models import Acceptance, BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from persona_pipeline.judging.verdict import Unscored, Usage
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 HIGHEST = 9.0

@@ -15,8 +15,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
 from persona_pipeline.judging.claims import TEXT_SCHEMA, TEXTS, checked_quote, plain_json, reads_as_injection
 from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, in_order
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, in_order
 from persona_pipeline.world.models import Entry, Message, Trajectory, conversations, grouped
 from persona_pipeline.world.propositions.models import Proposition, claim_variables, fill_template
 

@@ -1,10 +1,39 @@
-"""The verdict on a message."""
+"""Verdicts on messages: the share in character with its interval, the date of a change, and what is said of it in a sentence.
 
+Messages of one conversation are not independent of each other, so intervals and tests take whole conversations.
+"""
+
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+
+from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.world.models import grouped, seed_from
+
+# Below this number of conversations the verdicts do not show how much conversations differ.
+FEWEST_CONVERSATIONS = 5
+# Part of the variance of a verdict that lies between conversations. The interval is never narrower than with this value: a
+# few messages out of character do not show how they cluster. The second value is for too few conversations.
+LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
+# A change is reported from this p and this difference of shares on, with this number of messages on each side.
+MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
+# A date that is off by no more messages is printed without saying so.
+EXACT = 5
+MOST_MESSAGES = 2000
+# From this number on, the order of conversations alone can show p < .01.
+ENOUGH_CONVERSATIONS = 12
+_BLOCK = 3
+_SUBSETS = 2000
+# 999 permutations, in rounds: most tests without a change end after the first.
+_ROUNDS, _A_ROUND = 9, 111
+_Z = 1.959964
+# Below this share in character a window is not the character, and no baseline.
+LOWEST_SHARE = 0.8
 
 
 class Role(StrEnum):
@@ -38,3 +67,307 @@ class MessageVerdict(BaseModel, extra="forbid", frozen=True):
 def in_order(verdicts: Sequence[MessageVerdict]) -> list[MessageVerdict]:
     """Return verdicts in the order in which their messages were said."""
     return sorted(verdicts, key=lambda item: (item.said_at, item.message))
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of messages in character, with its 95 % interval.
+
+    Attributes:
+        n_in, n_out, n_unclear: number of messages by verdict. Unclear messages are not part of the share.
+        conversations: number of conversations with a message in or out of character.
+        share: 0-1; None without a message in or out of character.
+        low, high: 0-1, the interval. A verdict that turns from in to out never raises one of them.
+    """
+
+    n_in: int
+    n_out: int
+    n_unclear: int
+    conversations: int
+    share: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ShareChange:
+    """The moment from which the share in character is another.
+
+    Attributes:
+        since: UTC time of the first message after the change. ``message``: its id.
+        before, after: number of messages in character, and number of messages.
+        give_or_take: number of messages by which the date may be off, before or after; nine in ten dates are nearer.
+        p: of the permutation test, 0-1.
+    """
+
+    since: datetime
+    message: str
+    before: tuple[int, int]
+    after: tuple[int, int]
+    give_or_take: int
+    p: float
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether fewer messages are in character after the change. False: the agent came back."""
+        return self.after[0] / self.after[1] < self.before[0] / self.before[1]
+
+
+def share_in_character(verdicts: Sequence[MessageVerdict]) -> Share:
+    """Return the share of messages in character, conversations in order of their first message."""
+    talks = grouped(in_order(verdicts), lambda item: item.conversation).values()
+    return share_of_counts([tuple(sum(item.verdict is role for item in talk) for role in Role) for talk in talks])
+
+
+def share_of_counts(counts: Sequence[tuple[int, ...]]) -> Share:
+    """Return the share from the numbers of messages in, out and unclear of each conversation, oldest first."""
+    decided = [(n_in, n_in + n_out) for n_in, n_out, _ in counts if n_in + n_out]
+    inside, total = sum(n_in for n_in, _ in decided), sum(n for _, n in decided)
+    low, high = _interval(decided) if decided else (0.0, 1.0)
+    unclear = sum(n_unclear for _, _, n_unclear in counts)
+    share = inside / total if total else None
+    return Share(inside, total - inside, unclear, len(decided), share, low, high)
+
+
+def _interval(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return the 95 % interval of the share from the numbers in character and of messages of each conversation.
+
+    The wider of two intervals. The first is Wilson's with the effective number of messages at the least correlation (Korn and
+    Graubard 1998, Survey Methodology 24). The second, from five conversations on, is the spread of the share over random
+    subsets of the conversations (Hartigan 1969, "Using subsample values as typical values", JASA 64): its variance is that of
+    the ratio estimator by conversation. Neither rises when a verdict turns from in to out; intervals with an estimated
+    variance do.
+    """
+    import numpy as np
+
+    inside, sizes = np.array(counts).T
+    is_few = len(counts) < FEWEST_CONVERSATIONS
+    correlation = USUAL_CORRELATION if is_few else LEAST_CORRELATION
+    effective = float(sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * correlation)).sum())
+    low, high = _wilson(float(inside.sum() / sizes.sum()), effective)
+    if not is_few:
+        subsets = _subsets(len(counts))
+        drawn_low, drawn_high = map(float, np.quantile((subsets @ inside) / (subsets @ sizes), (0.025, 0.975)))
+        low, high = min(low, drawn_low), max(high, drawn_high)
+    return max(0.0, low), min(1.0, high)
+
+
+def _subsets(number: int) -> Any:
+    """Return rows of 0 and 1: all subsets of a few conversations but the empty one, else random ones, always the same."""
+    import numpy as np
+
+    if 2**number <= _SUBSETS:
+        return (np.arange(1, 2**number)[:, None] >> np.arange(number)) & 1
+    drawn = np.random.default_rng(number).integers(0, 2, (_SUBSETS, number))
+    return drawn[drawn.any(axis=1)]
+
+
+def _wilson(share: float, number: float) -> tuple[float, float]:
+    scale = 1 + _Z**2 / number
+    centre = (share + _Z**2 / (2 * number)) / scale
+    half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2)) / scale
+    return centre - half, centre + half
+
+
+def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
+    """Return the most likely date of a change of the share in character, None where no change is shown.
+
+    The test takes the newest 2,000 messages with a verdict in or out. From 12 conversations on it permutes whole conversations.
+    With fewer, even with one, it also permutes blocks of three messages within each conversation: only a change in the middle of a
+    conversation then shows. It reports none where the share moves in that direction within the other conversations too, because
+    the agent then fades in each conversation.
+    """
+    import numpy as np
+
+    dated = [item for item in in_order(verdicts) if item.verdict is not Role.UNCLEAR][-MOST_MESSAGES:]
+    values = np.array([item.verdict is Role.IN for item in dated], dtype=np.int32)
+    if len(values) < 2 * FEWEST_ON_A_SIDE or values.all() or not values.any():
+        return None
+    likelihoods = _likelihoods(values)
+    split = int(likelihoods.argmax()) + 1
+    before, after = values[:split], values[split:]
+    difference = float(after.mean() - before.mean())
+    if min(len(before), len(after)) < FEWEST_ON_A_SIDE or abs(difference) < LEAST_DIFFERENCE - 1e-9:
+        return None
+    numbers: dict[str, int] = {}
+    talks = np.array([numbers.setdefault(item.conversation, len(numbers)) for item in dated])
+    few = len(numbers) < ENOUGH_CONVERSATIONS
+    if few and _moves_within(values, talks, int(talks[split])) * difference > 0:
+        return None
+    p = _p_of(values, talks, within=few)
+    if p >= MOST_P:
+        return None
+    return ShareChange(
+        since=dated[split].said_at,
+        message=dated[split].message,
+        before=(int(before.sum()), len(before)),
+        after=(int(after.sum()), len(after)),
+        give_or_take=_give_or_take(likelihoods),
+        p=p,
+    )
+
+
+def _likelihoods(values: Any) -> Any:
+    """Return the log likelihood of two constant shares, in nats, for a split after each message but the last.
+
+    Args:
+        values: 0 or 1, messages in the last dimension.
+    """
+    import numpy as np
+
+    number = values.shape[-1]
+    counts = np.arange(number + 1)
+    surprise = counts * np.log(np.maximum(counts, 1))
+    inside = values.cumsum(axis=-1)
+    first, total, size = inside[..., :-1], inside[..., -1:], counts[1:-1]
+    last, rest = total - first, number - size
+    both = surprise[first] + surprise[size - first] + surprise[last] + surprise[rest - last]
+    return both - surprise[size] - surprise[rest]
+
+
+def _p_of(values: Any, talks: Any, *, within: bool) -> float:
+    """Return the share of permutations whose best split is as good as this one, this one counted; 1 once it cannot be small.
+
+    Each permutation puts the conversations in random order; ``within``: also blocks of messages in each conversation.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed_from("since when", *values.tolist(), *talks.tolist()))
+    blocks = talks * len(values) + (_places(talks) // _BLOCK if within else 0)
+    names, blocks = np.unique(blocks, return_inverse=True)
+    owners = names // len(values)
+    limit, reached = float(_likelihoods(values).max()) - 1e-9, 1
+    for _ in range(_ROUNDS):
+        order = generator.random((_A_ROUND, int(talks.max()) + 1)).argsort(axis=1)
+        keys = order[:, owners] + generator.random((_A_ROUND, len(names)))
+        # Numbers of 16 bits sort fastest; the sort is stable, so messages of a block stay in order.
+        places = keys.argsort(axis=1).argsort(axis=1).astype(np.int16)
+        permuted = values[places[:, blocks].argsort(axis=1, kind="stable")]
+        reached += int((_likelihoods(permuted).max(axis=1) >= limit).sum())
+        if reached >= MOST_P * (_ROUNDS * _A_ROUND + 1):
+            return 1.0
+    return reached / (_ROUNDS * _A_ROUND + 1)
+
+
+def _places(talks: Any) -> Any:
+    """Return the place of each message in its conversation, from 0."""
+    import numpy as np
+
+    order = talks.argsort(kind="stable")
+    sizes = np.bincount(talks)
+    places = np.empty_like(talks)
+    places[order] = np.arange(len(talks)) - np.repeat(sizes.cumsum() - sizes, sizes)
+    return places
+
+
+def _moves_within(values: Any, talks: Any, left_out: int) -> int:
+    """Return 1 where the share rises within conversations, -1 where it falls, 0 where neither shows (z of 1.64)."""
+    import numpy as np
+
+    moved, variance = 0.0, 0.0
+    for talk in set(talks.tolist()) - {left_out}:
+        own = values[talks == talk]
+        if len(own) > 1:
+            places, off = np.arange(len(own)) - (len(own) - 1) / 2, own - own.mean()
+            moved += float(places @ off)
+            variance += float((places @ places) * (off @ off)) / (len(own) - 1)
+    return int(math.copysign(1, moved)) if moved**2 > 1.64**2 * variance else 0
+
+
+def _give_or_take(likelihoods: Any) -> int:
+    """Return the distance from the best split, in messages, within which 95 % of the likelihood lie.
+
+    The likelihood takes messages as independent; where they cluster, about nine in ten dates lie within this distance.
+    """
+    import numpy as np
+
+    weights = np.exp(likelihoods - likelihoods.max())
+    distances = abs(np.arange(len(likelihoods)) - int(likelihoods.argmax()))
+    within = np.bincount(distances, weights).cumsum()
+    return int(np.searchsorted(within, 0.95 * within[-1]))
+
+
+def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
+    """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
+    if change is not None and change.is_drift:
+        (good, n), (good_before, n_before) = change.after, change.before
+        off = f", give or take {change.give_or_take} messages" if change.give_or_take > EXACT else ""
+        return (
+            f"{name} has been out of character since {change.since:%Y-%m-%d %H:%M} UTC (message {change.message}{off}): "
+            f"{n - good} of {n} messages, before {n_before - good_before} of {n_before}."
+        )
+    rest = [f"{n} {what}" for n, what in ((share.n_unclear, "unclear"), (not_judged, "not judged")) if n]
+    total = share.n_in + share.n_out
+    if not total:
+        return ", ".join([f"{name}: no message judged in or out of character", *rest])
+    if share.conversations < FEWEST_CONVERSATIONS:
+        number = "one conversation" if share.conversations == 1 else f"{share.conversations} conversations"
+        rest.append(f"{number} only")
+    interval = f"(95 %, {100 * share.low:.0f}-{100 * share.high:.0f})"
+    return ", ".join([f"{name}: {share.n_in} of {total} messages in character {interval}", *rest])
+
+
+def worst(verdicts: Sequence[MessageVerdict], most: int) -> list[MessageVerdict]:
+    """Return at most ``most`` messages out of character: those with claims and a quote, then by claims, then the newest."""
+    out = [item for item in reversed(in_order(verdicts)) if item.verdict is Role.OUT]
+    return sorted(out, key=lambda item: (not (item.claims and item.quote), -len(item.claims)))[:most]
+
+
+class MessageVerdicts(BaseModel, extra="forbid"):
+    """The verdicts on the messages of one agent in one window, in order of time.
+
+    Attributes:
+        unscored: number of messages without a verdict, by reason. ``detail``: the first failure in one line.
+        left_out: number of older messages that were not asked about.
+        share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
+            is in an earlier window; None: no change is shown.
+        model: the judge's model. ``prompt_version``: of the question.
+        usage: tokens and price of the calls of this run.
+    """
+
+    agent_id: str
+    verdicts: list[MessageVerdict] = Field(default_factory=list)
+    unscored: dict[str, int] = Field(default_factory=dict)
+    detail: str = ""
+    left_out: int = 0
+    share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
+    change: ShareChange | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+    usage: Usage = Field(default_factory=Usage)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a judge was asked: recordings of earlier releases have no such answers, and are valid."""
+        return bool(self.verdicts) or set(self.unscored) != {Unscored.UNRECORDED.value}
+
+    @property
+    def drift(self) -> ShareChange | None:
+        """Since when the agent is out of character; None where it is not, or no date is shown."""
+        return self.change if self.change and self.change.is_drift else None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the share in character is below 80 %."""
+        return self.share.share is not None and self.share.share < LOWEST_SHARE
+
+    def text(self, name: str) -> str:
+        """Return what is said of an agent of that name, in one sentence."""
+        return sentence(name, self.share, self.change, not_judged=sum(self.unscored.values()))
+
+    def dated(self, series: Sequence[MessageVerdict]) -> "MessageVerdicts":
+        """Return the verdicts with their share, and with the last change in a longer series that ends with them."""
+        return self.model_copy(update={"share": share_in_character(self.verdicts), "change": last_change(series)})
+
+
+def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:
+    """Return the last change of the share in character: after a drift and its correction that is the correction."""
+    rest, found = in_order(series), None
+    while change := since_when(rest):
+        found = change
+        rest = [item for item in rest if _place(item) >= (change.since, change.message)]
+    return found
+
+
+def _place(item: MessageVerdict) -> tuple[datetime, str]:
+    return item.said_at, item.message

@@ -13,7 +13,7 @@ from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.scoring.messages.reading import Character, read_messages, readings_of
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output

@@ -19,8 +19,7 @@ from persona_pipeline.scoring.messages.reading import (
     read_messages,
     readings_of,
 )
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
-from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Proposition
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.messages.share import (
+from persona_pipeline.scoring.messages.verdicts import (
     FEWEST_CONVERSATIONS,
     FEWEST_ON_A_SIDE,
+    MessageVerdict,
+    Role,
     Share,
     ShareChange,
     sentence,
@@ -20,7 +22,6 @@ from persona_pipeline.scoring.messages.share import (
     since_when,
     worst,
 )
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 
 NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)
 LETTERS = {"i": Role.IN, "o": Role.OUT, "u": Role.UNCLEAR}
