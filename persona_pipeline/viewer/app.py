@@ -161,7 +161,17 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             if verdict in ("", row.status.name) and named in f"{row.name} {row.agent_id}".casefold()
         ]
         silent = [name for name in found["silent"] if verdict in ("", "nothing") and named in name.casefold()]
-        return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
+        weeks, shares = runs.weekly_shares(world)
+        return viewer.page(
+            "agents_list.html.j2",
+            found=found,
+            rows=rows,
+            silent=silent,
+            q=q,
+            verdict=verdict,
+            weeks=weeks,
+            shares=shares,
+        )
 
     @app.get("/agent")
     def agent(id: str, run: str = "") -> Response:

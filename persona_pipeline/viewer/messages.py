@@ -49,7 +49,7 @@ class MessageFilter(BaseModel):
     channel: str = ""
     verdict: Literal["", "out", "unclear", "in"] = ""
     claim: str = ""
-    broke: bool = Field(False, exclude=True)
+    broke: bool = Field(default=False, exclude=True)
     thumb: Literal["", "up", "down", "unclear", "split", "none"] = ""
     q: str = Field("", max_length=500)
     older: str = ""

@@ -4,7 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,14 +21,16 @@ from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint
 from persona_pipeline.reporting.view import ReportView
+from persona_pipeline.scoring.messages.summary import LOWEST_SHARE
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.suites.grading.results import TestResult, pass_interval
 from persona_pipeline.viewer.messages import messages_by_id
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.runs import counting_rows, find_run, overall_rows, summary_rows
+from persona_pipeline.world.runs import counting_rows, find_run, is_latest_verdict, overall_rows, summary_rows
 from persona_pipeline.world.world import World
 
-_SUITES = tables.suite_runs
-MOST_SUITE_RUNS, MOST_TESTS = 200, 100
+_SUITES, _VERDICTS = tables.suite_runs, tables.message_verdicts
+MOST_SUITE_RUNS, MOST_TESTS, WEEKS = 200, 100, 8
 
 
 def everybody(world: World) -> dict[str, Any]:
@@ -46,6 +48,41 @@ def everybody(world: World) -> dict[str, Any]:
         "lines": {agent_id: [*points.values()] for agent_id, points in scored.items()},
         "silent": [agent_id for agent_id in own if agent_id not in reports],
     }
+
+
+@dataclass(frozen=True)
+class WeekShare:
+    """The verdicts on an agent's messages of a week: number in character, of those in or out of character."""
+
+    n_in: int
+    n: int
+
+    @property
+    def tone(self) -> str:
+        """The colour of the cell: bad below the share that a baseline needs."""
+        if not self.n:
+            return "none"
+        return "bad" if self.n_in < LOWEST_SHARE * self.n else "warn" if self.n_in < self.n else "good"
+
+
+def weekly_shares(world: World) -> tuple[list[Window], dict[str, dict[int, WeekShare]]]:
+    """Return the 8 weeks up to the newest message, oldest first, and by agent the share of each week with verdicts."""
+    newest = world.newest_message_time()
+    if newest is None:
+        return [], {}
+    length = timedelta(weeks=1)
+    weeks = [Window.ending(newest - place * length, length) for place in reversed(range(WEEKS))]
+    week = sa.case(*((_VERDICTS.c.said_at <= window.end, place) for place, window in enumerate(weeks))).label("week")
+    counted = [sa.func.count().filter(_VERDICTS.c.verdict == role) for role in (Role.IN, Role.OUT)]
+    query = (
+        sa.select(_VERDICTS.c.agent_id, week, *(count.label(f"n_{place}") for place, count in enumerate(counted)))
+        .where(_VERDICTS.c.said_at > newest - WEEKS * length, _VERDICTS.c.said_at <= newest, is_latest_verdict())
+        .group_by(_VERDICTS.c.agent_id, "week")
+    )
+    found: dict[str, dict[int, WeekShare]] = {}
+    for agent_id, place, n_in, n_out in world.store.rows(query):
+        found.setdefault(agent_id, {})[place] = WeekShare(n_in, n_in + n_out)
+    return weeks, found
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
+from sqlalchemy import event
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
@@ -160,16 +162,16 @@ def test_an_index_finds_the_verdicts_of_20000_messages(world: World) -> None:
     write_verdicts(
         world, newest.id, {item: (Role.OUT, ["brief"]) if item.id == "x00007" else (Role.IN, []) for item in some}
     )
-    asked: list[tuple[str, object]] = []
+    asked: list[tuple[str, Any]] = []
 
-    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+    def note(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
         asked.append((statement, parameters))
 
     with client_of(viewing_app(world)) as client:
-        sa.event.listen(world.store.engine, "before_cursor_execute", note)
+        event.listen(world.store.engine, "before_cursor_execute", note)
         assert "x00007" in ids(client.get("/messages?verdict=out&claim=brief").text)
         client.get("/messages")
-        sa.event.remove(world.store.engine, "before_cursor_execute", note)
+        event.remove(world.store.engine, "before_cursor_execute", note)
     read = [(text, values) for text, values in asked if "message_verdicts" in text and "said_at" in text]
     assert len(read) >= 3
     with world.store.connect() as connection:

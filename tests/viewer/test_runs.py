@@ -1,6 +1,7 @@
 """Agents, claims before and after, and suites: what the page says of them is what the store says."""
 
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from persona_pipeline.world.world import World
 from tests.conftest import BEFORE_THE_DRIFT
 from tests.reporting.html.test_browser import HOSTILE
 from tests.support.evaluating import stored_report
-from tests.viewer.conftest import write_verdicts
+from tests.viewer.conftest import judged_as, write_verdicts
 from tests.viewer.serving import client_of, viewing_app
 
 
@@ -34,6 +35,32 @@ def test_everybody_has_the_verdict_of_the_report(client: TestClient, world: Worl
         "Pam Beesly",
     ]
     assert [name for name, _ in pills(client.get("/?q=PAM").text)] == ["Pam Beesly"]
+
+
+def test_agents_and_weeks_show_the_share_in_character_and_lead_to_the_messages(
+    client: TestClient, world: World
+) -> None:
+    weeks, shares = runs.weekly_shares(world)
+    messages = [message for message in world.messages() if message.agent_id in ("michael", "pam", "jim")]
+    for agent_id in ("michael", "pam", "jim"):
+        said = [
+            [judged_as(m)[0] for m in messages if m.agent_id == agent_id and m.created_at in week] for week in weeks
+        ]
+        wanted = {
+            place: (own.count(Role.IN), own.count(Role.IN) + own.count(Role.OUT))
+            for place, own in enumerate(said)
+            if own
+        }
+        assert {place: (cell.n_in, cell.n) for place, cell in shares[agent_id].items()} == wanted
+    assert set(shares) == {"michael", "pam", "jim"}
+    assert shares["michael"][7].tone == "bad" and shares["pam"][7].tone == "good"
+    page = client.get("/").text
+    table = page[page.index('<table class="weeks">') :]
+    cell = f'<td class="number bad"><a href="([^"]*)">{shares["michael"][7].n_in} / {shares["michael"][7].n}</a>'
+    found = re.search(cell, table)
+    assert found
+    assert client.get(unescape(found[1])).text.count('<li class="card message out"') == shares["michael"][7].n
+    assert table.count("<a href=") == 3 + sum(len(own) for own in shares.values())
 
 
 def test_nothing_is_green_that_cannot_be_told(world: World) -> None:
