@@ -79,12 +79,12 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "facts.known", "facts.reading", "fading", "messages.share", "plan", "results", "text.agreement", "text.language",
+        "facts.known", "facts.reading", "fading", "messages.kinds", "plan", "results", "text.agreement", "text.language",
         "text.likeness", "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
         "voice_alarm.model",
     },
     "suites": {
-        "answering.base", "format.models", "grading.results", "grading.statistics", "importing.config",
+        "answering.base", "format.models", "grading.results", "importing.config",
         "running.history", "running.opening", "running.plan", "running.suite_run",
     },
     "viewer": {

@@ -268,11 +268,11 @@ async def read_messages(asked: Sequence[tuple[Sequence[MessageCall], int]], ask:
     """
     every = [reading for readings, _ in asked for reading in readings]
     answers = await ask([reading.question for reading in every]) if every else []
-    read = [_Read.of(reading, answer) for reading, answer in zip(every, answers, strict=True)]
+    read = [_CallRead.of(reading, answer) for reading, answer in zip(every, answers, strict=True)]
     again = [item for item in read if item.is_incomplete]
     seconds = await ask([item.rest.question for item in again]) if again else []
     for item, answer in zip(again, seconds, strict=True):
-        item.add(_Read.of(item.rest, answer))
+        item.add(_CallRead.of(item.rest, answer))
     results, every_read = list[MessageVerdicts](), iter(read)
     for readings, left_out in asked:
         results.append(_joined([next(every_read) for _ in readings], left_out))
@@ -280,7 +280,7 @@ async def read_messages(asked: Sequence[tuple[Sequence[MessageCall], int]], ask:
 
 
 @dataclass
-class _Read:
+class _CallRead:
     """What came of one call: verdicts, answers, and why the others have none."""
 
     reading: MessageCall
@@ -290,7 +290,7 @@ class _Read:
     detail: str = ""
 
     @classmethod
-    def of(cls, reading: MessageCall, answer: Answer) -> "_Read":
+    def of(cls, reading: MessageCall, answer: Answer) -> "_CallRead":
         if answer.data is None:
             return cls(reading, [answer], [], answer.unscored, answer.detail)
         found, compromised = reading.verdicts(answer.data)
@@ -306,7 +306,7 @@ class _Read:
     def rest(self) -> MessageCall:
         return self.reading.without(self.verdicts)
 
-    def add(self, second: "_Read") -> None:
+    def add(self, second: "_CallRead") -> None:
         self.answers += second.answers
         self.verdicts += second.verdicts
         if len(self.verdicts) < len(self.reading.asked):
@@ -314,7 +314,7 @@ class _Read:
             self.detail = second.detail or "asked twice, the judge gave no verdict with a quote that is in the message"
 
 
-def _joined(read: Sequence[_Read], left_out: int) -> MessageVerdicts:
+def _joined(read: Sequence[_CallRead], left_out: int) -> MessageVerdicts:
     unscored = Counter[str]()
     for item in read:
         if item.reason:

@@ -7,14 +7,13 @@ from importlib.resources import files
 from typing import get_args
 
 import pytest
-from persona_pipeline.scoring.messages.summary import MessageVerdicts
 
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, AnyCell, Block, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
 from persona_pipeline.scoring.results import QuotedEvidence
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
 
