@@ -9,10 +9,8 @@ share what the version does to it: half of the variance of a difference (icc .5)
 differ by Student's t with 3 degrees of freedom, with 2 to 18 scenes; ``judged``: scores of 0-9, rounded, 5 % of them anything.
 Windows follow one another with an autocorrelation. *As before*: each scene and each window a bet of its own.
 
-**fading**: half-lives that suites report of characters that never fade, and of those that do. Conversations of 10 to 60 turns.
-*Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood that a conversation has; *lost* are
-for good at a turn drawn from a geometric distribution with the planted half-life. Last, what the assert ``fades`` says of one
-conversation.
+**fading**: what the assert ``fades`` says of one conversation of 20 turns. *Never* are of one level and sd, with noise that goes on
+from turn to turn (``ar``) or a mood that a conversation has; *lost* are for good at a turn drawn from a geometric distribution.
 
 **voice**: false alarms in an agent's next 500 messages, in their order, by how many of its own the voice was learnt from, and after
 how many messages it is noticed when somebody else speaks for it. Worlds are those of benchmarks/chats.py. Learnt is from the
@@ -45,7 +43,7 @@ from signals import share
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import block_length
 from persona_pipeline.lab.compare.tally import ScoreSeries
-from persona_pipeline.scoring.fading import Fading, MessageValue, character_end, fading
+from persona_pipeline.scoring.fading import MessageValue, character_end
 from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
 from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
@@ -142,12 +140,6 @@ def never(generator: Generator, level: float, sd: float, correlation: float = 0.
     return np.clip(np.rint(level + mood * generator.standard_normal() + sd * noise), 0, 9)
 
 
-def lost(generator: Generator, half_life: float, held: float = 7.5, gone: float = 2.5, sd: float = 1.0) -> Talk:
-    """Return the scores of a conversation whose character is lost after ``half_life`` turns in half of the cases."""
-    end, turns = generator.geometric(1 - 2 ** (-1 / half_life)), np.arange(1, generator.integers(10, 61) + 1)
-    return np.clip(np.rint(np.where(turns < end, held, gone) + sd * generator.standard_normal(len(turns))), 0, 9)
-
-
 STEADY: Mapping[str, Callable[[Generator], Talk]] = {
     "never, level 6, sd 2": lambda g: never(g, 6, 2),
     "never, level 5, sd 2": lambda g: never(g, 5, 2),
@@ -160,40 +152,7 @@ FADING = {"7.5 to 2.5, sd 1": (7.5, 2.5, 1.0), "6.5 to 3.5, sd 1.5": (6.5, 3.5, 
 
 def measure_fading(runs: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
-
-    def found(make: Callable[[Generator], Talk], count: int) -> list[Fading]:
-        drawn = []
-        for _ in range(runs):
-            talks = {str(n): make(generator) for n in range(count)}
-            turns = {key: [MessageValue(n, float(v)) for n, v in enumerate(talk, 1)] for key, talk in talks.items()}
-            drawn.append(fading(turns))
-        return [item for item in drawn if item]
-
-    print("| character | conversations | a half-life is reported | fading is reported |\n|:--|--:|--:|--:|")
-    for name, make in STEADY.items():
-        for count in (20, 50, 100):
-            seen = found(make, count)
-            hits = (sum(item.half_life is not None for item in seen), sum(item.fades for item in seen))
-            print(f"| {name} | {count} | {' | '.join(share(number, len(seen)) for number in hits)} |", flush=True)
-    print("\n| planted | conversations | reported | printed interval holds it | median |\n|:--|--:|--:|--:|--:|")
-    for world, (held, gone, sd) in FADING.items():
-        for half_life in (5, 10, 20):
-            for count in (20, 100):
-
-                def talk(g: Generator, planted=(half_life, held, gone, sd)) -> Talk:
-                    return lost(g, *planted)
-
-                seen = found(talk, count)
-                told = [item for item in seen if item.fades]
-                bounds = [(i.half_life_low or math.inf, i.half_life_high or math.inf) for i in told]
-                within = sum(low <= half_life <= high for low, high in bounds)
-                middle = np.median([item.half_life or math.inf for item in told]) if told else math.nan
-                reported, covered = (
-                    share(n, of) if of else "–" for n, of in ((len(told), len(seen)), (within, len(told)))
-                )
-                print(f"| {half_life}, {world} | {count} | {reported} | {covered} | {middle:g} |", flush=True)
-
-    print("\n| one conversation of 20 turns, lost by the 10th | said | right where it was lost or not |\n|:--|--:|--:|")
+    print("| one conversation of 20 turns, lost by the 10th | said | right where it was lost or not |\n|:--|--:|--:|")
     for name, make in STEADY.items():
         said = [_lost_by(np.resize(make(generator), 20), 10) for _ in range(10 * runs)]
         print(f"| {name} | {share(sum(said), len(said))} | |", flush=True)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from persona_pipeline.scoring import fading
-from persona_pipeline.scoring.fading import HELD, MessageValue, kaplan_meier
+from persona_pipeline.scoring.fading import MessageValue
 from persona_pipeline.scoring.plan import AgentCase, JudgedPropositions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, final_score
 from persona_pipeline.world.models import Message, Window
@@ -95,18 +95,3 @@ def test_a_character_is_lost_from_the_turn_on_from_which_most_lies_below(
     values: tuple[float, ...], end: tuple[int, bool]
 ) -> None:
     assert fading.character_end(turns(*values)) == end
-
-
-@pytest.mark.parametrize(
-    ("broken", "leans"), [((0, 0, 0, 0, 1), True), ((1, 0, 0, 0, 0), False), ((0, 0, 0, 0, 0), False)]
-)
-def test_where_all_conversations_break_alike_their_side_decides(broken: tuple[int, ...], leans: bool) -> None:
-    one = [*map(bool, broken), *[False] * HELD]
-    assert fading._leans_to_the_end([one, one, one]) is leans
-
-
-def test_a_share_of_all_or_none_has_no_interval() -> None:
-    assert fading._log_log(1.0, 0.0) == (1.0, 1.0) and fading._log_log(0.0, 0.5) == (0.0, 0.0)
-    low, high = fading._log_log(0.5, 0.01)
-    assert 0.25 < low < 0.5 < high < 0.75
-    assert kaplan_meier([(3, False), (4, False)]) == ()

@@ -239,7 +239,7 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
-    from persona_pipeline.reporting.pages.suites import half_life_lines, summary_line
+    from persona_pipeline.reporting.pages.suites import summary_line
     from persona_pipeline.suites.running.history import json_parts
 
     for path in outputs:
@@ -251,7 +251,7 @@ def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: boo
         sys.stdout.writelines(json_parts(whole, results))
     if len(results) > 1 and whole.tests:
         print_lines(map(summary_line, results), err=as_json)
-    print_lines([*half_life_lines(whole), summary_line(whole)], err=as_json)
+    print_lines([summary_line(whole)], err=as_json)
 
 
 # What suites are written in and rest on; what runs keep stands in folders that begin with a dot.

@@ -48,12 +48,6 @@ def summary_line(result: SuiteResult) -> str:
     return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
 
 
-def half_life_lines(result: SuiteResult) -> list[str]:
-    """Return how long each character lasts over the conversations of a run, a line each."""
-    lasting = result.summary.get("half_lives", {})
-    return [f"{one_line(agent, _ID)}: {one_line(found['text'], MOST_REASON)}" for agent, found in lasting.items()]
-
-
 def suite_page(result: SuiteResult) -> Page:
     """Return the verdict, a line a test, and behind each its asserts, its answer and its attempts."""
     summary = result.summary
@@ -65,9 +59,7 @@ def suite_page(result: SuiteResult) -> Page:
     tone = verdict_tone(result.verdict.value)
     before = [Item(result.verdict.value, tone=tone)]
     tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
-    lasting = half_life_lines(result)
-    sections = [Section("How long characters last", [Items.of(*lasting)]), tests] if lasting else [tests]
-    return Page(result.suite, [Item(said)], sections, before, tone)
+    return Page(result.suite, [Item(said)], [tests], before, tone)
 
 
 def tests_page(result: SuiteResult, headline: str) -> Page:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -15,7 +15,6 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.suites.answering.output import Output, known_sum, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 from persona_pipeline.suites.format.problems import ReasonedError
-from persona_pipeline.suites.grading.statistics import half_lives
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
@@ -436,8 +435,6 @@ class SuiteResult:
             }
         if self.reason:
             data["reason"] = self.reason
-        if lasting := half_lives(self._lasting()):
-            data["half_lives"] = lasting
         if costs:
             data["cost_usd"] = math.fsum(costs)
         took = [test.best.output.duration_ms for test in self.tests if test.best.output]
@@ -449,16 +446,6 @@ class SuiteResult:
             data["flake_rate"] = statistics.fmean(flakes)
         reasons = Counter(test.error.reason for test in self.tests if test.error)
         return data | ({"error_reasons": dict(reasons)} if reasons else {})
-
-    def _lasting(self) -> Iterator[tuple[str, Sequence[float | None]]]:
-        """Yield whose character was followed through each conversation, and the score of each message."""
-        several = len({test.target for test in self.tests}) > 1
-        for test in self.tests:
-            for attempt in test.attempts or [test.best]:
-                for item in attempt.results:
-                    if item.type == FADES and item.details:
-                        agent = item.details["agent"]
-                        yield f"{agent}@{test.target}" if several else agent, item.details["scores"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON."""

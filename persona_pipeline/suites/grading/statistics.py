@@ -1,10 +1,8 @@
-"""How sure means and counts are: intervals of means, the sign test, means by weight; how long characters last."""
+"""How sure means and counts are: intervals of means, the sign test, and means by weight."""
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
@@ -32,28 +30,3 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
         total += score * weight
         weights += weight
     return total / weights if weights else 0.0
-
-
-def half_lives(conversations: Iterable[tuple[str, Sequence[float | None]]]) -> dict[str, Mapping[str, Any]]:
-    """Return how long each character lasts over all its conversations (``scoring.fading``), as plain JSON.
-
-    Args:
-        conversations: whose it was, and the score (0-9; None: not judged) of each of its messages.
-    """
-    from persona_pipeline.scoring.fading import FEWEST_CONVERSATIONS, SHORTEST, MessageValue, fading
-
-    found: dict[str, dict[str, list[MessageValue]]] = {}
-    for name, scores in conversations:
-        own = found.setdefault(name, {})
-        own[str(len(own))] = [MessageValue(number, score) for number, score in enumerate(scores, start=1)]
-    told: dict[str, Mapping[str, Any]] = {}
-    for name, held in found.items():
-        all_of_it = fading(held)
-        if all_of_it is None:
-            seen = (
-                f"{len(held)} conversations: at least {FEWEST_CONVERSATIONS} of {SHORTEST} judged messages are needed"
-            )
-            told[name] = {"conversations": len(held), "half_life": None, "text": seen}
-        else:
-            told[name] = {**asdict(all_of_it), "text": all_of_it.text}
-    return told

@@ -14,7 +14,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
 from persona_pipeline.suites.answering.conversation import END
-from persona_pipeline.suites.running.history import RowWriter, earlier_results
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, load, run, target, write
 from tests.support.waiting import wait_until
@@ -373,23 +372,6 @@ class TestFading:
         if item.details:
             assert item.details["lost_from"] == lost_at
             assert len(item.details["scores"]) == turns
-
-    def test_several_conversations_tell_the_half_life(self, tmp_path: Path, sample_root: Path) -> None:
-        trials = {"trials": {"count": 6, "strategy": "mean"}}
-        result = self.held(tmp_path, sample_root, 7, execution=trials)
-        told = result.summary["half_lives"]["pam"]
-        assert (told["conversations"], told["half_life"]) == (6, 7)
-        rows = tmp_path / "rows.jsonl"
-        writer = RowWriter(rows, append=False)
-        writer.write(result.tests[0])
-        writer.close()
-        again = SuiteResult("again", "", earlier_results(rows))
-        assert again.summary["half_lives"]["pam"] == told
-
-    def test_too_few_conversations_tell_nothing(self, tmp_path: Path, sample_root: Path) -> None:
-        told = self.held(tmp_path, sample_root, 7).summary["half_lives"]["pam"]
-        assert told["half_life"] is None
-        assert "at least 5" in told["text"]
 
 
 @pytest.mark.parametrize(
