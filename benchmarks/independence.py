@@ -43,7 +43,7 @@ from signals import share
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import block_length
 from persona_pipeline.lab.compare.tally import ScoreSeries
-from persona_pipeline.scoring.fading import MessageValue, character_end
+from persona_pipeline.scoring.adherence import MessageValue, character_end
 from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
 from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice

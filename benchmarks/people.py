@@ -64,7 +64,7 @@ from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
-from persona_pipeline.viewer.judgments import labelling_order
+from persona_pipeline.viewer.labels import labelling_order
 from persona_pipeline.world import World
 from tests.support.replaying import recording
 

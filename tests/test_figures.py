@@ -21,10 +21,10 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (367, 400),
-    "lines": (77_534, 63_000),
+    "lines": (77_322, 63_000),
     "lines of the core": (35_749, 28_500),
     "modules with one importer": (62, 60),
-    "modules that other rooms import": (139, 70),
+    "modules that other rooms import": (138, 70),
     "class names in several modules": (3, 8),
 }
 
@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "statistics", "status", "telemetry", "text", "turns",
+        "options", "settings", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
@@ -79,9 +79,9 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "facts.known", "facts.reading", "fading", "messages.kinds", "plan", "results", "text.agreement", "text.language",
-        "text.likeness", "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
-        "voice_alarm.model",
+        "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
+        "text.agreement", "text.language", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
+        "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
         "answering.base", "format.models", "grading.results", "importing.config",

@@ -1,7 +1,13 @@
-"""Adherence: does the agent behave as its persona says? Judged on the window, or action by action."""
+"""Adherence: does the agent behave as its persona says? Judged on the window, or action by action.
+
+Judged message by message it also says from which message on the character is lost in a scripted conversation: from there on all
+that follows, taken together, lies farthest below the threshold, and at least two messages do.
+"""
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from persona_pipeline.scoring.plan import (
     AgentCase,
@@ -13,6 +19,7 @@ from persona_pipeline.scoring.plan import (
     judged_plan,
     no_evidence,
 )
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, weighted_mean
 from persona_pipeline.world.models import Message, windowed
 from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet
 
@@ -72,3 +79,38 @@ def _up_to(case: AgentCase, action: Message, propositions: PropositionSet) -> Se
         around = own if action.channel is None else case.channels[action.channel]
     position = next(index for index, message in enumerate(around) if message.id == action.id)
     return around[: position + 1]
+
+
+SHORTEST = 5
+HELD = 2
+THRESHOLD = 5.0
+
+
+@dataclass(frozen=True)
+class MessageValue:
+    """One message of the agent: ``number`` counts its messages in the conversation from 1; ``value``: 0-9 (None: not judged)."""
+
+    number: int
+    value: float | None
+
+
+def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
+    """Return the score (0-9) of each message that was judged by itself (``level: action``): the claims' weighted mean."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in evaluated.propositions.values():
+        for part in row.parts:
+            if part.get("raw") is not None and row.weight > 0:
+                raw = float(part["raw"])
+                found.setdefault(str(part["part"]), []).append((HIGHEST - raw if row.inverted else raw, row.weight))
+    return {message_id: weighted_mean(pairs) for message_id, pairs in found.items()}
+
+
+def character_end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
+    """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not.
+
+    ``turns``: the judged ones of one conversation, at least 2.
+    """
+    # How far below the threshold all that follows lies, from each turn on.
+    below = list(accumulate(THRESHOLD - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
+    deepest = max(below)
+    return (turns[below.index(deepest)].number, True) if deepest > 0 else (turns[-1].number, False)

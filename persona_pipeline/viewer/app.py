@@ -24,9 +24,17 @@ from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
-from persona_pipeline.viewer.judgments import OpenSession, label_app, serving, sessions_of
+from persona_pipeline.viewer.labels import (
+    THUMBS,
+    ChangedMeanwhileError,
+    OpenSession,
+    Thumbs,
+    label_app,
+    serving,
+    sessions_of,
+    stamp,
+)
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, Shown
-from persona_pipeline.viewer.thumbs import THUMBS, ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import verdict_rows_on
 from persona_pipeline.world.world import World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persona_pipeline.scoring.fading import MessageValue, character_end
+from persona_pipeline.scoring.adherence import MessageValue, character_end
 
 
 def turns(*values: float) -> list[MessageValue]:

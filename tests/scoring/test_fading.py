@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from persona_pipeline.scoring.fading import MessageValue, message_scores
+from persona_pipeline.scoring.adherence import MessageValue, message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 

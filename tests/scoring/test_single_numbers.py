@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from persona_pipeline.scoring import fading
-from persona_pipeline.scoring.fading import MessageValue
+from persona_pipeline.scoring.adherence import MessageValue
 from persona_pipeline.scoring.plan import AgentCase, JudgedPropositions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, final_score
 from persona_pipeline.world.models import Message, Window

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import HEAD, Store, current_revision, open_store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.scoring.fading import message_scores
+from persona_pipeline.scoring.adherence import message_scores
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window

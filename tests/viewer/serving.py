@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
-from persona_pipeline.viewer.judgments import Labelling
+from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.world import World
 
 TOKEN = "t0ken"

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from persona_pipeline.guard.labels.files import load_labels
-from persona_pipeline.viewer.judgments import Labelling
+from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.world import World
 from tests.labels.judgments import judgment, judgments
 from tests.viewer.serving import BASE, client_of, labelling_app, viewing_app

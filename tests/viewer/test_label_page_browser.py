@@ -11,7 +11,7 @@ import pytest
 
 from persona_pipeline.evaluation.calibrate import Judgment
 from persona_pipeline.guard.labels.files import load_labels
-from persona_pipeline.viewer.judgments import Labelling
+from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
 from tests.reporting.html.test_browser import HOSTILE

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.calibrate import Judgment
 from persona_pipeline.guard.labels.files import Label, label_of, load_labels, write_label_files
-from persona_pipeline.viewer import judgments as page
-from persona_pipeline.viewer.judgments import Labelling, labelling_order, sessions_of
+from persona_pipeline.viewer import labels as page
+from persona_pipeline.viewer.labels import Labelling, labelling_order, sessions_of
 from persona_pipeline.world.world import World
 from tests.labels.judgments import judgment, judgments
 

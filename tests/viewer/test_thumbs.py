@@ -16,7 +16,7 @@ from persona_pipeline.guard.labels.messages import (
     message_label,
 )
 from persona_pipeline.scoring.messages.verdicts import Role
-from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.viewer.labels import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.world import World
 from tests.viewer.serving import client_of, viewing_app
 

@@ -24,7 +24,7 @@ from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import SideAgent, plan_of, scope_of
-from persona_pipeline.scoring.fading import SHORTEST
+from persona_pipeline.scoring.adherence import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.suites.answering.base import (

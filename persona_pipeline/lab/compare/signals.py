@@ -14,7 +14,7 @@ from persona_pipeline.guard.baselines.statistics import LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
 from persona_pipeline.lab.results import AnswerExpense
 from persona_pipeline.lab.states import SideAgent
-from persona_pipeline.scoring.fading import SHORTEST, message_scores
+from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.said_again import find_said_again

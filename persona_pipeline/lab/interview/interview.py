@@ -50,7 +50,7 @@ from persona_pipeline.lab.interview.statistics import (
     retest,
 )
 from persona_pipeline.lab.interview_scenes import InterviewScene
-from persona_pipeline.scoring.fading import THRESHOLD
+from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__

@@ -73,7 +73,7 @@ from persona_pipeline.reporting.view import (
     shown_whole,
     warnings_of,
 )
-from persona_pipeline.scoring.messages.kinds import count_kinds
+from persona_pipeline.scoring.messages.verdicts import count_kinds
 from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 

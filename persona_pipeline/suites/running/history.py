@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.base.text import storable_json
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
@@ -38,7 +37,7 @@ from persona_pipeline.suites.grading.results import (
     by_target,
     reason_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, sign_test
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, TrialsFields
 from persona_pipeline.suites.grading.results import (
@@ -15,7 +14,7 @@ from persona_pipeline.suites.grading.results import (
     reaches,
     verdict_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, weighted_mean
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, weighted_mean
 
 
 def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.messages.kinds import KindCount, count_kinds
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.scoring.messages.verdicts import KindCount, MessageVerdict, Role, count_kinds
 
 NINE = datetime(2026, 11, 2, 9, tzinfo=UTC)
 LETTERS = {"i": Role.IN, "o": Role.OUT, "u": Role.UNCLEAR}

@@ -1,4 +1,4 @@
-"""The page on which a person labels judgments: the next judgment, four actions, and how far the labeller has come.
+"""Labelling in view: thumbs on messages, and the page on which a person labels judgments.
 
 Judgments come at random, so that the labelled ones represent all of them. The page shows what the judge said after the answer only.
 """
@@ -6,7 +6,7 @@ Judgments come at random, so that the labelled ones represent all of them. The p
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from itertools import count, zip_longest
@@ -22,7 +22,15 @@ from persona_pipeline.base.files import look_of
 from persona_pipeline.evaluation.calibrate import Judgment, judged_population
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS
 from persona_pipeline.guard.labels.files import LABELS, MOST_NOTE, Label, label_of, load_label_files, write_label_files
-from persona_pipeline.world.models import grouped, seed_from
+from persona_pipeline.guard.labels.messages import (
+    OF_OTHER_TEXTS,
+    MarkSource,
+    MessageLabel,
+    load_message_labels,
+    message_label,
+)
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.world.models import Message, grouped, seed_from
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import World
 
@@ -281,3 +289,90 @@ def _refused(status: int, detail: str | None) -> Callable[[Request, Exception], 
 def _json(data: Any, status: int = 200) -> Response:
     # In ASCII: transcripts may hold lone surrogates, which UTF-8 cannot encode.
     return Response(json.dumps(data), status_code=status, media_type="application/json")
+
+
+# Names of thumbs in forms and addresses.
+THUMBS = {"up": Role.IN, "down": Role.OUT, "unclear": Role.UNCLEAR}
+
+
+class ChangedMeanwhileError(ValueError):
+    """The label is not the one that was shown: another tab or command has changed it in between."""
+
+    def __init__(self, now: MessageLabel | None) -> None:
+        said = "no label of yours" if now is None else f"your label “{now.verdict}”"
+        super().__init__(f"Meanwhile this message has {said}, by another tab or command.")
+
+
+@dataclass
+class Thumbs:
+    """One person's thumbs, in the file of message labels."""
+
+    folder: Path
+    labeller: str
+    # The label before and after each thumb; None: no label.
+    _done: list[tuple[MessageLabel | None, MessageLabel | None]] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _read: tuple[object, Mapping[str, list[MessageLabel]]] = (None, {})
+
+    def labels(self) -> Mapping[str, list[MessageLabel]]:
+        """Return the labels of texts that were sent, by message; ConfigError: the label file is not valid."""
+        looks = [look_of(path.stat()) for path in MessageLabel.paths(self.folder)]
+        with self._lock:
+            if self._read[0] != looks:
+                sent = [label for label in load_message_labels(self.folder) if label.source not in OF_OTHER_TEXTS]
+                self._read = looks, grouped(sent, lambda label: label.message)
+            return self._read[1]
+
+    def own(self, message_id: str, agent_id: str) -> MessageLabel | None:
+        """Return the newest label that this person gave a message of an agent, whatever the message said then."""
+        labels, wanted = self.labels().get(message_id, ()), (self.labeller, agent_id)
+        mine = [label for label in labels if (label.labeller, label.agent_id) == wanted]
+        return max(mine, key=lambda label: label.labelled_at, default=None)
+
+    def give(self, message: Message, thumb: str, *, seen: str | None = None) -> None:
+        """Write the label of a thumb (see ``THUMBS``), or take it away (""). ``seen``: the ``stamp`` of the label that was shown.
+
+        Raises ChangedMeanwhileError: the label is another one; ValueError: the message cannot be labelled, or a ConfigError.
+        """
+        verdict = THUMBS[thumb] if thumb else None
+        with self._lock:
+            before = self.own(message.id, message.agent_id)
+            if verdict == (before and before.verdict):
+                return
+            if seen is not None and stamp(before) != seen:
+                raise ChangedMeanwhileError(before)
+            after = message_label(message, verdict, self.labeller, MarkSource.PERSON) if verdict else None
+            self._write(after, remove=before)
+            self._done.append((before, after))
+
+    def undo(self) -> str | None:
+        """Take back the last thumb since the page was started, and return the message's id; None: there is no such thumb.
+
+        Raises ChangedMeanwhileError: the label was changed elsewhere since; it is left, and no longer undone.
+        """
+        with self._lock:
+            before, after = self._done[-1] if self._done else (None, None)
+            known = after or before
+            if known is None:
+                return None
+            now = self.own(known.message, known.agent_id)
+            if stamp(now) != stamp(after):
+                self._done.pop()
+                raise ChangedMeanwhileError(now)
+            self._write(before, remove=after)
+            self._done.pop()
+            return known.message
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether anything was done since the page was started."""
+        return bool(self._done)
+
+    def _write(self, label: MessageLabel | None, *, remove: MessageLabel | None) -> None:
+        gone = [remove.identity] if remove else []
+        write_label_files(MessageLabel, self.folder, [label] if label else [], remove=gone)
+
+
+def stamp(label: MessageLabel | None) -> str:
+    """Return what distinguishes a label from another of the same person and message."""
+    return "" if label is None else f"{label.verdict} {label.labelled_at}"
