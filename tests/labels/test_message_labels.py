@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from persona_pipeline.base.documents.json import json_line, json_object
@@ -26,12 +24,9 @@ from persona_pipeline.guard.labels.files import (
 )
 from persona_pipeline.guard.labels.messages import (
     MarkSource,
-    MessageAgreement,
     MessageLabel,
-    current_labels,
     load_message_labels,
     majority,
-    message_agreement,
     message_label,
 )
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
@@ -204,87 +199,3 @@ def test_the_majority_of_several_labellers_counts(labels: list[tuple[str, Role]]
         for n, (by, role) in enumerate(labels)
     ]
     assert majority(given) == majority(given[::-1]) == verdict
-
-
-@pytest.mark.parametrize(
-    ("judged", "labels", "found"),
-    [
-        pytest.param([IN, OUT], [], (0, 0, 0, 0), id="no labels"),
-        pytest.param([], [label("m0", IN)], (0, 0, 0, 0), id="no verdict"),
-        pytest.param([IN, OUT], [label("m0", IN), label("m1", OUT)], (2, 2, 0, 0), id="both agree"),
-        pytest.param([IN, OUT], [label("m0", OUT), label("m1", IN)], (2, 2, 1, 1), id="neither agrees"),
-        pytest.param([UNCLEAR, OUT], [label("m0", IN), label("m1", UNCLEAR)], (2, 0, 0, 0), id="unclear is left out"),
-        pytest.param(
-            [IN, IN],
-            [label("m0", OUT, source=MarkSource.SWIPE), label("m1", IN, source=MarkSource.REGENERATION)],
-            (0, 0, 0, 0),
-            id="a swipe compares two texts",
-        ),
-        pytest.param(
-            [IN], [label("m0", OUT, source=MarkSource.STARS, rating=1.0)], (1, 1, 1, 0), id="a user's stars count"
-        ),
-    ],
-)
-def test_agreement_counts_clear_verdicts_of_both(
-    judged: list[Role], labels: list[MessageLabel], found: tuple[int, int, int, int]
-) -> None:
-    assert message_agreement(labels, verdicts(*judged)) == MessageAgreement(*found)
-
-
-@pytest.mark.parametrize(
-    ("agreement", "sentence"),
-    [
-        (
-            MessageAgreement(50, 44, 2, 1),
-            "people agree with 41 of 44 of the judge's verdicts (93 %, 81-99)",
-        ),
-        (MessageAgreement(1, 1, 0, 1), "people agree with 0 of 1 of the judge's verdicts (0 %, 0-98)"),
-        (MessageAgreement(3), "no message that the judge calls in or out has a clear label of a person"),
-    ],
-)
-def test_agreement_is_one_sentence(agreement: MessageAgreement, sentence: str) -> None:
-    assert str(agreement) == sentence
-
-
-def test_a_label_of_an_edited_text_or_of_another_agent_is_left_out() -> None:
-    long = said("m2", "x" * 30_000)
-    labels = [
-        label("m0", IN),
-        label("m1", IN, text="before the edit"),
-        message_label(long, OUT, "ada", MarkSource.PERSON),
-    ]
-    other = Message("m0", "bob", "Arr.", START, "deck")
-    assert current_labels(labels, [said("m0"), said("m1"), long]) == [labels[0], labels[2]]
-    assert current_labels(labels, [other]) == []
-
-
-_ROLES = st.lists(st.tuples(st.sampled_from(Role), st.sampled_from(Role)), max_size=40)
-
-
-@given(_ROLES)
-def test_agreement_is_symmetric_and_adds_up(pairs: list[tuple[Role, Role]]) -> None:
-    """Exchanging judge and people exchanges the two errors, and the interval holds the share."""
-    there, back = (
-        message_agreement(
-            [label(f"m{n}", pair[1 - side]) for n, pair in enumerate(pairs)], verdicts(*(p[side] for p in pairs))
-        )
-        for side in (0, 1)
-    )
-    assert (there.judge_in, there.judge_out, there.agreed) == (back.judge_out, back.judge_in, back.agreed)
-    assert there.labelled == len(pairs) >= there.compared == there.agreed + there.judge_in + there.judge_out
-    assert (there.share is None) == (there.interval is None) == (there.compared == 0)
-    if there.interval and there.share is not None:
-        assert 0 <= there.interval[0] <= there.share <= there.interval[1] <= 1
-
-
-@given(_ROLES, st.randoms())
-def test_agreement_does_not_depend_on_order_or_on_labels_of_other_messages(
-    pairs: list[tuple[Role, Role]], random: Any
-) -> None:
-    labels = [label(f"m{n}", pair[0]) for n, pair in enumerate(pairs)]
-    judged = verdicts(*(pair[1] for pair in pairs))
-    before = message_agreement(labels, judged)
-    mixed = [*labels, label("another", IN)]
-    random.shuffle(mixed)
-    random.shuffle(judged)
-    assert message_agreement(mixed, judged) == before

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.scoring import fading
+from persona_pipeline.scoring import adherence
 from persona_pipeline.scoring.adherence import MessageValue
 from persona_pipeline.scoring.plan import AgentCase, JudgedPropositions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, final_score
@@ -94,4 +94,4 @@ def turns(*values: float) -> list[MessageValue]:
 def test_a_character_is_lost_from_the_turn_on_from_which_most_lies_below(
     values: tuple[float, ...], end: tuple[int, bool]
 ) -> None:
-    assert fading.character_end(turns(*values)) == end
+    assert adherence.character_end(turns(*values)) == end

@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,9 +25,9 @@ from persona_pipeline.guard.labels.files import (
     checked_label,
     load_label_files,
 )
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.messages.files import cut_keys
-from persona_pipeline.world.models import Message, grouped
+from persona_pipeline.world.models import Message
 
 LONGEST_TEXT = 20_000
 
@@ -134,75 +133,6 @@ def message_label(message: Message, verdict: Role, labeller: str, source: MarkSo
         "labelled_at": rfc3339(datetime.now(UTC)),
     }
     return checked_label(MessageLabel, {**fields, **more})
-
-
-def current_labels(labels: Iterable[MessageLabel], messages: Iterable[Message]) -> list[MessageLabel]:
-    """Return the labels of texts as these messages read now: a label of a text that was edited since says nothing of it."""
-    keys = {message_key(item.agent_id, item.id, item.text[:LONGEST_TEXT]) for item in messages}
-    return [label for label in labels if label.key in keys]
-
-
-@dataclass(frozen=True)
-class MessageAgreement:
-    """How often people agree with the judge's verdicts on messages.
-
-    Attributes:
-        labelled: number of messages with a verdict of the judge and at least one label.
-        compared: those that the judge and people both call in or out; the rest is unclear to one of them.
-        agreed: those that both call the same.
-        judge_in, judge_out: those that the judge alone calls in, and those that it alone calls out.
-    """
-
-    labelled: int = 0
-    compared: int = 0
-    judge_in: int = 0
-    judge_out: int = 0
-
-    @property
-    def agreed(self) -> int:
-        return self.compared - self.judge_in - self.judge_out
-
-    @property
-    def share(self) -> float | None:
-        """The share (0-1) of compared messages on which both agree; None without one."""
-        return self.agreed / self.compared if self.compared else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The exact 95 % interval of the share (Clopper and Pearson), messages taken as independent; None without one."""
-        if not self.compared:
-            return None
-        from scipy.stats import binomtest
-
-        found = binomtest(self.agreed, self.compared).proportion_ci()
-        return float(found.low), float(found.high)
-
-    def __str__(self) -> str:
-        if self.share is None or self.interval is None:
-            return "no message that the judge calls in or out has a clear label of a person"
-        share, low, high = (f"{100 * value:.0f}" for value in (self.share, *self.interval))
-        return f"people agree with {self.agreed} of {self.compared} of the judge's verdicts ({share} %, {low}-{high})"
-
-
-def message_agreement(labels: Iterable[MessageLabel], verdicts: Iterable[MessageVerdict]) -> MessageAgreement:
-    """Return how often people agree with the judge's verdicts on an agent's messages.
-
-    Of several labels of a message by one person the newest counts; of several people the majority, a tie is unclear. Labels from
-    swipes and regenerations are left out: they compare two texts.
-
-    Args:
-        labels: of the agent, of texts as the judge read them (``current_labels``).
-        verdicts: on its messages, one each.
-    """
-    said = grouped((label for label in labels if label.source not in OF_OTHER_TEXTS), lambda label: label.message)
-    pairs = [(item.verdict, majority(said[item.message])) for item in verdicts if item.message in said]
-    clear = [pair for pair in pairs if Role.UNCLEAR not in pair]
-    return MessageAgreement(
-        labelled=len(pairs),
-        compared=len(clear),
-        judge_in=clear.count((Role.IN, Role.OUT)),
-        judge_out=clear.count((Role.OUT, Role.IN)),
-    )
 
 
 def majority(labels: Iterable[MessageLabel]) -> Role:

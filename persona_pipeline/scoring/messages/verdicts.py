@@ -308,12 +308,6 @@ def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_
     return ", ".join([f"{name}: {share.n_in} of {total} messages in character {interval}", *rest])
 
 
-def worst(verdicts: Sequence[MessageVerdict], most: int) -> list[MessageVerdict]:
-    """Return at most ``most`` messages out of character: those with claims and a quote, then by claims, then the newest."""
-    out = [item for item in reversed(in_order(verdicts)) if item.verdict is Role.OUT]
-    return sorted(out, key=lambda item: (not (item.claims and item.quote), -len(item.claims)))[:most]
-
-
 class MessageVerdicts(BaseModel, extra="forbid"):
     """The verdicts on the messages of one agent in one window, in order of time.
 

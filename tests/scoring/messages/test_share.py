@@ -20,7 +20,6 @@ from persona_pipeline.scoring.messages.verdicts import (
     share_in_character,
     share_of_counts,
     since_when,
-    worst,
 )
 
 NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)
@@ -240,15 +239,3 @@ LATE = ShareChange(DRIFT.since, "m812", before=(159, 162), after=(16, 38), give_
 )  # fmt: skip
 def test_the_sentence(share: Share, change: ShareChange | None, not_judged: int, expected: str) -> None:
     assert sentence("Léo", share, change, not_judged=not_judged) == expected
-
-
-def test_the_worst_message_is_first() -> None:
-    verdicts = said("ioooooou")
-    claims = [(), (), ("a",), ("a",), ("a", "b"), ("a", "b", "c"), (), ()]
-    quotes = ["", "", "words", "words", "words", "", "words", ""]
-    marked = [
-        item.model_copy(update={"claims": own, "quote": quote})
-        for item, own, quote in zip(verdicts, claims, quotes, strict=True)
-    ]
-    assert [item.message for item in worst(marked, 9)] == ["m4", "m3", "m2", "m5", "m6", "m1"]
-    assert [item.message for item in worst(marked, 2)] == ["m4", "m3"]

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from persona_pipeline.scoring.voice_alarm import learning
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OTHERS, PAUSE, conversations
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OTHERS
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     MOST_DELAY,
@@ -21,7 +21,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
     inverse_frequencies,
     weighted,
 )
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import PAUSE, Message, conversations
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 PROVENANCE = VoiceProvenance(
@@ -49,13 +49,13 @@ def message(number: int, agent_id: str = "ann", at: timedelta = timedelta(0), ch
     ("pause", "numbers"), [(PAUSE - timedelta(microseconds=1), [0, 0]), (PAUSE, [0, 1]), (PAUSE * 2, [0, 1])]
 )
 def test_a_pause_of_an_hour_ends_a_conversation(pause: timedelta, numbers: list[int]) -> None:
-    assert conversations([message(0), message(1, at=pause)]).tolist() == numbers
+    assert conversations([message(0), message(1, at=pause)]) == numbers
 
 
 def test_other_places_are_other_conversations_that_go_on_side_by_side() -> None:
     places = ["a", "b", "a", "b"]
     said = [message(n, at=timedelta(minutes=n), channel=place) for n, place in enumerate(places)]
-    assert conversations(said).tolist() == [0, 1, 0, 1]
+    assert conversations(said) == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(("lines", "voices"), [(FEWEST_OTHERS - 1, ("ann",)), (FEWEST_OTHERS, ("ann", "bob"))])

@@ -325,7 +325,7 @@ def test_a_conversation_ends_with_a_pause_or_elsewhere() -> None:
         Message(str(n), "ann", "x", MONDAY + timedelta(minutes=minute), channel)
         for n, (minute, channel) in enumerate(minutes)
     ]
-    assert conversations(messages).tolist() == [0, 0, 1, 0, 2, 3]
+    assert conversations(messages) == [0, 0, 1, 0, 2, 3]
 
 
 @pytest.mark.parametrize(
