@@ -136,7 +136,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("regression", EXIT_REGRESSION),
         FindingKind("proposition_drop", EXIT_REGRESSION, "regression"),
         FindingKind("threshold", EXIT_REGRESSION),
-        FindingKind("out_of_character", EXIT_REGRESSION),
+        FindingKind("out_of_character", EXIT_REGRESSION, "regression"),
         FindingKind("undecided", EXIT_COVERAGE),
         FindingKind("doubted", EXIT_COVERAGE, "undecided"),
         FindingKind("coverage", EXIT_COVERAGE),
@@ -154,7 +154,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("terms", EXIT_OK, warns=True),
         # No run finds these two any more; stored runs have them.
         FindingKind("trend", EXIT_REGRESSION, "moved", warns=True),
-        FindingKind("voice_check", EXIT_REGRESSION, warns=True),
+        FindingKind("voice_check", EXIT_REGRESSION, "voice_alarm", warns=True),
         FindingKind("moved", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
         FindingKind("reading", EXIT_COVERAGE, warns=True),

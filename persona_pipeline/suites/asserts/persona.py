@@ -144,7 +144,7 @@ class CharacterFades(AgentClaims):
     """1 where the agent is still in character after so many of its messages, 0 where it was lost before.
 
     Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that
-    follows, taken together, lies farthest below the middle of the scale (``scoring.fading``). A conversation that ends earlier,
+    follows, taken together, lies farthest below the middle of the scale (``scoring.adherence``). A conversation that ends earlier,
     in character, is an error: nothing can be told.
     """
 
@@ -152,7 +152,7 @@ class CharacterFades(AgentClaims):
     only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.scoring.fading import SHORTEST, MessageValue, character_end, message_scores
+        from persona_pipeline.scoring.adherence import SHORTEST, MessageValue, character_end, message_scores
         from persona_pipeline.suites.grading.persona_evaluation import conversation, evaluate_output
 
         alone = {"level": "action", "first_n": 0, "last_n": 1}
