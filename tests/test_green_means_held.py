@@ -112,7 +112,7 @@ def test_invented_labels_excuse_no_fall(cli: Cli, sample_root: Path) -> None:
     done = cli(*DRIFTED, "--dimensions", "adherence")
     told = report(done)
     assert [item["kind"] for item in told["findings"]] == [] and done.returncode == 3
-    assert told["conclusion"]["verdict"] == "cannot_tell" and "label" in told["conclusion"]["command"]
+    assert told["conclusion"]["verdict"] == "cannot_tell" and "view" in told["conclusion"]["command"]
 
 
 def test_a_persona_nobody_ever_judged_is_grey(cli: Cli, sample_root: Path) -> None:
