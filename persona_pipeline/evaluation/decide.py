@@ -111,13 +111,21 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
 def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:
     if read is None:
         return item
-    before = item.evaluation.dimensions[ADHERENCE.name]
-    adherence = before.model_copy(update={"messages": read, "usage": before.usage + read.usage})
+    adherence = _with_read(item.evaluation.dimensions[ADHERENCE.name], read)
     dimensions = {**item.evaluation.dimensions, ADHERENCE.name: adherence}
     usage = add_usage(one.usage for one in dimensions.values())
     evaluation = item.evaluation.model_copy(update={"dimensions": dimensions, "usage": usage})
     paid = expenses_of(evaluation.agent_id, [adherence.model_copy(update={"usage": read.usage})])
     return replace(item, evaluation=evaluation, expenses=[*item.expenses, *paid])
+
+
+def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> DimensionEvaluation:
+    """Return a dimension with verdicts on messages, and with what they cost."""
+    return (
+        dimension
+        if read is None
+        else dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
+    )
 
 
 def _series(snapshot: Snapshot, plan: AgentPlan, read: Sequence[MessageVerdicts]) -> list[MessageVerdict]:
@@ -374,14 +382,9 @@ def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: HasR
     return has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
-def _with_read(again: DimensionEvaluation, before: AgentEvaluation) -> DimensionEvaluation:
-    """Return a dimension that was judged again with the verdicts on messages that it had."""
-    read = before.dimensions[again.dimension].messages
-    return again if read is None else again.model_copy(update={"messages": read, "usage": again.usage + read.usage})
-
-
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:
-    again = {name: _with_read(one, item.evaluation) for name, one in judged.dimensions().items()}
+    known = item.evaluation.dimensions
+    again = {name: _with_read(one, known[name].messages) for name, one in judged.dimensions().items()}
     evaluation = item.evaluation.with_dimensions({**item.evaluation.dimensions, **again})
     paid = [one.model_copy(update={"usage": judged.costs[name]}) for name, one in again.items()]
     return replace(

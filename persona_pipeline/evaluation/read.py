@@ -33,6 +33,7 @@ from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
 from persona_pipeline.scoring.facts.known import load_canon
+from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
 from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
@@ -73,8 +74,6 @@ from persona_pipeline.world.world import World
 ALL_TIME = "all"
 # Messages of an agent in which another's lines are looked for, and of each, now and before, whose voices are compared.
 _MOST_EACH = 1000
-# Of an agent, messages with a verdict in which a change is looked for.
-_MOST_VERDICTS = 2000
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class WorldReader:
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
             broken={**snapshot.broken, **wrong},
-            known_verdicts=self._verdicts(scopes),
+            known_verdicts=self._verdicts(scopes) if snapshot.most_messages else {},
             drifts=drifts,
             voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
             learnt=[state.learnt for state in voices.values() if state.is_new],
@@ -211,7 +210,7 @@ class WorldReader:
         if not ends:
             return {}
         of = {scope.agent_id for scope in scopes}
-        return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=_MOST_VERDICTS))
+        return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=MOST_MESSAGES))
 
     def _left_out(self, agents: Sequence[str] | None) -> list[str]:
         """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""

@@ -77,6 +77,11 @@ def agent_column(foreign_key: str | None = None, **options: Any) -> sa.Column[st
     return sa.Column("agent_id", sa.Text(), refers, nullable=False, **options)
 
 
+def run_column(**options: Any) -> sa.Column[uuid.UUID]:
+    refers = sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE")
+    return sa.Column("evaluation_run_id", sa.Uuid(), refers, nullable=False, **options)
+
+
 agents = sa.Table(
     "agents",
     metadata,
@@ -325,12 +330,7 @@ evaluation_scores = sa.Table(
     "evaluation_scores",
     metadata,
     uuid_key(),
-    sa.Column(
-        "evaluation_run_id",
-        sa.Uuid(),
-        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
+    run_column(),
     sa.Column("dimension", sa.Text(), nullable=False),
     sa.Column("proposition_id", sa.Text(), nullable=False),
     sa.Column("score", sa.REAL()),
@@ -352,12 +352,7 @@ message_verdicts = sa.Table(
     "message_verdicts",
     metadata,
     # Whether a message is in character, as a run found it.
-    sa.Column(
-        "evaluation_run_id",
-        sa.Uuid(),
-        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    run_column(primary_key=True),
     sa.Column("message_id", sa.Text(), primary_key=True),
     agent_column(sa.schema.conv("fk_message_verdicts_agent_id_agents")),
     # Its place and when it began.
