@@ -379,7 +379,8 @@ def taken_again_of(agent: str) -> Edit:
 def labels_of_people(world: Path) -> None:
     """Who agree with the judge."""
     labels(world)
-    scores = {row["key"]: row["score"] for path in (world / "recordings").rglob("*.jsonl") for row in rows(path)}
+    # Verdicts on messages have no score.
+    scores = {row["key"]: row.get("score") for path in (world / "recordings").rglob("*.jsonl") for row in rows(path)}
     each("labels/*.jsonl", lambda row: {**row, "score": scores[row["key"]]} if scores.get(row["key"]) else None)(world)
 
 

@@ -69,7 +69,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
         golden.write_text(collapsed, encoding="utf-8")
         tell("michael alone", board.evaluate("michael"))
         tell("pam alone", board.evaluate("pam"))
+        # Neither a baseline nor verdicts on its messages: nothing says whether it is in character.
         golden.unlink()
+        (root / "recordings/messages/michael.jsonl").unlink()
         tell("cannot be told", board.evaluate("michael"))
     yield said
 
