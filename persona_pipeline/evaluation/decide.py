@@ -134,7 +134,7 @@ def _series(snapshot: Snapshot, plan: AgentPlan, read: Sequence[MessageVerdicts]
     Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
     """
     own = [item for item in read if item.agent_id == plan.scope.agent_id]
-    judged_by = {(item.model, item.prompt_version) for item in own}
+    judged_by = {item.judged_by for item in own}
     stored = (item for item in snapshot.known_verdicts.get(plan.scope.agent_id, ()) if item.judged_by in judged_by)
     found = {item.verdict.message: item.verdict for item in stored}
     found |= {verdict.message: verdict for item in own for verdict in item.verdicts}
@@ -234,7 +234,8 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
 
 def baseline_of(evaluation: AgentEvaluation) -> Baseline:
     """Return the baseline an evaluation would be; dimensions that were not scored in full are not in it."""
-    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation))
+    span = (evaluation.window_start, evaluation.window_end)
+    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation), spans=[span])
 
 
 def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:

@@ -20,7 +20,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -159,9 +159,10 @@ class AgentRow:
 
     @property
     def in_character(self) -> str:
-        """How many messages are in character, as ``38/40``; "" where none is judged by itself."""
-        share = self.messages.share if self.messages else None
-        return f"{share.n_in}/{share.n_in + share.n_out}" if share and share.share is not None else ""
+        """How many messages are in character, as ``38/40``, after those of the baseline; "" where none is judged by itself."""
+        now = _in_character(self.messages.share if self.messages else None)
+        before = _in_character(self.report.comparison.in_character)
+        return f"{before} → {now}" if before and now else now
 
     @property
     def n_scored(self) -> int:
@@ -213,6 +214,10 @@ class AgentRow:
         """Propositions that should have a score and have none."""
         judged = [(cell.dimension, cell.evaluation) for cell in self.cells if cell.evaluation]
         return [(name, result) for name, item in judged for result in item.failures.values()]
+
+
+def _in_character(share: Share | None) -> str:
+    return f"{share.n_in}/{share.n_in + share.n_out}" if share and share.share is not None else ""
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,30 @@
 """Verdicts on messages in an evaluation: stored, dated over windows, decisive for verdict and baseline, and replayed."""
 
 import asyncio
+import io
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from persona_pipeline.api.frames import report_frame
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
+from persona_pipeline.cli.evaluate import _table
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.history import verdicts_of
+from persona_pipeline.evaluation.history import report_of, verdicts_of
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
+from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.scoring.messages.reading import KIND
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
@@ -87,6 +94,7 @@ def test_a_drift_is_dated_and_is_a_regression_although_no_score_dropped(world: W
     run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
     done = run(world, history=1)
     assert (verdict(done, "ann"), verdict(done, "bob"), done.report.exit_code) == (Result.FELL, Result.HELD, 1)
+    assert [row.in_character for row in ReportView(done.report).rows] == ["56/56 → 12/28", "56/56 → 28/28"]
     [found] = [item for item in done.report.all_findings() if item.kind == "out_of_character"]
     # The first stock phrase is two minutes after the half day's question.
     assert f"out of character since {DRIFT + timedelta(minutes=2):%Y-%m-%d %H:%M} UTC" in found.message
@@ -180,6 +188,33 @@ def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -
     )
     again = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(agents=["ann"]))
     assert read_of(again, "ann").verdicts == read_of(live, "ann").verdicts
+
+
+def test_verdicts_are_a_table_in_frames_csv_and_parquet(world: World) -> None:
+    def formula(question: Question) -> Mapping[str, Any] | Unscored:
+        answer = reply(question)
+        return (
+            answer
+            if isinstance(answer, Unscored)
+            else {**answer, "why": [{**why, "reason": "=1+1"} for why in answer["why"]]}
+        )
+
+    done = run(world, formula)
+    report = report_of(WorldReader(world).reports(["ann", "bob"]), GateRules())
+    frame = report_frame(report, "message")
+    read = read_of(done, "ann")
+    assert list(frame[frame["agent"] == "ann"]["message_id"]) == [item.message for item in read.verdicts]
+    assert set(zip(frame["run_id"], frame["judge_model"], frame["prompt_version"], strict=True)) == {
+        (item.evaluation.run_id, read.model, read.prompt_version) for item in done.report.agents.values()
+    }
+    out = frame[frame["verdict"] == "out"][["agent", "claims", "quote", "reason"]].drop_duplicates()
+    assert out.to_numpy().tolist() == [["ann", "dry", STOCK, "=1+1"]]
+    kept = frame[frame["verdict"] == "in"]
+    assert kept["quote"].isna().all() and set(kept["conversation"]) <= {item.conversation for item in read.verdicts}
+    csv = pd.read_csv(io.StringIO(str(_table(report, "message", "csv"))))
+    parquet = pd.read_parquet(io.BytesIO(bytes(_table(report, "message", "parquet"))))
+    assert set(csv["reason"].dropna()) == {"'=1+1"} and set(parquet["reason"].dropna()) == {"=1+1"}
+    assert list(csv["message_id"]) == list(parquet["message_id"]) == list(frame["message_id"])
 
 
 def test_the_sample_world_shows_who_drifted_and_since_when(

@@ -37,6 +37,10 @@ _Z = 1.959964
 LOWEST_SHARE = 0.8
 
 
+# Numbers of messages in, out and unclear.
+Counts = tuple[int, int, int]
+
+
 class Role(StrEnum):
     """Whether a message is in character."""
 
@@ -115,12 +119,18 @@ class ShareChange:
 
 
 def share_in_character(verdicts: Sequence[MessageVerdict]) -> Share:
-    """Return the share of messages in character, conversations in order of their first message."""
+    """Return the share of messages in character."""
+    return share_of_counts(counts_by_conversation(verdicts))
+
+
+def counts_by_conversation(verdicts: Sequence[MessageVerdict]) -> list[Counts]:
+    """Return the numbers of messages in, out and unclear of each conversation, in order of their first message."""
     talks = grouped(in_order(verdicts), lambda item: item.conversation).values()
-    return share_of_counts([tuple(sum(item.verdict is role for item in talk) for role in Role) for talk in talks])
+    roles = (Counter(item.verdict for item in talk) for talk in talks)
+    return [(count[Role.IN], count[Role.OUT], count[Role.UNCLEAR]) for count in roles]
 
 
-def share_of_counts(counts: Sequence[tuple[int, ...]]) -> Share:
+def share_of_counts(counts: Sequence[Counts]) -> Share:
     """Return the share from the numbers of messages in, out and unclear of each conversation, oldest first."""
     decided = [(n_in, n_in + n_out) for n_in, n_out, _ in counts if n_in + n_out]
     inside, total = sum(n_in for n_in, _ in decided), sum(n for _, n in decided)
@@ -330,6 +340,11 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)
+
+    @property
+    def judged_by(self) -> tuple[str | None, str | None]:
+        """Model and version of the question. Verdicts of two judges are not compared."""
+        return self.model, self.prompt_version
 
     @property
     def is_answered(self) -> bool:
