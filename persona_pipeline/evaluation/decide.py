@@ -103,7 +103,10 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
         answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
-        known = {run_id: item.dated(_series(snapshot, plans[run_id], read)) for item, run_id in answered}
+        known = {
+            run_id: item.dated(_series(snapshot, plans[run_id], read), snapshot.labelled.get(item.agent_id))
+            for item, run_id in answered
+        }
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
 

@@ -20,7 +20,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
+from persona_pipeline.scoring.messages.verdicts import Agreement, MessageVerdicts, Share
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -280,8 +280,20 @@ class ReportView:
 
     @property
     def people_lines(self) -> list[str]:
-        """How far the judge can be believed, a sentence a dimension."""
-        return people_lines(item for row in self.rows for item in row.report.comparison.dimensions.values())
+        """How far the judge can be believed, a sentence a dimension, and one on the verdicts on messages."""
+        compared = (item for row in self.rows for item in row.report.comparison.dimensions.values())
+        return [*people_lines(compared), *self._agreement]
+
+    @property
+    def _agreement(self) -> list[str]:
+        """How often people agree with the verdicts on messages, by agent where they are few."""
+        found = [(row.name, row.messages.agreement) for row in self.rows if row.messages and row.messages.agreement]
+        if not found:
+            return []
+        total = sum((item for _, item in found), Agreement(0, 0))
+        each = [f"{name} {item.agreed} of {item.compared}" for name, item in found if len(found) > 1]
+        named = f" ({', '.join(each)})" if 0 < len(each) <= _MOST_NAMED else ""
+        return [f"Judge of messages: {total}{named}"]
 
     @cached_property
     def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:

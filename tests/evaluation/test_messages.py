@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,27 @@ from persona_pipeline.api.frames import report_frame
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.cli.evaluate import _table
+from persona_pipeline.defs.metadata import messages_metadata
 from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.history import report_of, verdicts_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.reporting.pages.evaluation import short_page
+from persona_pipeline.reporting.render import render, render_page
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.scoring.messages.reading import KIND
+from persona_pipeline.scoring.messages.verdicts import Agreement, Role
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.viewer.messages import agreement
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
 from persona_pipeline.world.world import World
 from tests.support.command_line import Cli, in_process
@@ -215,6 +224,41 @@ def test_verdicts_are_a_table_in_frames_csv_and_parquet(world: World) -> None:
     parquet = pd.read_parquet(io.BytesIO(bytes(_table(report, "message", "parquet"))))
     assert set(csv["reason"].dropna()) == {"'=1+1"} and set(parquet["reason"].dropna()) == {"=1+1"}
     assert list(csv["message_id"]) == list(parquet["message_id"]) == list(frame["message_id"])
+
+
+def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
+    judged = read_of(run(world), "ann").verdicts
+    texts = {message.id: message for message in world.messages(agent_id="ann")}
+    last = [texts[item.message] for item in judged[-6:]]
+    assert {item.verdict for item in judged[-6:]} == {Role.OUT}, "the judge calls all of these out"
+
+    def label(
+        message: Message, verdict: Role, who: str = "anna", source: MarkSource = MarkSource.PERSON
+    ) -> MessageLabel:
+        return message_label(message, verdict, who, source)
+
+    labels = [
+        label(last[0], Role.OUT),
+        label(last[1], Role.IN),
+        label(last[2], Role.UNCLEAR),
+        label(replace(last[3], text="It said something else."), Role.OUT),
+        label(last[4], Role.OUT, source=MarkSource.SWIPE),
+        *(label(last[5], verdict, who) for who, verdict in (("anna", Role.OUT), ("ben", Role.OUT), ("cleo", Role.IN))),
+    ]
+    write_label_files(MessageLabel, world.root / LABELS, labels)
+    done = run(world)
+    assert read_of(done, "ann").agreement == Agreement(2, 3)
+    assert read_of(done, "bob").agreement is None
+    said = "people agree on 2 of 3"
+    assert messages_metadata(done.report.agents["ann"].evaluation)["agreement"] == said
+    assert "agreement" not in messages_metadata(done.report.agents["bob"].evaluation)
+    rendered = {name: render(done.report, name) for name in ("markdown", "html", "json")}
+    rendered["terminal"] = render_page(short_page(done.report), "table")
+    assert '"agreed": 2' in rendered.pop("json")
+    assert [name for name, text in rendered.items() if said not in text] == []
+    labels = {item.message: [item] for item in labels[:4]}
+    assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == Agreement(1, 2)
+    assert agreement(world.store, labels, "bob") is None
 
 
 def test_the_sample_world_shows_who_drifted_and_since_when(

@@ -5,7 +5,7 @@ Messages of one conversation are not independent of each other, so intervals and
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -318,6 +318,35 @@ def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_
     return ", ".join([f"{name}: {share.n_in} of {total} messages in character {interval}", *rest])
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """How often people say the same of messages as the judge.
+
+    Attributes:
+        agreed: number of messages that both call the same. ``compared``: number that both call in or out of character.
+    """
+
+    agreed: int
+    compared: int
+
+    def __str__(self) -> str:
+        return f"people agree on {self.agreed} of {self.compared}"
+
+    def __add__(self, other: "Agreement") -> "Agreement":
+        return Agreement(self.agreed + other.agreed, self.compared + other.compared)
+
+
+def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> Agreement | None:
+    """Return how often people agree with a judge, None where no message is decided by both.
+
+    Args:
+        judged, labelled: verdicts of the judge and of people, by message.
+    """
+    pairs = [(role, labelled[message]) for message, role in judged.items() if message in labelled]
+    decided = [pair for pair in pairs if Role.UNCLEAR not in pair]
+    return Agreement(sum(a is b for a, b in decided), len(decided)) if decided else None
+
+
 class MessageVerdicts(BaseModel, extra="forbid"):
     """The verdicts on the messages of one agent in one window, in order of time.
 
@@ -326,6 +355,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         left_out: number of older messages that were not asked about.
         share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
             is in an earlier window; None: no change is shown.
+        agreement: of people with the judge; None: no message was labelled.
         model: the judge's model. ``prompt_version``: of the question.
         usage: tokens and price of the calls of this run.
     """
@@ -337,6 +367,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     left_out: int = 0
     share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
     change: ShareChange | None = None
+    agreement: Agreement | None = Field(default=None, exclude_if=lambda agreement: agreement is None)
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)
@@ -365,9 +396,15 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         """Return what is said of an agent of that name, in one sentence."""
         return sentence(name, self.share, self.change, not_judged=sum(self.unscored.values()))
 
-    def dated(self, series: Sequence[MessageVerdict]) -> "MessageVerdicts":
-        """Return the verdicts with their share, and with the last change in a longer series that ends with them."""
-        return self.model_copy(update={"share": share_in_character(self.verdicts), "change": last_change(series)})
+    def dated(self, series: Sequence[MessageVerdict], labelled: Mapping[str, Role] | None = None) -> "MessageVerdicts":
+        """Return the verdicts with their share, the last change in a longer series that ends with them, and the agreement.
+
+        Args:
+            labelled: verdicts of people, by message.
+        """
+        agreement = agreement_of({item.message: item.verdict for item in self.verdicts}, labelled or {})
+        found = {"share": share_in_character(self.verdicts), "change": last_change(series), "agreement": agreement}
+        return self.model_copy(update=found)
 
 
 def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:
