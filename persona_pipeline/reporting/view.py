@@ -358,8 +358,7 @@ class ReportView:
 def dropped(row: AgentRow) -> str:
     """Return in a line what dropped of an agent: messages, dimensions, and the claims that dropped most; "" where nothing did."""
     said = [item.message for item in row.report.findings if item.kind == OUT_OF_CHARACTER]
-    names = re.compile(f"{re.escape(row.agent_id)}: ({re.escape(row.name)}(: | has been ))?")
-    return "; ".join(filter(None, [*(names.sub("", text, count=1) for text in said), _dropped(row)]))
+    return "; ".join(filter(None, [*(text.removeprefix(f"{row.agent_id}: ") for text in said), _dropped(row)]))
 
 
 def _dropped(row: AgentRow) -> str:

@@ -3,20 +3,30 @@
 import asyncio
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pandas as pd
 import pytest
 
 from persona_pipeline.api.frames import report_frame
+from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.cli.evaluate import _table
+from persona_pipeline.defs.agents.checks import GATE, all_in_character
+from persona_pipeline.defs.agents.outcomes import run_outcome
+from persona_pipeline.defs.agents.specs import build_sources, build_specs
+from persona_pipeline.defs.agents.verdicts import agent_line
+from persona_pipeline.defs.agents.verdicts import verdict as verdict_label
 from persona_pipeline.defs.metadata import messages_metadata
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.history import report_of, verdicts_of
 from persona_pipeline.evaluation.read import WorldReader
@@ -28,6 +38,8 @@ from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, mes
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.pytest_plugin.failures import fallen_text
+from persona_pipeline.reporting.notify import _payload, report_notice
 from persona_pipeline.reporting.pages.evaluation import short_page
 from persona_pipeline.reporting.render import render, render_page
 from persona_pipeline.reporting.view import ReportView
@@ -40,6 +52,7 @@ from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
 from persona_pipeline.world.world import World
 from tests.support.command_line import Cli, in_process
+from tests.viewer.serving import client_of, viewing_app
 
 FIRST, WEEKS = datetime(2026, 3, 2, 9, tzinfo=UTC), 5
 # From here on ann's messages are stock phrases.
@@ -259,6 +272,40 @@ def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
     labels = {item.message: [item] for item in labels[:4]}
     assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == Agreement(1, 2)
     assert agreement(world.store, labels, "bob") is None
+
+
+def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
+    done = run(world)
+    report = done.report
+    agent, evaluation = report.agents["ann"], Evaluation.of(done, world)
+    sentence = read_of(done, "ann").text(agent.evaluation.display_name).removesuffix(".")
+    assert "has been out of character since" in sentence
+    notice, line = report_notice(report), agent_line(agent)
+    assert notice is not None
+    place = Place()
+    specs = build_specs(place, build_sources(place))
+    with dg.DagsterInstance.ephemeral() as instance:
+        everybody = all_in_character(specs, instance, world, None).description
+    gate = {item.name: item.result(specs, agent, line).description for item in GATE}
+    places = {
+        "terminal": render_page(short_page(report), "table"),
+        "HTML": render(report, "html"),
+        # Markdown escapes punctuation.
+        "comment": render(report, "markdown").replace("\\", ""),
+        "JUnit": render(report, "junit"),
+        "JSON": render(report, "json"),
+        "notebook": evaluation._repr_html_(),
+        "pytest": fallen_text(evaluation, "ann", [item for item in agent.findings if item.exit_code == 1]),
+        "view": client_of(viewing_app(world)).get("/agent?id=ann").text,
+        "Slack": _payload("hooks.slack.com", notice)["text"],
+        "Dagster's metadata": str(run_outcome(agent.evaluation).metadata["in_character"]),
+        "Dagster's check of an agent": gate["no_regression"],
+        "Dagster's check of all": everybody,
+        "Dagster's run tag": verdict_label([line], report),
+    }
+    said = {name: " ".join(unescape(str(text)).split()) for name, text in places.items()}
+    assert [name for name, text in said.items() if sentence not in text] == []
+    assert not re.search("Ann:? Ann has been", said["terminal"])
 
 
 def test_the_sample_world_shows_who_drifted_and_since_when(
