@@ -20,7 +20,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import Agreement, MessageVerdicts, Share
+from persona_pipeline.scoring.messages.verdicts import MessageAgreement, MessageVerdicts, Share
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -290,7 +290,7 @@ class ReportView:
         found = [(row.name, row.messages.agreement) for row in self.rows if row.messages and row.messages.agreement]
         if not found:
             return []
-        total = sum((item for _, item in found), Agreement(0, 0))
+        total = sum((item for _, item in found), MessageAgreement(0, 0))
         each = [f"{name} {item.agreed} of {item.compared}" for name, item in found if len(found) > 1]
         named = f" ({', '.join(each)})" if 0 < len(each) <= _MOST_NAMED else ""
         return [f"Judge of messages: {total}{named}"]

@@ -14,7 +14,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.messages import MessageLabel, verdicts_of_people
-from persona_pipeline.scoring.messages.verdicts import Agreement, Role, agreement_of
+from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role, agreement_of
 from persona_pipeline.viewer.labels import THUMBS
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Message, Window
@@ -289,7 +289,7 @@ def messages_by_id(store: Store, ids: Collection[str]) -> dict[str, Message]:
         return {row.id: message_of(row) for row in rows}
 
 
-def agreement(store: Store, labels: Mapping[str, Sequence[MessageLabel]], agent_id: str) -> Agreement | None:
+def agreement(store: Store, labels: Mapping[str, Sequence[MessageLabel]], agent_id: str) -> MessageAgreement | None:
     """Return how often people agree with the judge on messages of an agent ("": anybody); None: no message was labelled."""
     messages = messages_by_id(store, labels.keys())
     wanted = {id: message for id, message in messages.items() if agent_id in ("", message.agent_id)}

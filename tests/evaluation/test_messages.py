@@ -44,7 +44,7 @@ from persona_pipeline.reporting.pages.evaluation import short_page
 from persona_pipeline.reporting.render import render, render_page
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.scoring.messages.reading import KIND
-from persona_pipeline.scoring.messages.verdicts import Agreement, Role
+from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.viewer.messages import agreement
@@ -260,7 +260,7 @@ def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
     ]
     write_label_files(MessageLabel, world.root / LABELS, labels)
     done = run(world)
-    assert read_of(done, "ann").agreement == Agreement(2, 3)
+    assert read_of(done, "ann").agreement == MessageAgreement(2, 3)
     assert read_of(done, "bob").agreement is None
     said = "people agree on 2 of 3"
     assert messages_metadata(done.report.agents["ann"].evaluation)["agreement"] == said
@@ -270,7 +270,7 @@ def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
     assert '"agreed": 2' in rendered.pop("json")
     assert [name for name, text in rendered.items() if said not in text] == []
     labels = {item.message: [item] for item in labels[:4]}
-    assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == Agreement(1, 2)
+    assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == MessageAgreement(1, 2)
     assert agreement(world.store, labels, "bob") is None
 
 

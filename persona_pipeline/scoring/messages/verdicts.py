@@ -319,7 +319,7 @@ def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_
 
 
 @dataclass(frozen=True)
-class Agreement:
+class MessageAgreement:
     """How often people say the same of messages as the judge.
 
     Attributes:
@@ -332,11 +332,11 @@ class Agreement:
     def __str__(self) -> str:
         return f"people agree on {self.agreed} of {self.compared}"
 
-    def __add__(self, other: "Agreement") -> "Agreement":
-        return Agreement(self.agreed + other.agreed, self.compared + other.compared)
+    def __add__(self, other: "MessageAgreement") -> "MessageAgreement":
+        return MessageAgreement(self.agreed + other.agreed, self.compared + other.compared)
 
 
-def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> Agreement | None:
+def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> MessageAgreement | None:
     """Return how often people agree with a judge, None where no message is decided by both.
 
     Args:
@@ -344,7 +344,7 @@ def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> Ag
     """
     pairs = [(role, labelled[message]) for message, role in judged.items() if message in labelled]
     decided = [pair for pair in pairs if Role.UNCLEAR not in pair]
-    return Agreement(sum(a is b for a, b in decided), len(decided)) if decided else None
+    return MessageAgreement(sum(a is b for a, b in decided), len(decided)) if decided else None
 
 
 class MessageVerdicts(BaseModel, extra="forbid"):
@@ -367,7 +367,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     left_out: int = 0
     share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
     change: ShareChange | None = None
-    agreement: Agreement | None = Field(default=None, exclude_if=lambda agreement: agreement is None)
+    agreement: MessageAgreement | None = Field(default=None, exclude_if=lambda agreement: agreement is None)
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)
