@@ -24,10 +24,10 @@ from persona_pipeline.guard.calibration.calibrate import (
     Calibration,
     Rated,
     Usable,
-    ballots,
     calibrate_dimension,
     inverted_claims,
     rated_by_judge,
+    scores_of_people,
     usable,
 )
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
@@ -187,7 +187,7 @@ def _asked(world: World, judged: Iterable[Label | JudgeRequest]) -> AskedOf:
 
 def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[tuple[str, str], list[Rated]]:
     inverted = inverted_claims(_asked(world, (item.request for item in population)))
-    return rated_by_judge([item.judged for item in population], ballots(used.labels), inverted)
+    return rated_by_judge([item.judged for item in population], scores_of_people(used.labels), inverted)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def test_labels_that_are_all_of_other_claims_tell_nothing() -> None:
     assert calibrated(items).belief == "unknown"
 
 
-def test_what_does_not_apply_is_counted_apart() -> None:
+def test_what_does_not_apply_is_left_out() -> None:
     items = [
         *rated(10),
         Rated("a", "ann", "adherence", "kind", None, people=(None,)),
@@ -95,17 +95,7 @@ def test_what_does_not_apply_is_counted_apart() -> None:
         # Two of three say that it applies.
         Rated("d", "ann", "adherence", "kind", 4.0, people=(None, 4.0, 6.0)),
     ]
-    found = calibrated(items).agreement
-    assert (found.n, found.neither, found.only_other, found.only_judge) == (11, 1, 1, 1)
-
-
-def test_models_labels_are_shown_and_never_count() -> None:
-    items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), models={"other": 4.0}) for n in range(60)]
-    found = calibrate_dimension(("judge", "1"), "adherence", items)
-    assert (found.labelled, found.belief, found.models["other"].n) == (0, "unknown", 60)
-    text = page_text(calibration_page(Calibration(dimensions=[found])))
-    assert "with the model other, which counts for nothing" in text
-    assert "not validated: 0 human labels" in text
+    assert calibrated(items).agreement.n == 11
 
 
 def test_inverted_claims_are_not_turned_for_the_agreement() -> None:

@@ -94,7 +94,7 @@ def test_a_model_that_labels_calibrates_nothing(world: World) -> None:
     label(world, BELIEVES, 80, kind=LabellerKind.MODEL)
     assert all(item.people is None for item in evaluated(world).agents["michael"].comparison.dimensions.values())
     (found,) = calibrate_world(world, ["adherence"]).dimensions
-    assert (found.labelled, found.models["eva"].n) == (0, 80)
+    assert (found.labelled, found.people) == (0, [])
 
 
 def test_too_few_labels_say_how_many_are_missing(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import mul
 from statistics import fmean
 from typing import Literal
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
-from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman
+from persona_pipeline.guard.calibration.measures import HIGHEST, bias, spearman
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.models import grouped
@@ -21,8 +21,7 @@ from persona_pipeline.world.models import grouped
 class Rated:
     """A judgment of a claim, with the judge's raw score (0-9, as the claim is written; None: not applicable) and its labels.
 
-    ``people``: each person's score; None: not applicable. Empty: no person labelled it. ``models``: models' labels, by name; they
-    are shown and never calibrate.
+    ``people``: each person's score; None: not applicable. Empty: no person labelled it.
     """
 
     key: str
@@ -32,7 +31,6 @@ class Rated:
     judge: float | None
     inverted: bool = False
     people: tuple[float | None, ...] = ()
-    models: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def scores(self) -> list[float]:
@@ -76,21 +74,12 @@ def usable(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str]
     return Usable(kept, reasons)
 
 
-@dataclass(frozen=True)
-class Ballot:
-    """What labellers say of one judgment."""
-
-    people: dict[str, float | None] = field(default_factory=dict)
-    models: dict[str, float | None] = field(default_factory=dict)
-
-
-def ballots(labels: Iterable[Label]) -> dict[str, Ballot]:
-    """Return what labellers say, by judgment; None: not applicable."""
-    found: dict[str, Ballot] = {}
+def scores_of_people(labels: Iterable[Label]) -> dict[str, dict[str, float | None]]:
+    """Return the scores of people by judgment and labeller; None: not applicable. Labels of models count for nothing."""
+    found: dict[str, dict[str, float | None]] = {}
     for label in labels:
-        ballot = found.setdefault(label.key, Ballot())
-        said = ballot.people if label.is_persons else ballot.models
-        said[label.labeller] = label.score
+        if label.is_persons:
+            found.setdefault(label.key, {})[label.labeller] = label.score
     return found
 
 
@@ -107,17 +96,17 @@ def inverted_claims(asked: AskedOf) -> dict[tuple[str, str], set[str]]:
 
 def rated_by_judge(
     judgments: Iterable[tuple[str, str, str, str, Sequence[Verdict]]],
-    said: Mapping[str, Ballot],
+    said: Mapping[str, Mapping[str, float | None]],
     inverted: Mapping[tuple[str, str], Collection[str]],
 ) -> dict[Judge, list[Rated]]:
     """Return judgments as each judge that made them and the labellers see them.
 
-    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``ballots``.
+    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``scores_of_people``.
     ``inverted``: see ``inverted_claims``.
     """
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
-        ballot = said.get(key, Ballot())
+        people = tuple(said.get(key, {}).values())
         made = grouped(verdicts, lambda verdict: (verdict.model or "", verdict.prompt_version or ""))
         for judge, own in made.items():
             scores = [verdict.score for verdict in own if verdict.score is not None]
@@ -128,8 +117,7 @@ def rated_by_judge(
                 claim,
                 fmean(scores) if 2 * len(scores) > len(own) else None,
                 claim in inverted.get((agent_id, dimension), ()),
-                tuple(ballot.people.values()),
-                ballot.models,
+                people,
             )
             found.setdefault(judge, []).append(rated)
     return found
@@ -187,16 +175,10 @@ class Agreement(BaseModel, extra="forbid", frozen=True):
 
     Attributes:
         rank: Spearman's correlation; bias: judge - the other, in points.
-        only_judge, only_other: judgments that one scored and the other held not applicable; neither: both held so.
-        to_halve: how many labels more would halve the intervals.
     """
 
     rank: Measure
     bias: Measure
-    only_judge: int = 0
-    only_other: int = 0
-    neither: int = 0
-    to_halve: int = 0
 
     @property
     def n(self) -> int:
@@ -211,8 +193,6 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
         judged, labelled: judgments it scored, and how many of them people labelled with a score; unlabelled: how many nobody
             labelled at all.
         people: names of those who labelled.
-        ceiling_rank: inter-annotator agreement.
-        models: agreement of the judge with other models' labels; calibrates nothing.
         within: see ``within_claims``.
     """
 
@@ -224,8 +204,6 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     unlabelled: int = 0
     people: list[str] = Field(default_factory=list)
     agreement: Agreement
-    ceiling_rank: Measure = Field(default_factory=Measure)
-    models: dict[str, Agreement] = Field(default_factory=dict)
     within: float | None = None
 
     @property
@@ -259,18 +237,9 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
 
 def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
     """Return how a judge (first) agrees with somebody (second); None stands for not applicable."""
-    every = list(pairs)
-    both = [(a, b) for a, b in every if a is not None and b is not None]
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
     first, second = [a for a, _ in both], [b for _, b in both]
-    return Agreement(
-        rank=spearman(first, second),
-        bias=bias(first, second),
-        only_judge=sum(a is not None and b is None for a, b in every),
-        only_other=sum(a is None and b is not None for a, b in every),
-        neither=sum(a is None and b is None for a, b in every),
-        # Half the interval takes four times the labels.
-        to_halve=3 * len(both),
-    )
+    return Agreement(rank=spearman(first, second), bias=bias(first, second))
 
 
 def calibrate_dimension(
@@ -294,10 +263,5 @@ def calibrate_dimension(
         unlabelled=unlabelled,
         people=sorted(people),
         agreement=agreement((item.judge, item.peoples) for item in labelled),
-        ceiling_rank=between_people([item.scores for item in labelled]),
         within=within_claims(labelled),
-        models={
-            name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
-            for name in sorted({name for item in rated for name in item.models})
-        },
     )

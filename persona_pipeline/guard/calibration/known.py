@@ -14,10 +14,10 @@ from persona_pipeline.guard.calibration.calibrate import (
     Rated,
     Usable,
     agreement,
-    ballots,
     belief_of,
     inverted_claims,
     rated_by_judge,
+    scores_of_people,
     usable,
     within_claims,
 )
@@ -139,7 +139,7 @@ class KnownVerdicts:
             (key, label.agent_id, label.dimension, label.proposition_id, own)
             for (key, label), own in zip(first.items(), verdicts, strict=True)
         ]
-        return rated_by_judge(judgments, ballots(used.labels), inverted_claims(asked))
+        return rated_by_judge(judgments, scores_of_people(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
         """Whether there is a verdict on a judgment, by the key of its first sample; ConfigError: the recordings are not valid."""
