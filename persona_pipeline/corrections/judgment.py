@@ -130,8 +130,9 @@ def gather_facts(
         return None
     own = share((agent_id, "claims"), lambda: claims.of(agent_id))
     found = own or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
+    found = found.about_messages()
     if not found.propositions:
-        raise ConfigError(f"agent {agent_id!r} has no adherence propositions to be checked against")
+        raise ConfigError(f"agent {agent_id!r} has no adherence propositions that a message can be checked against")
     first_n, last_n = found.window(ACTION_LEVEL_WINDOW_DEFAULTS)
     known, whole_channel = call.known, found.target_type == "environment"
 

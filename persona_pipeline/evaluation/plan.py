@@ -134,7 +134,7 @@ def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[MessageCall
         return (), 0
     adherence, case = plan.sets[ADHERENCE.name].propositions, plan.case
     persona = case.persona if adherence and adherence.include_personas else None
-    claims = adherence.propositions if adherence else ()
+    claims = adherence.about_messages().propositions if adherence else ()
     character = Character(case.agent_id, case.display_name, persona, claims, case.names)
     return readings_of(character, snapshot.messages.talk(case.agent_id, case.window), snapshot.most_messages)
 

@@ -136,3 +136,14 @@ def test_a_store_that_has_the_replaced_settings_is_read(world: World) -> None:
     with world.store.begin() as connection:
         connection.execute(sa.update(table).values(voice_check=True, facts_check=True))
     assert read_config(world.store, "ann").settings == GATED
+
+
+def test_the_gate_leaves_out_claims_that_one_message_cannot_show(world: World) -> None:
+    path = world.root / "propositions" / "adherence" / "ann.yaml"
+    claim = "{id: stories, claim: It tells one story a day, applies_to: window}"
+    path.write_text(f"{{dimension: adherence, propositions: [{claim}]}}\n", encoding="utf-8")
+    backend = answering("in", "")
+    [decision] = checked(world, backend, TEXT)
+    assert decision.action is Action.COMMIT
+    [question] = backend.questions
+    assert claims_of(question.context) and "one story" not in json.dumps(question.context)

@@ -179,6 +179,18 @@ def test_without_answers_nothing_is_said_of_messages(world: World, reading: Any)
     assert not [item for item in done.report.all_findings() if item.kind == "out_of_character"]
 
 
+def test_a_claim_about_the_window_is_scored_and_shown_to_no_reader_of_messages(world: World) -> None:
+    habit = "Ann tells one story a day"
+    path = world.root / "propositions" / "adherence" / "ann.yaml"
+    claim = f"{{id: stories, claim: {habit}, applies_to: window}}"
+    path.write_text(f"{{dimension: adherence, propositions: [{claim}]}}\n", encoding="utf-8")
+    seen: list[Question] = []
+    done = run(world, lambda question: seen.append(question) or reply(question), agents=["ann"])
+    assert done.report.agents["ann"].evaluation.dimensions["adherence"].propositions["stories"].score == 8
+    asked = [question.context[-1] for question in seen if question.kind == KIND]
+    assert asked and not any(habit in context for context in asked)
+
+
 def test_dimensions_without_adherence_ask_nothing_about_messages(world: World) -> None:
     asked = judge()
     run_evaluation(world, asked, EvaluationRequest(dimensions=["fluency"]))

@@ -82,7 +82,8 @@ def read_output(output: Output, context: Context, agent_id: str) -> MessageVerdi
         raise UngradedError("invalid_configuration", str(error)) from error
     shown = persona.persona if claims.include_personas else None
     messages = conversation(output, context, agent_id)
-    asked = readings_of(Character(agent_id, persona.display_name, shown, claims.propositions), messages, len(messages))
+    character = Character(agent_id, persona.display_name, shown, claims.about_messages().propositions)
+    asked = readings_of(character, messages, len(messages))
     if not asked[0]:
         raise UngradedError("no_evidence", f"there is no message of {agent_id} to judge")
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -156,13 +156,14 @@ EVALUATION_WINDOW_DEFAULTS, ACTION_LEVEL_WINDOW_DEFAULTS = (10, 100), (5, 10)
 
 @dataclass(frozen=True)
 class Proposition:
-    """One claim. ``inverted``: true is bad, so the raw score is flipped."""
+    """One claim. ``inverted``: true is bad, so the raw score is flipped. ``applies_to``: see ``PropositionEntry``."""
 
     id: str
     claim: str
     weight: float = 1.0
     inverted: bool = False
     recommendations_for_improvement: str | None = None
+    applies_to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,10 @@ class PropositionSet:
         """Return ``(first_n, last_n)`` with the context's defaults where the files say nothing."""
         first_n, last_n = defaults
         return first_n if self.first_n is None else self.first_n, last_n if self.last_n is None else self.last_n
+
+    def about_messages(self) -> "PropositionSet":
+        """Return the set without the claims that one message cannot show."""
+        return replace(self, propositions=tuple(item for item in self.propositions if item.applies_to != "window"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; absent optional values are left out."""
@@ -244,6 +249,9 @@ class PropositionEntry(BaseModel, extra="forbid", title="Proposition"):
     weight: Weight = Field(1.0, description="Relative weight in the dimension's score.")
     inverted: bool = Field(False, description="An anti-pattern: true is bad, so the raw score is flipped.")
     recommendations_for_improvement: str | None = Field(None, description="Advice given when the score is low.")
+    applies_to: Literal["window"] | None = Field(
+        None, description="window: a habit that one message cannot show, so no message is judged by it."
+    )
     draft: bool = Field(False, description="A proposal that nobody has read yet: checked, and not judged.")
 
     @field_validator("id")
