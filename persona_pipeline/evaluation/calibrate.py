@@ -39,7 +39,7 @@ from persona_pipeline.guard.calibration.reading import (
     JudgedTranscript,
     ReadingTest,
 )
-from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
+from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_reasons
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
 from persona_pipeline.scoring.results import add_usage
@@ -136,22 +136,12 @@ def _windows(now: Window, known: Iterable[Window], first: datetime | None) -> li
     return sorted(found, key=lambda window: window.end, reverse=True)[:MOST_WINDOWS]
 
 
-@dataclass(frozen=True)
-class WorldLabels:
-    """A world's labels: ``current`` may be used, ``stale`` never."""
-
-    current: list[Label]
-    stale: list[StaleLabel]
-
-
-def world_labels(world: World) -> WorldLabels:
-    """Return the labels in a world's folder, the stale ones apart."""
+def world_labels(world: World) -> tuple[list[Label], dict[tuple[str, str], str]]:
+    """Return the labels in a world's folder, and why some are stale, by identity."""
     labels = load_labels(world.root / LABELS)
     if not labels:
-        return WorldLabels([], [])
-    stale = stale_labels(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
-    gone = {item.label.identity for item in stale}
-    return WorldLabels([label for label in labels if label.identity not in gone], stale)
+        return [], {}
+    return labels, stale_reasons(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:

@@ -89,7 +89,7 @@ def told(
         if name not in evaluation.dimensions:
             continue
         judged_by = str(known.get("judge_model")), str(known.get("prompt_version"))
-        item.people = trust.labels.of(judged_by, evaluation.dimensions[name])
+        item.people = trust.labels.of(judged_by, name)
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison

@@ -20,7 +20,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import MessageAgreement, MessageVerdicts, Share
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -286,14 +286,11 @@ class ReportView:
 
     @property
     def _agreement(self) -> list[str]:
-        """How often people agree with the verdicts on messages, by agent where they are few."""
-        found = [(row.name, row.messages.agreement) for row in self.rows if row.messages and row.messages.agreement]
-        if not found:
-            return []
-        total = sum((item for _, item in found), MessageAgreement(0, 0))
-        each = [f"{name} {item.agreed} of {item.compared}" for name, item in found if len(found) > 1]
-        named = f" ({', '.join(each)})" if 0 < len(each) <= _MOST_NAMED else ""
-        return [f"Judge of messages: {total}{named}"]
+        """How often people agree with the verdicts on messages, by agent."""
+        agreed = [(row.name, row.messages.agreement) for row in self.rows if row.messages]
+        said = [f"{agreement} ({name})" for name, agreement in agreed if agreement]
+        more = [f"{len(said) - _MOST_NAMED} more agents"] if len(said) > _MOST_NAMED else []
+        return [f"Judge of messages: {', '.join([*said[:_MOST_NAMED], *more])}"] if said else []
 
     @cached_property
     def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
@@ -449,8 +446,6 @@ def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
     """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
     scored = [item for item in compared if item.current is not None]
-    # Of a dimension whose judgments are all labelled for some agents only, it is said what is missing for the others.
-    scored.sort(key=lambda item: not (item.people and item.people.complete))
     known = {item.dimension: item.people for item in scored if item.people is not None}
     if not known:
         return [NOBODY] if scored else []
@@ -458,8 +453,6 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 
 def _belief(people: People) -> str:
-    if people.complete and people.belief == "unknown":
-        return f"not needed: people labelled every judgment of this window ({people.labels} labels)"
     if people.missing:
         return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:

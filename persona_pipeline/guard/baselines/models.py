@@ -166,7 +166,6 @@ class People(BaseModel, extra="ignore", frozen=True):
         labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
         rank, rank_interval: Spearman's correlation of judge and people.
         bias: judge bias, points that it gives above people's where they labelled, claims turned so that more is better.
-        complete: people labelled every judgment of the window: a census, enough whatever their number.
     """
 
     belief: Literal["believed", "chance", "unknown"]
@@ -175,7 +174,6 @@ class People(BaseModel, extra="ignore", frozen=True):
     rank: float | None = None
     rank_interval: tuple[float, float] | None = None
     bias: Measure = Field(default_factory=Measure)
-    complete: bool = False
 
 
 class JudgeShift(BaseModel, extra="forbid", frozen=True):

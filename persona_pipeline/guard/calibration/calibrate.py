@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
 from persona_pipeline.guard.calibration.measures import HIGHEST, bias, spearman
-from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
+from persona_pipeline.guard.labels.files import AskedOf, Label, stale_reasons
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.models import grouped
 
@@ -52,26 +52,17 @@ Judge = tuple[str, str]
 
 @dataclass(frozen=True)
 class Usable:
-    """Labels of what is asked now, and why the others are not used."""
+    """Labels of what is asked now, and why the others are not used, a sentence each."""
 
     labels: Sequence[Label] = ()
     stale: Sequence[str] = ()
 
 
-def usable(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
+def usable(labels: Sequence[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
     """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
-    kept: list[Label] = []
-    reasons: list[str] = []
-    for agent_id, own in grouped(labels, lambda label: label.agent_id).items():
-        try:
-            stale = stale_labels(own, asked, is_judged=is_judged)
-        except ConfigError as error:
-            reasons.append(f"{agent_id}: {len(own)} labels are not used: {error.problems[0]}")
-            continue
-        gone = {item.label.identity for item in stale}
-        reasons += map(str, stale)
-        kept += [label for label in own if label.identity not in gone]
-    return Usable(kept, reasons)
+    stale = stale_reasons(labels, asked, is_judged=is_judged)
+    gone = [f"{label.place}: {stale[label.identity]}" for label in labels if label.identity in stale]
+    return Usable([label for label in labels if label.identity not in stale], gone)
 
 
 def scores_of_people(labels: Iterable[Label]) -> dict[str, dict[str, float | None]]:
@@ -158,41 +149,22 @@ def within_claims(rated: Iterable[Rated]) -> float | None:
     return total / math.sqrt(variance) if variance > 1e-12 else 0.0
 
 
-def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: bool = False) -> Belief:
-    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels.
-
-    ``is_census``: all it judged is labelled, which is enough whatever the number.
-    """
-    if (labelled < FEWEST_LABELS and not is_census) or within is None:
+def belief_of(labelled: int, rank: Measure, within: float | None) -> Belief:
+    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels."""
+    if labelled < FEWEST_LABELS or within is None:
         return "unknown"
     # Of a judge at chance a rank correlation has this variance whatever the ties (Kendall, Rank Correlation Methods, 1948).
     alike = rank.value is not None and rank.value * math.sqrt(max(rank.n - 1, 0)) > _ALIKE
     return "believed" if alike and within > _SURELY else "chance"
 
 
-class Agreement(BaseModel, extra="forbid", frozen=True):
-    """How a judge agrees with somebody. All is of the judgments that both scored.
-
-    Attributes:
-        rank: Spearman's correlation; bias: judge - the other, in points.
-    """
-
-    rank: Measure
-    bias: Measure
-
-    @property
-    def n(self) -> int:
-        """Judgments that both scored."""
-        return self.bias.n
-
-
 class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     """One judge on one dimension.
 
     Attributes:
-        judged, labelled: judgments it scored, and how many of them people labelled with a score; unlabelled: how many nobody
-            labelled at all.
+        judged, labelled: judgments it scored, and how many of them people labelled with a score.
         people: names of those who labelled.
+        rank, bias: of judge and people where both scored: Spearman's correlation, and judge - people in points.
         within: see ``within_claims``.
     """
 
@@ -201,25 +173,20 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     prompt_version: str
     judged: int
     labelled: int
-    unlabelled: int = 0
     people: list[str] = Field(default_factory=list)
-    agreement: Agreement
+    rank: Measure
+    bias: Measure
     within: float | None = None
 
     @property
     def missing(self) -> int:
-        """How many labels are missing before the judge can be believed: none of a census."""
-        return 0 if self.is_census else max(0, FEWEST_LABELS - self.labelled)
-
-    @property
-    def is_census(self) -> bool:
-        """Whether people labelled everything that was judged."""
-        return self.labelled > 0 and not self.unlabelled
+        """How many labels are missing before the judge can be believed."""
+        return max(0, FEWEST_LABELS - self.labelled)
 
     @property
     def belief(self) -> Belief:
         """Whether the judge can be believed here: ``believed``, no better than ``chance``, or ``unknown`` (too few labels)."""
-        return belief_of(self.labelled, self.agreement.rank, self.within, is_census=self.is_census)
+        return belief_of(self.labelled, self.rank, self.within)
 
 
 class Calibration(BaseModel, extra="forbid", frozen=True):
@@ -235,13 +202,6 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
     stale: list[str] = Field(default_factory=list)
 
 
-def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
-    """Return how a judge (first) agrees with somebody (second); None stands for not applicable."""
-    both = [(a, b) for a, b in pairs if a is not None and b is not None]
-    first, second = [a for a, _ in both], [b for _, b in both]
-    return Agreement(rank=spearman(first, second), bias=bias(first, second))
-
-
 def calibrate_dimension(
     judge: tuple[str, str], dimension: str, rated: Sequence[Rated], *, people: Sequence[str] = ()
 ) -> DimensionCalibration:
@@ -251,17 +211,18 @@ def calibrate_dimension(
     labelled.
     """
     labelled = [item for item in rated if item.people]
-    both = [item for item in labelled if item.judge is not None and item.peoples is not None]
+    both = [(item.judge, item.peoples) for item in labelled]
+    pairs = [(judge, score) for judge, score in both if judge is not None and score is not None]
+    scores = [judge for judge, _ in pairs], [score for _, score in pairs]
     scored = [item for item in rated if item.judge is not None]
-    unlabelled = sum(not item.people for item in scored)
     return DimensionCalibration(
         dimension=dimension,
         judge_model=judge[0],
         prompt_version=judge[1],
         judged=len(scored),
-        labelled=len(both),
-        unlabelled=unlabelled,
+        labelled=len(pairs),
         people=sorted(people),
-        agreement=agreement((item.judge, item.peoples) for item in labelled),
+        rank=spearman(*scores),
+        bias=bias(*scores),
         within=within_claims(labelled),
     )

@@ -1,7 +1,6 @@
 """Calls of models in traces: what each convention writes on spans and events, and what is kept of it."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.text import storable
 from persona_pipeline.importing.base import TEXTS
 from persona_pipeline.importing.base import text_of as text_of_parts
+from persona_pipeline.importing.records import decoded
 from persona_pipeline.importing.traced import turns_in
 from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
 from persona_pipeline.world.messages.files import MAX_TEXT
@@ -123,16 +123,6 @@ def said_by_event(name: str, body: Any, found: Mapping[str, Any]) -> Heard:
         # Choices after the first are alternatives that nobody is known to have read.
         return ((), (_said(message, ASSISTANT),)) if str(given.get("index", 0)) == "0" else ((), ())
     return (_said(given, name.split(".")[1]),), ()
-
-
-def decoded(value: Any) -> Any:
-    """Return the JSON value of a text that is one, else the value itself."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 def text_of(content: Any) -> str:

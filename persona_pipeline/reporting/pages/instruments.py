@@ -25,7 +25,6 @@ _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
     "chance": "no better than chance: drops here cannot be told",
     "unknown": "not validated: too few labels",
-    "all": "people labelled everything; whether the judge ranks as they do takes more judgments",
 }
 
 
@@ -105,17 +104,14 @@ def _dimension(item: "calibrate.DimensionCalibration") -> Iterator[Block]:
     judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
     yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
     if item.people:
-        yield Item(_BELIEFS["all" if item.is_census and item.belief == "unknown" else item.belief], 1)
+        yield Item(_BELIEFS[item.belief], 1)
         yield Facts(list(_peoples(item)), 1)
 
 
 def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]]:
-    found = item.agreement
     yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
-    yield "rank correlation with people", measured(found.rank)
-    yield "judge bias", measured(found.bias, signed=True)
-    if item.is_census:
-        yield "a census", "everything that was judged is labelled, which is enough whatever the number"
+    yield "rank correlation with people", measured(item.rank)
+    yield "judge bias", measured(item.bias, signed=True)
     if item.missing:
         yield "validated", f"{item.missing} labels are missing of {FEWEST_LABELS}"
 

@@ -332,9 +332,6 @@ class MessageAgreement:
     def __str__(self) -> str:
         return f"people agree on {self.agreed} of {self.compared}"
 
-    def __add__(self, other: "MessageAgreement") -> "MessageAgreement":
-        return MessageAgreement(self.agreed + other.agreed, self.compared + other.compared)
-
 
 def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> MessageAgreement | None:
     """Return how often people agree with a judge, None where no message is decided by both.
