@@ -190,7 +190,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
     return {
         "calibration": metadata.table(rows, COLUMNS),
         "labelled": sum(item.labelled for item in found.dimensions),
-        "labels_hash": found.labels_hash or "none",
         **ranks,
     }
 

@@ -31,7 +31,7 @@ from persona_pipeline.guard.calibration.calibrate import (
     usable,
 )
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
-from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
+from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.calibration.reading import (
     DIMENSION,
     FEWEST_TRANSCRIPTS,
@@ -166,7 +166,6 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
             for name in chosen
             if name in found
         ],
-        labels_hash=labels_hash(used),
         stale=list(used.stale),
     )
 

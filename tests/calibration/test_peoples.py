@@ -30,7 +30,7 @@ def test_fifty_labels_of_other_judgments_say_what_a_judge_is_worth(count: int, m
     items = [
         Rated(str(n), "ann", "adherence", "kind", float(n % 10), people=(max(n % 10 - 1.0, 0.0),)) for n in range(count)
     ]
-    labels = PeoplesLabels("labels", [("judge", "1", "adherence", items)])
+    labels = PeoplesLabels([("judge", "1", "adherence", items)])
     found = labels.of(("judge", "1"), "adherence")
     assert found is not None and (found.labels, found.missing) == (count, missing)
     assert found.belief == ("unknown" if missing else "believed")

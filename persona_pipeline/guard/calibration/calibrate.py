@@ -193,12 +193,10 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
     """Every judge on every dimension that something is judged of.
 
     Attributes:
-        labels_hash: of the labels it rests on.
         stale: labels that were not used, each with the reason.
     """
 
     dimensions: list[DimensionCalibration] = Field(default_factory=list)
-    labels_hash: str = ""
     stale: list[str] = Field(default_factory=list)
 
 

@@ -7,7 +7,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.calibration.calibrate import (
     Judge,
@@ -41,11 +40,9 @@ from persona_pipeline.world.models import Trajectory, grouped
 class PeoplesLabels:
     """The labels of a world beside its judges' verdicts.
 
-    ``labels_hash``: of those that are used; "" where no person labelled anything. ``rated``: what is labelled, by the judge's
-    model and prompt version and by dimension.
+    ``rated``: what is labelled, by the judge's model and prompt version and by dimension.
     """
 
-    labels_hash: str = ""
     rated: Sequence[tuple[str, str, str, Sequence[Rated]]] = ()
 
     def of(self, judged_by: tuple[str, str], dimension: str) -> People | None:
@@ -53,7 +50,7 @@ class PeoplesLabels:
 
         ``judged_by``: model and prompt version.
         """
-        if not self.labels_hash:
+        if not self.rated:
             return None
         return self._by.get((*judged_by, dimension)) or People(belief="unknown", missing=FEWEST_LABELS)
 
@@ -169,13 +166,7 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
         for (model, prompt), items in known.rated(used, asked).items()
         for dimension, own in grouped(items, lambda item: item.dimension).items()
     ]
-    return PeoplesLabels(labels_hash(used), rated)
-
-
-def labels_hash(used: Usable) -> str:
-    """Return the SHA-256 of what people say, whatever the order; "" of nothing."""
-    said = sorted((*label.identity, label.score) for label in used.labels if label.is_persons)
-    return content_hash(said) if said else ""
+    return PeoplesLabels(rated)
 
 
 def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:

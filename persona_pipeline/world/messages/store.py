@@ -42,11 +42,6 @@ class Selection:
     sources: Sequence[str] = ()
     between: tuple[datetime, datetime] | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is given, which would be everything."""
-        return not (self.agents or self.speakers or self.ids or self.sources or self.between)
-
     def where(self) -> sa.ColumnElement[bool]:
         """Return the condition."""
         named = ((_TABLE.c.agent_id, self.agents), (_SPEAKER, self.speakers))
@@ -70,7 +65,8 @@ class Selected:
 
 def select_messages(store: Store, selection: Selection) -> Selected:
     """Return what a selection comes to; ConfigError: nothing is given, or no message is meant."""
-    if selection.is_empty:
+    # Nothing would be everything.
+    if not any(vars(selection).values()):
         raise ConfigError("say which messages: --agent, --speaker, --id, --source or --between")
     columns = (_TABLE.c.id, _TABLE.c.agent_id, _TABLE.c.source, _TABLE.c.created_at)
     query = sa.select(*columns).where(selection.where()).order_by(_TABLE.c.created_at, _TABLE.c.id)
