@@ -183,7 +183,9 @@ def report(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
     format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
-    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
+    by: Annotated[
+        str, typer.Option(help="A row of csv and parquet: an agent, a dimension, a claim or a message.")
+    ] = "dimension",
     verbose: Verbose = False,
 ) -> None:
     """Show the newest evaluation of each agent and its history; judges nothing."""

@@ -105,7 +105,10 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
         answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
         known = {
-            run_id: item.dated(series_of(snapshot, item.agent_id, read, plans[run_id].scope.window.end))
+            run_id: item.dated(
+                series_of(snapshot, item.agent_id, read, plans[run_id].scope.window.end),
+                snapshot.labelled.get(item.agent_id),
+            )
             for item, run_id in answered
         }
     snapshot = replace(snapshot, read_messages=known)
@@ -140,7 +143,7 @@ def series_of(
     Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
     """
     own = [item for item in read if item.agent_id == agent_id]
-    judged_by = {(item.model, item.prompt_version) for item in own}
+    judged_by = {item.judged_by for item in own}
     stored = (item for item in snapshot.known_verdicts.get(agent_id, ()) if item.judged_by in judged_by)
     found = {item.verdict.message: item.verdict for item in stored}
     found |= {verdict.message: verdict for item in own for verdict in item.verdicts}
@@ -240,7 +243,8 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
 
 def baseline_of(evaluation: AgentEvaluation) -> Baseline:
     """Return the baseline an evaluation would be; dimensions that were not scored in full are not in it."""
-    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation))
+    span = (evaluation.window_start, evaluation.window_end)
+    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation), spans=[span])
 
 
 def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:
