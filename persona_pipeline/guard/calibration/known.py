@@ -22,7 +22,7 @@ from persona_pipeline.guard.calibration.calibrate import (
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
-from persona_pipeline.judging.claims import proposition_problem, verdicts_of
+from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
 from persona_pipeline.judging.recordings.replay import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
@@ -170,8 +170,10 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
 
 
 def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
+    # Earlier releases named the claim by its proposition.
+    names = (*neutral_ids(1), request.proposition_id)
     return [
         verdicts_of([request], item)[0]
         for item in said
-        if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
+        if item.data is not None and any(proposition_problem(item.data, [name]) is None for name in names)
     ]
