@@ -499,7 +499,10 @@ def _fewer_windows(decided: Decided, taken: Sequence[Baseline], asked: int) -> I
         }
         if used < asked:
             why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count > 0)
-            yield f"{baseline.agent_id}: the baseline is of {used} of {asked} windows; left out: {why}"
+            yield (
+                f"{baseline.agent_id}: the baseline is of {used} of {asked} windows, so it tells a usual week from a drop "
+                f"less well; left out: {why}"
+            )
 
 
 def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseline]) -> Decided:
