@@ -132,15 +132,6 @@ def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World)
     assert evaluated(world, require_calibration=True).exit_code == 3
 
 
-def test_a_baseline_says_which_calibration_stood_behind_it(world: World) -> None:
-    label(world, BELIEVES, 80)
-    evaluated(world, update_baseline=True)
-    baseline = find_baseline(world.root / BASELINES, "pam")
-    assert baseline is not None
-    told = baseline.provenance["dimensions"]["adherence"]["calibration"]
-    assert (told["labels"], told["belief"], len(told["hash"])) == (80, "believed", 64)
-
-
 def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(world: World) -> None:
     run = evaluated(world).agents["pam"].evaluation.provenance
     note_ability(world.store, run["judge_models"], run["prompt_version"], able=False)
