@@ -1,7 +1,7 @@
 """What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
@@ -135,14 +135,15 @@ class KnownVerdicts:
         keys = [list(takewhile(self.knows, (recording_key(subject, n) for n in count()))) for subject in subjects]
         rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
-        for own in keys:
+        for own, subject in zip(keys, subjects, strict=True):
+            name = str(subject["proposition_id"])
             said: list[Answer] = []
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
                     said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
                 # What --record wrote stands in both.
-                stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
+                stored = (_named(rows[row], name) for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
@@ -170,10 +171,16 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
 
 
 def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
-    # Earlier releases named the claim by its proposition.
-    names = (*neutral_ids(1), request.proposition_id)
     return [
         verdicts_of([request], item)[0]
         for item in said
-        if item.data is not None and any(proposition_problem(item.data, [name]) is None for name in names)
+        if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
     ]
+
+
+def _named(answer: Answer, proposition_id: str) -> Answer:
+    """Return a stored answer on one claim under the id of its proposition, as recordings have it."""
+    if answer.data is None or proposition_problem(answer.data, neutral_ids(1)) is not None:
+        return answer
+    [item] = answer.data["verdicts"]
+    return replace(answer, data={"verdicts": [{**item, "proposition_id": proposition_id}]})
