@@ -40,6 +40,7 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
+    WORST,
     RowCharts,
     agent_cell,
     agent_lines,
@@ -66,6 +67,7 @@ from persona_pipeline.reporting.text import (
 )
 from persona_pipeline.reporting.view import (
     MANY,
+    UNREAD,
     AgentRow,
     ReportView,
     ScoreCell,
@@ -80,7 +82,6 @@ from persona_pipeline.world.propositions.models import dimension_label
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics
 
-_MOST_BROKEN_LINES = 12
 # Lines below the heading that say who needs a look.
 _MOST_BEFORE = 3
 # Windows of an agent that is shown in a line, and what is said of it there.
@@ -183,23 +184,6 @@ class AgentBlock:
             return None
         return replace(timeline_figure(self.row.name, self.points), href=f"#{self.anchor}")
 
-    @cached_property
-    def broken(self) -> list[tuple[PropositionResult, list[QuotedEvidence]]]:
-        """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
-        claims: list[tuple[PropositionResult, list[QuotedEvidence]]] = []
-        seen: set[tuple[str | None, str]] = set()
-        for block in self.dimensions:
-            for item in block.propositions:
-                lines = []
-                for evidence in item.quotes if item.bad else ():
-                    key = (evidence.message_id, evidence.quote)
-                    if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
-                        seen.add(key)
-                        lines.append(evidence)
-                if lines:
-                    claims.append((item.result, lines))
-        return claims
-
     @property
     def facts(self) -> list[tuple[str, str]]:
         evaluation = self.row.report.evaluation
@@ -267,7 +251,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
-        _broken(agents),
+        _worst(view, shown),
         _findings(view, shown),
         _figures("timeline", "Drift over time", _timelines(agents), "Timeline"),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
@@ -287,11 +271,11 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     return [replace(section, lead=section.lead or leads.get(section.id, "")) for section in every if section]
 
 
-def _broken(agents: Sequence[AgentBlock]) -> Section | None:
-    """Return the lines of agents that dropped, each beside the claim that it broke."""
-    found = [agent for agent in agents if agent.broken]
-    drawn = Drawn("broken.html.j2", {"agents": found})
-    return Section("Lines that broke character", [drawn], "broken", short="Lines") if found else None
+def _worst(view: ReportView, shown: Mapping[str, AgentBlock]) -> Section | None:
+    """Return the messages out of character of agents that are shown, each with what it answered and one in character."""
+    found = [(row, shown[row.agent_id].anchor) for row in view.quoted if row.agent_id in shown]
+    drawn = Drawn("broken.html.j2", {"agents": found, "names": view.names})
+    return Section(WORST, [drawn], "broken", short="Lines") if found else None
 
 
 def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
@@ -354,7 +338,8 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
-    judge = [Item(with_code(f"{text}.")) for text in view.people_lines]
+    unread = [UNREAD] if view.is_unread else []
+    judge = [Item(with_code(f"{text}.")) for text in [*view.people_lines, *unread]]
     return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", short="Scores")
 
 
