@@ -165,9 +165,9 @@ class AgentRow:
 
     def broken_claims(self, item: WorstMessage) -> list[str]:
         """Return the claims that a message breaks, in words where the run has them."""
-        adherence = self.report.evaluation.dimensions[ADHERENCE.name].propositions
-        found = [adherence[name].claim if name in adherence else name for name in item.verdict.claims]
-        return found or ["facts of the persona"]
+        known = self.report.evaluation.dimensions[ADHERENCE.name].propositions
+        words = {name: f"{row.claim}{' (should not happen)' if row.inverted else ''}" for name, row in known.items()}
+        return [words.get(name, name) for name in item.verdict.claims] or ["facts of the persona"]
 
     @property
     def in_character(self) -> str:
