@@ -115,7 +115,7 @@ def sample_report(*, drifted: bool = True) -> RunReport:
 
 
 def with_messages(report: RunReport, text: str = "") -> RunReport:
-    """Return the run with verdicts on the messages of michael, two of them out of character; ``text``: instead of all that is said."""
+    """Return the run with two messages of michael out of character; ``text``: instead of all that is said."""
     start = WINDOW_END - timedelta(days=2)
     adherence = report.agents["michael"].evaluation.dimensions["adherence"]
     claims = [name for name in adherence.propositions if not name.startswith("_")]

@@ -12,7 +12,6 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    language_figures,
     timeline_figure,
     voice_alarm_figure,
     voice_figure,
@@ -28,7 +27,6 @@ from persona_pipeline.reporting.page import (
     Folded,
     Item,
     Items,
-    Line,
     Page,
     PageCard,
     PageRow,
@@ -59,7 +57,6 @@ from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.text import (
     asset,
     format_delta,
-    format_score,
     format_share,
     format_usd,
     one_line,
@@ -198,25 +195,6 @@ def cell_bar(cell: ScoreCell) -> Markup | None:
     return None if cell.score is None else bullet(cell.score, cell.baseline, bad=cell.drifted, interval=cell.interval)
 
 
-@dataclass(frozen=True)
-class FindingGroup:
-    """The findings of one agent and dimension: what happened, and below it the propositions that dropped."""
-
-    agent: str | None
-    dimension: str | None
-    main: list[Finding]
-    drops: list[Finding]
-
-    def said(self, finding: Finding) -> Line:
-        """Return a finding without the name of its agent, which stands beside it."""
-        text = finding.text.removeprefix(f"{self.agent}: ")
-        return with_code(text[:1].upper() + text[1:])
-
-    @property
-    def bad(self) -> bool:
-        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
-
-
 def whole_page(report: RunReport) -> Page:
     """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
@@ -261,7 +239,6 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _kinds(by_name),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
         _voices(told.voice_map),
-        _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
         _suites(told.suites),
         _corrections(report, view),
         _provenance(report),
@@ -344,20 +321,26 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
 
 
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    """Return the findings by agent and dimension, in the order they first appear; those of an agent in a line stand there."""
-    names = {row.agent_id: row.name for row in view.rows}
-    groups: dict[tuple[str | None, str | None], FindingGroup] = {}
-    for finding in view.findings:
-        if finding.agent_id in names and finding.agent_id not in shown:
-            continue
-        agent = names.get(finding.agent_id or "", finding.agent_id)
-        group = groups.setdefault((finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], []))
-        (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
+    """Return the findings by agent, claims that dropped folded; those of an agent in a line stand there."""
+    told = [item for item in view.findings if item.agent_id not in view.names or item.agent_id in shown]
+    claims = [_finding(view, item) for item in told if item.kind == "proposition_drop"]
+    lines = [_finding(view, item) for item in told if item.kind != "proposition_drop"]
     warnings = warnings_of(agent.row for _, agent in sorted(shown.items()))
-    if not view.findings and not warnings:
-        return None
-    drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})
-    return Section("What went wrong", [drawn], "findings", short="Findings")
+    lines += [Item(text, kind=f"{name}, warning") for name, text in warnings]
+    blocks: list[Block] = [Items(lines)] if lines else []
+    if claims:
+        blocks.append(Folded(f"{plural(len(claims), 'claim')} dropped further than allowed", [Items(claims)]))
+    return Section("What went wrong", blocks, "findings", short="Findings") if blocks else None
+
+
+def _finding(view: ReportView, finding: Finding) -> Item:
+    """Return a finding with its agent and dimension before it."""
+    agent = view.names.get(finding.agent_id or "", finding.agent_id or "Run")
+    text = finding.text.removeprefix(f"{agent}: ")
+    kind = f"{agent}, {dimension_label(finding.dimension).lower()}" if finding.dimension else agent
+    return Item(
+        with_code(text[:1].upper() + text[1:]), 0, kind, "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+    )
 
 
 def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
@@ -391,14 +374,9 @@ def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
 def _voices(voices: sections.VoiceMap) -> Section | None:
     if len(voices.ids) < 2:
         return None
-    figure, rows = voice_figure(voices), []
-    for name, voice in sorted(voices.agents.items()):
-        words, length = format_share(voice.unique_word_ratio), format_score(voice.average_sentence_length, 1)
-        rows.append([voices.names[name], voice.language, words, length, format_share(voice.punctuation_density, 1)])
-    habits = Table.plain("Habits", ["Agent", "Language", "Different words", "Words a sentence", "Punctuation"], rows)
-    pairs = [figure.numbers] if figure.numbers else []
-    card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
-    return Section("Voices", [replace(figure, numbers=None), card], "voices")
+    figure = voice_figure(voices)
+    pairs = [PageCard("Pair by pair", [figure.numbers])] if figure.numbers else []
+    return Section("Voices", [replace(figure, numbers=None), *pairs], "voices")
 
 
 def _suites(suites: Sequence[sections.SuiteSummary]) -> Section | None:
