@@ -9,7 +9,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import SavedRun, drift_findings
-from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
@@ -22,6 +22,7 @@ from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.scoring.messages.reading import read_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
+from persona_pipeline.scoring.messages.worst import worst_messages
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
@@ -104,6 +105,7 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
         answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
+<<<<<<< HEAD
         known = {
             run_id: item.dated(
                 series_of(snapshot, item.agent_id, read, plans[run_id].scope.window.end),
@@ -111,8 +113,21 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
             )
             for item, run_id in answered
         }
+=======
+        known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
+>>>>>>> s47-report2
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
+
+
+def _dated(
+    snapshot: Snapshot, plan: AgentPlan, own: MessageVerdicts, read: Sequence[MessageVerdicts]
+) -> MessageVerdicts:
+    """Return verdicts on a window with what earlier verdicts and the texts of messages add to them."""
+    series = _series(snapshot, plan, read)
+    dated = own.dated(series)
+    said = snapshot.messages.talk(own.agent_id, history_of(plan.scope.window))
+    return dated.model_copy(update={"worst": worst_messages(dated, series, said)})
 
 
 def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:

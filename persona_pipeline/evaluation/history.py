@@ -362,7 +362,9 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         # Without claims and statistics.
         "outline": evaluation.model_dump(
             mode="json",
-            exclude={"dimensions": {"__all__": {"propositions": True, "statistics": True, "messages": {"verdicts"}}}},
+            exclude={
+                "dimensions": {"__all__": {"propositions": True, "statistics": True, "messages": {"verdicts", "worst"}}}
+            },
         ),
         "summary": summary_of(evaluation),
         "whole": run.whole,

@@ -203,16 +203,12 @@ class HistoryPoint(_Section):
 
 
 class Voice(_Section):
-    """How one agent writes: shares 0-1, sentence length in words (characters where none are apart), the code of its language
-    (``unknown`` where it cannot be told), messages it was measured on.
+    """How one agent writes: the code of its language (``unknown``: it cannot be told), and the messages it was measured on.
 
     ``x`` and ``y``: its place on a plane where agents who write alike stand close; only distances mean something.
     """
 
     name: str = ""
-    unique_word_ratio: float | None = None
-    average_sentence_length: float | None = None
-    punctuation_density: float | None = None
     language: str = ""
     messages: int | None = None
     x: float | None = None

@@ -20,11 +20,16 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
+<<<<<<< HEAD
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
+=======
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
+>>>>>>> s47-report2
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
+from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
 NOBODY = "Judge not validated: 0 human labels. Label some in `persona-pipeline view`"
+UNREAD = "Verdicts on messages were not recorded, so no message out of character is shown"
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
@@ -158,6 +163,17 @@ class AgentRow:
         return self.report.evaluation.messages
 
     @property
+    def worst(self) -> Sequence[WorstMessage]:
+        """Messages out of character, the worst first."""
+        return self.messages.worst if self.messages else ()
+
+    def broken_claims(self, item: WorstMessage) -> list[str]:
+        """Return the claims that a message breaks, in words where the run has them."""
+        known = self.report.evaluation.dimensions[ADHERENCE.name].propositions
+        words = {name: f"{row.claim}{' (should not happen)' if row.inverted else ''}" for name, row in known.items()}
+        return [words.get(name, name) for name in item.verdict.claims] or ["facts of the persona"]
+
+    @property
     def in_character(self) -> str:
         """How many messages are in character, as ``38/40``, after those of the baseline; "" where none is judged by itself."""
         now = _in_character(self.messages.share if self.messages else None)
@@ -243,6 +259,21 @@ class ReportView:
         return AgentRow(agent_id, agent, tuple(ScoreCell(agent_id, *cell) for cell in found))
 
     @cached_property
+    def names(self) -> dict[str, str]:
+        """Display names of the agents, by id."""
+        return {row.agent_id: row.name for row in self.rows}
+
+    @property
+    def quoted(self) -> list[AgentRow]:
+        """Agents with messages out of character, those that need a look first."""
+        return sorted((row for row in self.rows if row.worst), key=lambda row: row.severity)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether adherence was scored, and no agent has verdicts on its messages."""
+        return ADHERENCE.name in self.dimensions and all(row.messages is None for row in self.rows)
+
+    @cached_property
     def new(self) -> list[AgentRow]:
         """Agents of which nothing is wrong but that they have no baseline yet."""
         return [row for row in self.rows if row.is_new]
@@ -250,8 +281,7 @@ class ReportView:
     @cached_property
     def findings(self) -> list[Finding]:
         """All findings, agents by what they are called; that they have no baseline yet is one, however many they are."""
-        names = {row.agent_id: row.name for row in self.rows}
-        return [_called(finding, names.get(finding.agent_id or "", "")) for finding in self._findings]
+        return [_called(finding, self.names.get(finding.agent_id or "", "")) for finding in self._findings]
 
     @property
     def _findings(self) -> list[Finding]:

@@ -25,6 +25,7 @@ from persona_pipeline.guard.report import (
 )
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.statistics import SuiteFailure, SuiteSummary
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, SaidLine, WorstMessage
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
@@ -111,6 +112,35 @@ def sample_report(*, drifted: bool = True) -> RunReport:
         | ({"voice_alarms": deepcopy({"michael": VOICE, "pam": CALM})} if drifted else {}),
         expenses=_expenses(drifted),
     )
+
+
+def with_messages(report: RunReport, text: str = "") -> RunReport:
+    """Return the run with two messages of michael out of character; ``text``: instead of all that is said."""
+    start = WINDOW_END - timedelta(days=2)
+    adherence = report.agents["michael"].evaluation.dimensions["adherence"]
+    claims = [name for name in adherence.propositions if not name.startswith("_")]
+
+    def line(message_id: str, speaker: str, quote: str) -> SaidLine:
+        return SaidLine(message_id=text or message_id, speaker=text or speaker, quote=text or quote)
+
+    worst = [
+        WorstMessage(
+            verdict=MessageVerdict(
+                message=text or f"michael-0617-0{number}",
+                conversation=f"#general {start.isoformat()}",
+                said_at=start + timedelta(minutes=number),
+                verdict=Role.OUT,
+                claims=tuple(claims[:broken]),
+                quote=text or quote,
+                reason=text or "like minutes",
+            ),
+            answered=line("pam-0617-01", "pam", "Did you see the figures?"),
+            example=line("michael-0612-03", "michael", "Sales are up, and so am I.") if number == 2 else None,
+        )
+        for number, broken, quote in ((2, 2, "Please find the quarterly figures attached."), (3, 0, "Kindly confirm."))
+    ]
+    adherence.messages = MessageVerdicts(agent_id="michael", verdicts=[item.verdict for item in worst], worst=worst)
+    return report
 
 
 def _expenses(drifted: bool) -> list[Expense]:

@@ -1,12 +1,11 @@
 """The page's charts, each with a title, a sentence that says what it shows, and the numbers as a table.
 
-Shares are bars, likeness is a map, and a voice alarm is its sum.
+Likeness is a map, and a voice alarm is its sum.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from markupsafe import Markup
 
@@ -22,17 +21,11 @@ from persona_pipeline.reporting.statistics import (
     VoiceSeen,
 )
 from persona_pipeline.reporting.text import format_delta, format_score
-from persona_pipeline.reporting.view import AgentRow
 from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
-from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
 
-# The defaults above which the runtime corrections step in.
-_DEFAULTS = CorrectionSettings()
-REPETITION_LIMIT, AGREEMENT_LIMIT = _DEFAULTS.repetition_threshold, _DEFAULTS.convergence_threshold
-_LABEL, _PLOT, _VALUE, _ROW, _BAR = 120.0, 270.0, 50.0, 28.0, 12.0
 _MAP_WIDTH, _MAP_HEIGHT, _MAP_MARGIN = 440.0, 330.0, 48.0
-_BAR_CHARACTERS, _MAP_CHARACTERS = 20, 18
+_MAP_CHARACTERS = 18
 _SUM, _HEADROOM = Plot(180.0, 12.0, 12.0, 32.0), 1.12
 
 
@@ -125,103 +118,12 @@ def voice_figure(voices: VoiceMap) -> Figure:
     return Figure("How alike the agents write", chart, caption, numbers, alarming=bool(merging))
 
 
-def language_figures(rows: Sequence[AgentRow]) -> list[Figure]:
-    """Return each agent's repetition and each channel's agreement, where they were measured."""
-    figures = []
-    if repetition := _repetition(rows):
-        what = "Share of an agent's word triples that stand in another of its messages too."
-        figures.append(_bars("Repetition", "Agent", what, repetition, REPETITION_LIMIT))
-    if agreement := _agreement(rows):
-        what = "Share of a channel's messages that agree with somebody."
-        figures.append(_bars("Agreement", "Channel", what, agreement, AGREEMENT_LIMIT))
-    return figures
-
-
-def _repetition(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
-    path = ("repetition", "3", "cross_message_share")
-    shares = ((row.agent_id, _number(_statistics(row, "fluency"), *path)) for row in rows)
-    return [(agent_id, share) for agent_id, share in shares if share is not None]
-
-
-def _agreement(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
-    """Every agent of a channel carries the same numbers for it."""
-    ratios: dict[str, float] = {}
-    for row in rows:
-        for channel, values in (_statistics(row, "convergence").get("channels") or {}).items():
-            ratio = _number(values, "agreement_ratio")
-            if ratio is not None:
-                ratios[f"#{channel}"] = ratio
-    return sorted(ratios.items())
-
-
-def _statistics(row: AgentRow, dimension: str) -> dict[str, Any]:
-    evaluation = row.report.evaluation.dimensions.get(dimension)
-    return evaluation.statistics if evaluation else {}
-
-
-def _number(value: Any, *keys: str) -> float | None:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _bars(title: str, heading: str, what: str, values: Sequence[tuple[str, float]], limit: float) -> Figure:
-    over = [name for name, value in values if value > limit]
-    caption = f"{what} {'Beyond the limit: ' + ', '.join(over) + '.' if over else 'Nobody is beyond the limit.'}"
-    largest = max(limit * 1.25, *(value for _, value in values))
-    bars = [Bar(name, value, _share(value)) for name, value in values]
-    chart = bar_chart(bars, title=f"{title}. {caption}", maximum=largest, limit=limit)
-    numbers = _numbers(title, [heading, title], [[bar.label, bar.text] for bar in bars])
-    return Figure(title, chart, caption, numbers, alarming=bool(over))
-
-
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
 
 
 def _numbers(label: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return replace(Table.plain(f"{label}: table", columns, rows), style="numbers")
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar: ``value`` in the chart's unit, ``text`` as it is written beside the bar."""
-
-    label: str
-    value: float
-    text: str
-
-
-def bar_chart(bars: Sequence[Bar], *, title: str, maximum: float, limit: float | None = None) -> Markup:
-    """Return the bars from 0 to ``maximum`` (> 0); those beyond ``limit`` are drawn as bad, and the limit is marked."""
-    height = _ROW * len(bars) + (18 if limit is not None else 2)
-    parts: list[Markup] = []
-    for index, bar in enumerate(bars):
-        middle = _ROW * index + _ROW / 2
-        bad = limit is not None and bar.value > limit
-        length = _PLOT * min(max(bar.value / maximum, 0.0), 1.0)
-        parts += [
-            _beside("label", 0, middle, shortened(bar.label, _BAR_CHARACTERS)),
-            _track("track", middle, _PLOT),
-            _track("bar bad" if bad else "bar", middle, length),
-            _beside("label value", _LABEL + _PLOT + 8, middle, bar.text),
-        ]
-    if limit is not None:
-        x = _LABEL + _PLOT * limit / maximum
-        bottom = _ROW * len(bars)
-        parts.append(element("line", {"class": "change", "x1": x, "x2": x, "y1": 0, "y2": bottom}))
-        note = {"class": "note", "x": x, "y": bottom + 13, "text-anchor": "middle"}
-        parts.append(element("text", note, f"limit {limit:.0%}"))
-    return picture(_LABEL + _PLOT + _VALUE, height, title, parts, classes="chart bars")
-
-
-def _track(name: str, middle: float, width: float) -> Markup:
-    box = {"class": name, "x": _LABEL, "y": middle - _BAR / 2, "width": width, "height": _BAR, "rx": 3}
-    return element("rect", box)
-
-
-def _beside(name: str, x: float, middle: float, text: str) -> Markup:
-    return element("text", {"class": name, "x": x, "y": middle, "dominant-baseline": "central"}, text)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    language_figures,
     timeline_figure,
     voice_alarm_figure,
     voice_figure,
@@ -28,7 +27,6 @@ from persona_pipeline.reporting.page import (
     Folded,
     Item,
     Items,
-    Line,
     Page,
     PageCard,
     PageRow,
@@ -40,6 +38,7 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
+    WORST,
     RowCharts,
     agent_cell,
     agent_lines,
@@ -58,7 +57,6 @@ from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.text import (
     asset,
     format_delta,
-    format_score,
     format_share,
     format_usd,
     one_line,
@@ -66,6 +64,7 @@ from persona_pipeline.reporting.text import (
 )
 from persona_pipeline.reporting.view import (
     MANY,
+    UNREAD,
     AgentRow,
     ReportView,
     ScoreCell,
@@ -80,7 +79,6 @@ from persona_pipeline.world.propositions.models import dimension_label
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics
 
-_MOST_BROKEN_LINES = 12
 # Lines below the heading that say who needs a look.
 _MOST_BEFORE = 3
 # Windows of an agent that is shown in a line, and what is said of it there.
@@ -183,23 +181,6 @@ class AgentBlock:
             return None
         return replace(timeline_figure(self.row.name, self.points), href=f"#{self.anchor}")
 
-    @cached_property
-    def broken(self) -> list[tuple[PropositionResult, list[QuotedEvidence]]]:
-        """The claims of a drift with quotes that stand in a message, worst first; each quote once, twelve at most."""
-        claims: list[tuple[PropositionResult, list[QuotedEvidence]]] = []
-        seen: set[tuple[str | None, str]] = set()
-        for block in self.dimensions:
-            for item in block.propositions:
-                lines = []
-                for evidence in item.quotes if item.bad else ():
-                    key = (evidence.message_id, evidence.quote)
-                    if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
-                        seen.add(key)
-                        lines.append(evidence)
-                if lines:
-                    claims.append((item.result, lines))
-        return claims
-
     @property
     def facts(self) -> list[tuple[str, str]]:
         evaluation = self.row.report.evaluation
@@ -212,25 +193,6 @@ def _lowest_first(score: float | None) -> float:
 
 def cell_bar(cell: ScoreCell) -> Markup | None:
     return None if cell.score is None else bullet(cell.score, cell.baseline, bad=cell.drifted, interval=cell.interval)
-
-
-@dataclass(frozen=True)
-class FindingGroup:
-    """The findings of one agent and dimension: what happened, and below it the propositions that dropped."""
-
-    agent: str | None
-    dimension: str | None
-    main: list[Finding]
-    drops: list[Finding]
-
-    def said(self, finding: Finding) -> Line:
-        """Return a finding without the name of its agent, which stands beside it."""
-        text = finding.text.removeprefix(f"{self.agent}: ")
-        return with_code(text[:1].upper() + text[1:])
-
-    @property
-    def bad(self) -> bool:
-        return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
 
 
 def whole_page(report: RunReport) -> Page:
@@ -267,7 +229,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
-        _broken(agents),
+        _worst(view, shown),
         _findings(view, shown),
         _figures("timeline", "Drift over time", _timelines(agents), "Timeline"),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
@@ -277,7 +239,6 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _kinds(by_name),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
         _voices(told.voice_map),
-        _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
         _suites(told.suites),
         _corrections(report, view),
         _provenance(report),
@@ -287,11 +248,11 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     return [replace(section, lead=section.lead or leads.get(section.id, "")) for section in every if section]
 
 
-def _broken(agents: Sequence[AgentBlock]) -> Section | None:
-    """Return the lines of agents that dropped, each beside the claim that it broke."""
-    found = [agent for agent in agents if agent.broken]
-    drawn = Drawn("broken.html.j2", {"agents": found})
-    return Section("Lines that broke character", [drawn], "broken", short="Lines") if found else None
+def _worst(view: ReportView, shown: Mapping[str, AgentBlock]) -> Section | None:
+    """Return the messages out of character of agents that are shown, each with what it answered and one in character."""
+    found = [(row, shown[row.agent_id].anchor) for row in view.quoted if row.agent_id in shown]
+    drawn = Drawn("broken.html.j2", {"agents": found, "names": view.names})
+    return Section(WORST, [drawn], "broken", short="Lines") if found else None
 
 
 def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
@@ -354,25 +315,32 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
-    judge = [Item(with_code(f"{text}.")) for text in view.people_lines]
+    unread = [UNREAD] if view.is_unread else []
+    judge = [Item(with_code(f"{text}.")) for text in [*view.people_lines, *unread]]
     return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", short="Scores")
 
 
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    """Return the findings by agent and dimension, in the order they first appear; those of an agent in a line stand there."""
-    names = {row.agent_id: row.name for row in view.rows}
-    groups: dict[tuple[str | None, str | None], FindingGroup] = {}
-    for finding in view.findings:
-        if finding.agent_id in names and finding.agent_id not in shown:
-            continue
-        agent = names.get(finding.agent_id or "", finding.agent_id)
-        group = groups.setdefault((finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], []))
-        (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
+    """Return the findings by agent, claims that dropped folded; those of an agent in a line stand there."""
+    told = [item for item in view.findings if item.agent_id not in view.names or item.agent_id in shown]
+    claims = [_finding(view, item) for item in told if item.kind == "proposition_drop"]
+    lines = [_finding(view, item) for item in told if item.kind != "proposition_drop"]
     warnings = warnings_of(agent.row for _, agent in sorted(shown.items()))
-    if not view.findings and not warnings:
-        return None
-    drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})
-    return Section("What went wrong", [drawn], "findings", short="Findings")
+    lines += [Item(text, kind=f"{name}, warning") for name, text in warnings]
+    blocks: list[Block] = [Items(lines)] if lines else []
+    if claims:
+        blocks.append(Folded(f"{plural(len(claims), 'claim')} dropped further than allowed", [Items(claims)]))
+    return Section("What went wrong", blocks, "findings", short="Findings") if blocks else None
+
+
+def _finding(view: ReportView, finding: Finding) -> Item:
+    """Return a finding with its agent and dimension before it."""
+    agent = view.names.get(finding.agent_id or "", finding.agent_id or "Run")
+    text = finding.text.removeprefix(f"{agent}: ")
+    kind = f"{agent}, {dimension_label(finding.dimension).lower()}" if finding.dimension else agent
+    return Item(
+        with_code(text[:1].upper() + text[1:]), 0, kind, "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+    )
 
 
 def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
@@ -406,14 +374,9 @@ def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
 def _voices(voices: sections.VoiceMap) -> Section | None:
     if len(voices.ids) < 2:
         return None
-    figure, rows = voice_figure(voices), []
-    for name, voice in sorted(voices.agents.items()):
-        words, length = format_share(voice.unique_word_ratio), format_score(voice.average_sentence_length, 1)
-        rows.append([voices.names[name], voice.language, words, length, format_share(voice.punctuation_density, 1)])
-    habits = Table.plain("Habits", ["Agent", "Language", "Different words", "Words a sentence", "Punctuation"], rows)
-    pairs = [figure.numbers] if figure.numbers else []
-    card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
-    return Section("Voices", [replace(figure, numbers=None), card], "voices")
+    figure = voice_figure(voices)
+    pairs = [PageCard("Pair by pair", [figure.numbers])] if figure.numbers else []
+    return Section("Voices", [replace(figure, numbers=None), *pairs], "voices")
 
 
 def _suites(suites: Sequence[sections.SuiteSummary]) -> Section | None:

@@ -40,27 +40,29 @@ from persona_pipeline.reporting.text import cost_line, format_usd, markdown_text
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
+    UNREAD,
     AgentRow,
     ReportView,
     ScoreCell,
     dropped,
     kind_label,
-    not_judged,
     remedies,
     score_change,
     untold,
     warnings_of,
 )
+from persona_pipeline.scoring.messages.verdicts import WorstMessage
 from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
+WORST = "Lines that broke character"
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
 _MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 240
-# Of what a comment shows outside its folds, and claims of an agent that it names as not judged.
-_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE, _MOST_UNSCORED = 5, 3, 160, 20
+# Of what a comment shows outside its folds.
+_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE = 5, 3, 160
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
@@ -73,6 +75,8 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     ending = f" Exit code {report.exit_code}." if exits else ""
     # In short only where it cannot be believed, or nobody knows.
     judged = [Item(text, tone="dim") for text in view.people_lines if verbose or " validated (" not in text]
+    if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
+        judged.append(Item(UNREAD, tone="dim"))
     lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *judged]
     lines += [] if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
@@ -86,6 +90,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
+    found += [_worst(view)] if verbose and view.quoted else []
     return Page(view.headline, top, found, tone=tone_of(view))
 
 
@@ -137,11 +142,33 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
         yield _finding_line(finding, _MOST_SLIGHT_TEXT)
     for remedy in remedies(serious)[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
-    if any(row.conclusion.verdict is Result.FELL for row in view.rows):
+    if view.quoted:
         yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
     more = len(findings) - len(of_run[:_MOST_LINES]) - len(shown) + len(warnings_of(view.rows))
     if more:
         yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
+
+
+def _worst(view: ReportView) -> Section:
+    """Return the messages out of character of each agent, the worst first."""
+    lines = [line for row in view.quoted for item in row.worst for line in _lines_of(row, item, view)]
+    return Section(WORST, [Items(lines)])
+
+
+def _lines_of(row: AgentRow, item: WorstMessage, view: ReportView) -> Iterator[Item]:
+    verdict = item.verdict
+    quote = Span(verdict.quote, "em", _MOST_QUOTE)
+    where = [_own(" ("), Span(verdict.message, "code", _MOST_ID), _own(f", {verdict.said_at:%Y-%m-%d %H:%M} UTC): ")]
+    yield Item([_id(row.name), *where, quote], tone="bad")
+    claims = Span("; ".join(row.broken_claims(item)), limit=_MOST_TEXT)
+    yield Item(
+        [claims, *([_own(" – "), Span(verdict.reason, limit=_MOST_QUOTE)] if verdict.reason else [])], 1, "breaks"
+    )
+    if said := item.answered:
+        speaker = Span(view.names.get(said.speaker, said.speaker), limit=_MOST_ID)
+        yield Item([speaker, _own(": "), Span(said.quote, limit=_MOST_QUOTE)], 1, "answers")
+    if said := item.example:
+        yield Item([Span(said.quote, "em", _MOST_QUOTE)], 1, "in character")
 
 
 def _blind_line(view: ReportView) -> Iterator[Item]:
@@ -166,7 +193,7 @@ def comment_page(report: RunReport) -> Page:
     before = [Item([Span(message[:1].upper() + message[1:], "strong", _MOST_TEXT)]) for message in of_base]
     top: list[Block] = []
     if view.rows:
-        judge = [Item(with_code(text)) for text in view.people_lines]
+        judge = [Item(with_code(text)) for text in [*view.people_lines, *([UNREAD] if view.is_unread else [])]]
         top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
     claims = [_dropped_claim(*item) for item in drops]
@@ -180,9 +207,8 @@ def comment_page(report: RunReport) -> Page:
     folded: list[Block] = []
     if rest := claims[_MOST_CLAIMS:]:
         folded.append(Folded(f"{plural(len(rest), 'more claim')} that dropped", [Items.of(*rest)]))
-    if missing := [_unscored(row) for row in view.rows if row.failures]:
-        count = sum(len(row.failures) for row in view.rows)
-        folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
+    if view.quoted:
+        found.append(_worst(view))
     if view.sights:
         folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
@@ -307,21 +333,9 @@ def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
     ]
     if drop.claim:
         line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
-    judged = row.report.evaluation.dimensions[drop.dimension].propositions.get(drop.proposition_id)
-    if quote := next((item for item in judged.evidence if item.verified), None) if judged else None:
-        line += [_own(". Such as: "), Span(quote.quote, "em", _MOST_QUOTE)]
     if drop.recommendation:
         line += [_own(" "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
     return line
-
-
-def _unscored(row: AgentRow) -> Line:
-    names: list[str | Span] = []
-    for dimension, result in row.failures[:_MOST_UNSCORED]:
-        names += [_own(", " if names else ""), Span(f"{dimension}/{result.id}", "code", _MOST_CLAIM_ID)]
-    left = len(row.failures) - _MOST_UNSCORED
-    more = f" and {left} more" if left > 0 else ""
-    return [_id(row.name), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
 
 
 def _to_do(view: ReportView) -> list[Item]:
@@ -340,11 +354,8 @@ def _to_do(view: ReportView) -> list[Item]:
 
 def _other_findings(view: ReportView) -> Iterator[Line]:
     """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
-    # What a coverage finding counts is listed one by one.
-    listed = {(row.agent_id, dimension) for row in view.rows for dimension, _ in row.failures}
     for finding in view.findings:
-        counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
-        if finding.kind not in ("regression", "proposition_drop", "base") and not counted:
+        if finding.kind not in ("regression", "proposition_drop", "base"):
             text = one_line(finding.text, _MOST_TEXT if finding.exit_code else _MOST_SLIGHT_TEXT)
             yield with_code(text) if text.count("`") % 2 == 0 else text
     for name, warning in warnings_of(view.rows):

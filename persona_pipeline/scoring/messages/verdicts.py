@@ -69,6 +69,31 @@ class MessageVerdict(BaseModel, extra="forbid", frozen=True):
     reason: str = ""
 
 
+class SaidLine(BaseModel, extra="forbid", frozen=True):
+    """A message that a report shows beside another.
+
+    Attributes:
+        speaker: id of who said it. ``quote``: its text, at most 500 characters.
+    """
+
+    message_id: str
+    speaker: str
+    quote: str
+
+
+class WorstMessage(BaseModel, extra="forbid", frozen=True):
+    """A message out of character, with what a person needs to see why.
+
+    Attributes:
+        answered: the last message of somebody else before it in its conversation; None: it began the conversation.
+        example: an earlier message of the agent that is in character; None: none is known.
+    """
+
+    verdict: MessageVerdict
+    answered: SaidLine | None = None
+    example: SaidLine | None = None
+
+
 def in_order(verdicts: Sequence[MessageVerdict]) -> list[MessageVerdict]:
     """Return verdicts in the order in which their messages were said."""
     return sorted(verdicts, key=lambda item: (item.said_at, item.message))
@@ -353,6 +378,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
             is in an earlier window; None: no change is shown.
         agreement: of people with the judge; None: no message was labelled.
+        worst: at most five messages out of character, see ``worst.worst_messages``.
         model: the judge's model. ``prompt_version``: of the question.
         usage: tokens and price of the calls of this run.
     """
@@ -365,6 +391,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
     change: ShareChange | None = None
     agreement: MessageAgreement | None = Field(default=None, exclude_if=lambda agreement: agreement is None)
+    worst: list[WorstMessage] = Field(default_factory=list[WorstMessage])
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.figures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
+from persona_pipeline.reporting.charts.figures import AlarmMark, Link, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
 from persona_pipeline.reporting.charts.svg import data_uri, element
 
@@ -52,11 +52,6 @@ def test_map_golden(golden) -> None:
     links = [Link("dwight", "jim", 0.3), Link("dwight", "michael", 0.6, bad=True), Link("jim", "michael", 0.4)]
     places = {"dwight": (0.0, 0.0), "jim": (1.0, 0.2), "michael": (0.1, 0.5)}
     golden("map.svg", map_chart(list(places), links, places, title="Voices") + "\n")
-
-
-def test_bars_golden(golden) -> None:
-    bars = [Bar("dwight", 0.05, "5%"), Bar("michael", 0.7, "70%")]
-    golden("bars.svg", bar_chart(bars, title="Repetition", maximum=0.7, limit=0.3) + "\n")
 
 
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=30))
@@ -107,11 +102,6 @@ def test_a_sparkline_is_drawn_for_any_scores(scores: list[float | None]) -> None
     assert len(parts(chart, "circle")) == any(score is not None for score in scores)
 
 
-def test_only_bars_beyond_the_limit_are_bad() -> None:
-    chart = bar_chart([Bar("a", 0.3, "30%"), Bar("b", 0.31, "31%")], title="t", maximum=1, limit=0.3)
-    assert len(parts(chart, "rect", "bad")) == 1
-
-
 def test_the_map_keeps_the_proportions_of_distances() -> None:
     places = {"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (2.0, 0.0)}
     dots = [float(dot.get("cx", "")) for dot in parts(map_chart(list(places), [], places, title="t"), "circle")]
@@ -140,5 +130,5 @@ def test_a_data_uri_is_a_picture_of_its_own() -> None:
 
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
     charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
-    charts += [bar_chart([Bar("a", 1, "1")], title="t", maximum=1), map_chart(["a"], [], {}, title="t")]
+    charts += [map_chart(["a"], [], {}, title="t")]
     assert not any("style=" in chart for chart in charts)

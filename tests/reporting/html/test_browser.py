@@ -12,7 +12,7 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
-from tests.reporting.sample import many_agents, sample_corrections, sample_report
+from tests.reporting.sample import many_agents, sample_corrections, sample_report, with_messages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -76,7 +76,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 
 def hostile_report() -> RunReport:
     """The run with hostile text wherever text from outside is shown."""
-    report = sample_report()
+    report = with_messages(sample_report(), HOSTILE)
     for old, new in (("michael", HOSTILE), ("jim", HOSTILE + "2")):
         report.agents[new] = report.agents.pop(old)
         report.agents[new].evaluation.agent_id = new
@@ -220,7 +220,7 @@ def test_every_picture_has_a_name_and_every_table_its_headings(show: Callable[..
 
 
 def test_it_works_without_script(show: Callable[..., Opened]) -> None:
-    page = show(sample_report(), java_script_enabled=False).page
+    page = show(with_messages(sample_report()), java_script_enabled=False).page
     assert page.locator("#theme").is_hidden() and page.locator("#expand").is_hidden()
     assert page.locator(".broken blockquote").first.is_visible()
     page.locator("#provenance summary").first.click()

@@ -83,14 +83,6 @@ def test_a_run_without_agents_is_a_page_that_says_why() -> None:
     assert "No agent was evaluated" in html and "Nothing was evaluated" in html
 
 
-def test_only_lines_that_stand_in_a_message_are_said_to_break_character() -> None:
-    html = render_html(sample_report())
-    broken = html[html.index("Lines that broke character") : html.index('class="dimension')]
-    assert "Please find the quarterly figures attached" in broken
-    assert "As discussed, the meeting is moved" not in broken
-    assert html.count("Lines that broke character") == 1
-
-
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
