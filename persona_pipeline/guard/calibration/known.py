@@ -22,7 +22,7 @@ from persona_pipeline.guard.calibration.calibrate import (
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
-from persona_pipeline.judging.claims import proposition_problem, verdicts_of
+from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
 from persona_pipeline.judging.recordings.replay import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
@@ -140,7 +140,8 @@ class KnownVerdicts:
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
-                    said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
+                    data, model, prompt = _neutral(recording.data), recording.model, recording.prompt_version
+                    said.append(Answer(data, model=model, prompt_version=prompt))
                 # What --record wrote stands in both.
                 stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
@@ -149,7 +150,15 @@ class KnownVerdicts:
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
         rows = self.kept.answers(list(wanted)) if self.kept else ()
-        return {key: Answer(data, model=model, prompt_version=prompt) for key, data, model, prompt in rows}
+        return {key: Answer(_neutral(data), model=model, prompt_version=prompt) for key, data, model, prompt in rows}
+
+
+def _neutral(data: Any) -> Any:
+    """Return an answer on one claim with the name it has in the question; recordings have the id of the proposition."""
+    listed = data.get("verdicts") if isinstance(data, Mapping) else None
+    if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], Mapping):
+        return data
+    return {**data, "verdicts": [{**listed[0], "proposition_id": neutral_ids(1)[0]}]}
 
 
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
@@ -173,5 +182,5 @@ def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
     return [
         verdicts_of([request], item)[0]
         for item in said
-        if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
+        if item.data is not None and proposition_problem(item.data, neutral_ids(1)) is None
     ]
