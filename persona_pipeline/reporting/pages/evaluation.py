@@ -10,10 +10,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts.figures import (
-    voice_alarm_figure,
-    voice_figure,
-)
+from persona_pipeline.reporting.charts.figures import voice_alarm_figure, voice_figure
 from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
