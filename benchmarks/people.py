@@ -58,7 +58,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, Judgment, judged_population
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
+from persona_pipeline.guard.calibration.calibrate import Rated, belief_of, within_claims
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
@@ -289,6 +289,11 @@ def believed_judges(generator: np.random.Generator, truth: Numbers, turned: Numb
     return {name: _whole(given) for name, given in {**found, **noisy}.items()}
 
 
+def _rank_of(rated: Sequence[Rated]) -> Measure:
+    judged = [item.judge for item in rated if item.judge is not None]
+    return spearman(judged, [item.people[0] for item in rated if item.people[0] is not None])
+
+
 def run_belief() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
@@ -306,9 +311,7 @@ def run_belief() -> None:
                         Rated(str(n), f"a{a}", "adherence", f"c{c}", j, people=(p,))
                         for n, (a, c, j, p) in enumerate(pairs)
                     ]
-                    found = belief_of(
-                        labels, agreement((item.judge, item.peoples) for item in rated).rank, within_claims(rated)
-                    )
+                    found = belief_of(labels, _rank_of(rated), within_claims(rated))
                     believed[name] = believed.get(name, 0) + (found == "believed")
             shown_rates = "  ".join(f"{name} {count / runs:.3f}" for name, count in believed.items())
             print(f"{kind:>6} {labels:>3} labels   {shown_rates}", flush=True)

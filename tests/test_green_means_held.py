@@ -640,7 +640,7 @@ def test_no_line_asks_for_less_coverage_than_a_live_run_would(
     tmp_path: Path,
 ) -> None:
     server.handler = unlucky()
-    typed("baseline", *LIVE)
+    typed("baseline", *LIVE, "--windows", "1")
     path = habits / "recordings" / "ann" / "adherence.jsonl"
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for line in lines[:failing]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
 from persona_pipeline.suites.grading.results import AssertResult, SuiteResult, TestResult
 from persona_pipeline.suites.running.history import Comparison, Pair
@@ -70,6 +71,19 @@ _CLAIMS: Mapping[str, tuple[str, Callable[[ScoreCell, PropositionResult, str], A
     "recommendation": (_TEXT, lambda cell, item, run_id: item.recommendation),
     "run_id": (_TEXT, lambda cell, item, run_id: run_id),
 }
+_MESSAGES: Mapping[str, tuple[str, Callable[[MessageVerdicts, MessageVerdict, str], Any]]] = {
+    "agent": (_TEXT, lambda read, item, run_id: read.agent_id),
+    "message_id": (_TEXT, lambda read, item, run_id: item.message),
+    "conversation": (_TEXT, lambda read, item, run_id: item.conversation),
+    "said_at": (_TIME, lambda read, item, run_id: item.said_at),
+    "verdict": (_TEXT, lambda read, item, run_id: item.verdict.value),
+    "claims": (_TEXT, lambda read, item, run_id: "; ".join(item.claims) or None),
+    "quote": (_TEXT, lambda read, item, run_id: item.quote or None),
+    "reason": (_TEXT, lambda read, item, run_id: item.reason or None),
+    "judge_model": (_TEXT, lambda read, item, run_id: read.model),
+    "prompt_version": (_TEXT, lambda read, item, run_id: read.prompt_version),
+    "run_id": (_TEXT, lambda read, item, run_id: run_id),
+}
 _TESTS: Mapping[str, tuple[str, Callable[[TestResult], Any]]] = {
     "id": (_TEXT, lambda test: test.id),
     "test": (_TEXT, lambda test: test.test_id),
@@ -108,13 +122,19 @@ _PAIRS: Mapping[str, tuple[str, Callable[[Pair], Any]]] = {
 
 
 def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
-    """Return a report with one row an ``agent``, a ``dimension`` or a ``claim``; ConfigError: there are no such rows."""
-    _check(by, "agent", "dimension", "claim")
+    """Return a report with one row an ``agent``, a ``dimension``, a ``claim`` or a ``message`` with a verdict.
+
+    Raises ``ConfigError``: there are no such rows.
+    """
+    _check(by, "agent", "dimension", "claim", "message")
     rows = ReportView(report).rows
     if by == "agent":
         return _frame(_AGENTS, ((row,) for row in rows))
     if by == "dimension":
         return _frame(_DIMENSIONS, ((row, cell) for row in rows for cell in row.cells))
+    if by == "message":
+        read = ((row.messages, row.report.evaluation.run_id) for row in rows if row.messages)
+        return _frame(_MESSAGES, ((own, item, run_id) for own, run_id in read for item in own.verdicts))
     claims = (
         (cell, item, row.report.evaluation.run_id)
         for row in rows

@@ -102,7 +102,7 @@ class Evaluation(EvaluationRun):
         """Return the scores as a data frame; unscored is NaN, with the reason in ``unscored``.
 
         Args:
-            by: one row an ``agent``, a ``dimension`` or a ``claim``.
+            by: one row an ``agent``, a ``dimension``, a ``claim`` or a ``message`` with a verdict.
 
         Raises:
             ConfigError: there are no such rows.

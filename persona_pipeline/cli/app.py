@@ -13,7 +13,7 @@ from persona_pipeline.cli.judges import calibrate, canary
 from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
-from persona_pipeline.cli.versions import bisect, changes, compare
+from persona_pipeline.cli.versions import bisect, changes, compare, since
 from persona_pipeline.cli.view import view
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.first import first
@@ -32,7 +32,7 @@ app = typer.Typer(
 COMMANDS = {
     "Start": (first, init, ingest, collect, validate, doctor),
     "Evaluate": (evaluate, interview, baseline, facts),
-    "Look": (view, report, compare, bisect, changes),
+    "Look": (view, report, since, compare, bisect, changes),
     "Teach the judge": (calibrate, canary),
     "Guard and correct": (watch,),
     "Keep": (forget, schema, migrate),

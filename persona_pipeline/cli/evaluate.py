@@ -150,7 +150,7 @@ MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
-    windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
+    windows: Annotated[int, option("baseline_windows", "--windows")] = 4,
     verbose: Verbose = False,
     **asked: Any,
 ) -> None:
@@ -162,15 +162,11 @@ def baseline(
     scores are lower than its file allows (1 where they dropped). The refusal names
     the command that takes the windows before. --accept "reason" writes it all the same.
     """
-    from persona_pipeline.evaluation.estimate import more_windows_text
-
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
     if judge != "recorded" and world.settled(request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
-    if windows == 1 and (hint := more_windows_text(world, request, None if judge == "recorded" else judge)):
-        typer.echo(f"hint: {hint}", err=True)
     run = run_and_print(context, world, request, judge=judge, verbose=verbose)
     for path in run.baselines:
         typer.echo(str(path))
@@ -187,7 +183,9 @@ def report(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
     format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
-    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
+    by: Annotated[
+        str, typer.Option(help="A row of csv and parquet: an agent, a dimension, a claim or a message.")
+    ] = "dimension",
     verbose: Verbose = False,
 ) -> None:
     """Show the newest evaluation of each agent and its history; judges nothing."""

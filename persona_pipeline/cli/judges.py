@@ -57,7 +57,7 @@ def calibrate(
         end(EXIT_COVERAGE)
     end(
         int(any(item.belief == "chance" for item in found.dimensions)),
-        looked_at=sum(item.labelled + len(item.models) for item in found.dimensions),
+        looked_at=sum(item.labelled for item in found.dimensions),
         looked_for="labels of this world's judgments; people give them in `persona-pipeline view`",
     )
 

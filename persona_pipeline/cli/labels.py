@@ -53,9 +53,8 @@ def list_labels(
     from persona_pipeline.reporting.pages.instruments import labels_page
     from persona_pipeline.reporting.render import print_page
 
-    found = world_labels(open_world())
-    reasons = {item.label.identity: item.reason for item in found.stale}
-    shown = _chosen([*found.current, *(item.label for item in found.stale)], agents, dimensions, labeller)
+    labels, reasons = world_labels(open_world())
+    shown = _chosen(labels, agents, dimensions, labeller)
     if listed := [label for label in shown if not stale or label.identity in reasons]:
         print_page(labels_page(listed, reasons))
     counts = Counter((label.dimension, label.labeller) for label in shown if label.identity not in reasons)

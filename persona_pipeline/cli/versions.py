@@ -1,4 +1,4 @@
-"""``persona-pipeline compare``, ``bisect`` and ``changes``: two versions of a world, and what made the difference."""
+"""``persona-pipeline compare``, ``bisect``, ``changes`` and ``since``: two versions or two times, and what made the difference."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_OK, ConfigError
-from persona_pipeline.base.options import OF_JUDGE
+from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
     AsJson,
@@ -15,11 +15,13 @@ from persona_pipeline.cli.options import (
     Format,
     JudgeName,
     MaxUsd,
+    Output,
     asks,
     check_format,
     environment,
     judge_name,
     live_judge_name,
+    names,
     open_world,
     request_of,
     require_known,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 FAIL_ON = ("worse", "none")
+_UNJUDGED = "hint: not all of it is judged; --judge anthropic --estimate says what that would cost"
 Suites = Annotated[
     list[Path] | None,
     typer.Option("--suite", help="Scenes are the inputs of this suite's tests; repeatable.", show_default=False),
@@ -146,7 +149,7 @@ def compare(
         typer.echo(f"comparison written: {output}", err=True)
     write_page(comparison_page(found, SHORT) if format == "table" else comparison_page(found), data, format)
     if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
-        typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
+        typer.echo(_UNJUDGED, err=True)
     end(
         EXIT_OK if fail_on == "none" else found.exit_code,
         looked_at=sum(len(agent.dimensions) for agent in found.agents.values()),
@@ -264,3 +267,47 @@ def changes(
 
     found = changed_things(find_world(environment()), base, head)
     write_page(changes_page(found), [asdict(item) for item in found], "json" if as_json else "markdown")
+
+
+@asks("dimensions", "as_of", "samples", *OF_JUDGE)
+def since(
+    context: typer.Context,
+    date: Annotated[
+        str, typer.Argument(help="A day, such as 2026-11-24, or a time with its offset, such as 2026-11-24T10:00:00Z.")
+    ],
+    agent: Annotated[str, typer.Argument(help="One agent, or several with commas between them.")] = "all",
+    window: Annotated[str, typer.Option(help="How much before the date counts: a length of time, or `all`.")] = "28d",
+    estimate: Estimate = False,
+    format: Format = "table",
+    output: Output = None,
+    **asked: Any,
+) -> None:
+    """Compare agents before and after a known event, such as a new model.
+
+    No baseline is needed, and nothing is written.
+
+    Exit codes: 0 no agent fell, 1 one has fewer messages in character, 2 usage or configuration, 3 cannot be told.
+    """
+    from persona_pipeline.evaluation.since import both_sides, compare_since
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.reporting.pages.experiments import since_page
+    from persona_pipeline.reporting.render import write_page
+
+    check_format(format)
+    at = moment(f"{date}T00:00:00Z" if len(date) == len("2026-11-24") else date, "DATE")
+    assert at is not None
+    request, world = request_of(context, asked, agents=names(agent), window=window), open_world()
+    options = JudgeOptions.of(request)
+    if estimate:
+        from persona_pipeline.evaluation.estimate import estimate_run
+
+        for side, name in zip(both_sides(request, at), ("before", "after"), strict=True):
+            typer.echo(f"{name}: {estimate_run(world, side, request.judge, options)}")
+        return
+    with watched_judging() as progress:
+        judge = open_judge(judge_name(request.judge, world=world), world, replace(options, progress=progress))
+        found = compare_since(world, judge, at, request)
+    write_page(since_page(found), found.model_dump(mode="json"), format, output)
+    if any(None in (item.before.share, item.after.share) for item in found.agents):
+        typer.echo(_UNJUDGED, err=True)
+    end(found.exit_code, looked_at=len(found.agents), looked_for="no agent said anything after that date")

@@ -37,6 +37,7 @@ def messages_metadata(evaluation: AgentEvaluation) -> Metadata:
     return {
         "in_character": messages.text(evaluation.display_name),
         "share/in_character": round(messages.share.share, 4),
+        **({"agreement": str(messages.agreement)} if messages.agreement else {}),
     }
 
 

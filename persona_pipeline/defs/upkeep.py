@@ -177,20 +177,19 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
             "judged": item.judged,
             "labelled": item.labelled,
             "belief": item.belief,
-            "rank": measured(item.agreement.rank),
-            "bias": measured(item.agreement.bias, signed=True),
+            "rank": measured(item.rank),
+            "bias": measured(item.bias, signed=True),
         }
         for item in found.dimensions
     ]
     ranks = {
-        f"rank_correlation/{item.dimension}": round(item.agreement.rank.value, 4)
+        f"rank_correlation/{item.dimension}": round(item.rank.value, 4)
         for item in found.dimensions
-        if item.agreement.rank.value is not None
+        if item.rank.value is not None
     }
     return {
         "calibration": metadata.table(rows, COLUMNS),
         "labelled": sum(item.labelled for item in found.dimensions),
-        "labels_hash": found.labels_hash or "none",
         **ranks,
     }
 

@@ -24,14 +24,14 @@ from persona_pipeline.guard.calibration.calibrate import (
     Calibration,
     Rated,
     Usable,
-    ballots,
     calibrate_dimension,
     inverted_claims,
     rated_by_judge,
+    scores_of_people,
     usable,
 )
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
-from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
+from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.calibration.reading import (
     DIMENSION,
     FEWEST_TRANSCRIPTS,
@@ -39,7 +39,7 @@ from persona_pipeline.guard.calibration.reading import (
     JudgedTranscript,
     ReadingTest,
 )
-from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
+from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_reasons
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
 from persona_pipeline.scoring.results import add_usage
@@ -136,22 +136,12 @@ def _windows(now: Window, known: Iterable[Window], first: datetime | None) -> li
     return sorted(found, key=lambda window: window.end, reverse=True)[:MOST_WINDOWS]
 
 
-@dataclass(frozen=True)
-class WorldLabels:
-    """A world's labels: ``current`` may be used, ``stale`` never."""
-
-    current: list[Label]
-    stale: list[StaleLabel]
-
-
-def world_labels(world: World) -> WorldLabels:
-    """Return the labels in a world's folder, the stale ones apart."""
+def world_labels(world: World) -> tuple[list[Label], dict[tuple[str, str], str]]:
+    """Return the labels in a world's folder, and why some are stale, by identity."""
     labels = load_labels(world.root / LABELS)
     if not labels:
-        return WorldLabels([], [])
-    stale = stale_labels(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
-    gone = {item.label.identity for item in stale}
-    return WorldLabels([label for label in labels if label.identity not in gone], stale)
+        return [], {}
+    return labels, stale_reasons(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
@@ -176,7 +166,6 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
             for name in chosen
             if name in found
         ],
-        labels_hash=labels_hash(used),
         stale=list(used.stale),
     )
 
@@ -187,7 +176,7 @@ def _asked(world: World, judged: Iterable[Label | JudgeRequest]) -> AskedOf:
 
 def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[tuple[str, str], list[Rated]]:
     inverted = inverted_claims(_asked(world, (item.request for item in population)))
-    return rated_by_judge([item.judged for item in population], ballots(used.labels), inverted)
+    return rated_by_judge([item.judged for item in population], scores_of_people(used.labels), inverted)
 
 
 @dataclass(frozen=True)

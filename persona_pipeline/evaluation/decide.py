@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from typing import Any, cast
 
 from persona_pipeline.base.calls import run_async
@@ -104,7 +105,17 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
         answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
+<<<<<<< HEAD
+        known = {
+            run_id: item.dated(
+                series_of(snapshot, item.agent_id, read, plans[run_id].scope.window.end),
+                snapshot.labelled.get(item.agent_id),
+            )
+            for item, run_id in answered
+        }
+=======
         known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
+>>>>>>> s47-report2
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
 
@@ -139,17 +150,19 @@ def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> 
     )
 
 
-def _series(snapshot: Snapshot, plan: AgentPlan, read: Sequence[MessageVerdicts]) -> list[MessageVerdict]:
-    """Return the verdicts on an agent's messages up to the end of a window, those of now instead of stored ones.
+def series_of(
+    snapshot: Snapshot, agent_id: str, read: Sequence[MessageVerdicts], end: datetime
+) -> list[MessageVerdict]:
+    """Return the verdicts on an agent's messages up to ``end``, those of now instead of stored ones.
 
     Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
     """
-    own = [item for item in read if item.agent_id == plan.scope.agent_id]
-    judged_by = {(item.model, item.prompt_version) for item in own}
-    stored = (item for item in snapshot.known_verdicts.get(plan.scope.agent_id, ()) if item.judged_by in judged_by)
+    own = [item for item in read if item.agent_id == agent_id]
+    judged_by = {item.judged_by for item in own}
+    stored = (item for item in snapshot.known_verdicts.get(agent_id, ()) if item.judged_by in judged_by)
     found = {item.verdict.message: item.verdict for item in stored}
     found |= {verdict.message: verdict for item in own for verdict in item.verdicts}
-    return [item for item in found.values() if item.said_at <= plan.scope.window.end]
+    return [item for item in found.values() if item.said_at <= end]
 
 
 def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:
@@ -245,7 +258,8 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
 
 def baseline_of(evaluation: AgentEvaluation) -> Baseline:
     """Return the baseline an evaluation would be; dimensions that were not scored in full are not in it."""
-    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation))
+    span = (evaluation.window_start, evaluation.window_end)
+    return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation), spans=[span])
 
 
 def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
-from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
@@ -125,32 +125,6 @@ def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
     options = ModelOptions.from_settings(world.settings, request.judge)
     asked = _facts_questions(world, request, fresh=request.fresh)
     return estimate([], options=options, store=None if request.fresh else world.store, also=asked)
-
-
-# So many windows tell weeks from falls.
-ENOUGH_WINDOWS = 4
-
-
-def more_windows_text(world: World, request: EvaluationRequest, judge: str | None = None) -> str:
-    """Return what a baseline of four windows would take beyond the newest, about what it costs and why; "": there is no history.
-
-    ``request`` is of a baseline of one window; ``judge`` is that of ``estimate_run``.
-    """
-    if (request := world.settled(request)).window == ALL_TIME:
-        return ""
-    plans = planned(world, request.model_copy(update={"baseline_windows": ENOUGH_WINDOWS}))
-    earlier = [plan for plan in plans if plan.scope.past and plan.case.messages]
-    if len({plan.scope.window.end for plan in earlier}) < ENOUGH_WINDOWS - 1:
-        return ""
-    recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
-    missing = [item for plan in earlier for item in plan.requests if not recorded.has_recorded([item])]
-    options = ModelOptions.from_settings(world.settings, judge)
-    taken = estimate(missing, options=options, grouping=JudgeOptions().grouping, store=world.store, count=False)
-    cost = "" if taken.usd is None else f", about ${taken.usd.expected:.2f}"
-    return (
-        f"the {ENOUGH_WINDOWS - 1} windows before hold messages, too: --windows {ENOUGH_WINDOWS} takes the baseline from all "
-        f"({len(missing)} judgments more{cost}) and learns how much weeks differ, which one window cannot tell"
-    )
 
 
 def missing_text(

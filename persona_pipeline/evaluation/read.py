@@ -27,13 +27,14 @@ from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, Read
 from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.files import LABELS, load_labels
+from persona_pipeline.guard.labels.messages import load_message_labels, verdicts_of_people
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
 from persona_pipeline.scoring.facts.known import load_canon
-from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES
+from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
 from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
@@ -195,6 +196,7 @@ class WorldReader:
             points=points_of(watching, runs.summary_rows(world.store, watching)),
             broken={**snapshot.broken, **wrong},
             known_verdicts=self._verdicts(scopes) if snapshot.most_messages else {},
+            labelled=self._labelled(snapshot) if snapshot.most_messages else {},
             drifts=drifts,
             voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
             learnt=[state.learnt for state in voices.values() if state.is_new],
@@ -211,6 +213,13 @@ class WorldReader:
             return {}
         of = {scope.agent_id for scope in scopes}
         return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=MOST_MESSAGES))
+
+    def _labelled(self, snapshot: Snapshot) -> dict[str, dict[str, Role]]:
+        """Return what people say of the messages in the windows."""
+        labels = load_message_labels(self.world.rules_root / LABELS)
+        scopes = snapshot.agents if labels else ()
+        messages = (m for scope in scopes for m in snapshot.messages.within(scope.window, agent_id=scope.agent_id))
+        return verdicts_of_people(labels, messages)
 
     def _left_out(self, agents: Sequence[str] | None) -> list[str]:
         """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""

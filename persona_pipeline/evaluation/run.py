@@ -60,7 +60,7 @@ from persona_pipeline.guard.gate import (
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport, Terms
-from persona_pipeline.guard.trust import calibrated, untested_judges
+from persona_pipeline.guard.trust import untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
 from persona_pipeline.scoring.facts.reading import FactsFound
@@ -468,14 +468,13 @@ def _captured(decided: Decided, result: AgentResult, request: EvaluationRequest)
         if item.plan.scope.agent_id == evaluation.agent_id and _is_alike(snapshot, item, result)
     ]
     windows = [*(item.report.evaluation for item in earlier), evaluation]
-    baseline = captured(
+    return captured(
         evaluation.agent_id,
         [item.dimensions for item in windows],
         judged_on(evaluation),
         spans=[(item.window_start, item.window_end) for item in windows],
         known=snapshot.baselines.get(evaluation.agent_id),
     )
-    return calibrated(baseline, result.report.comparison, snapshot.trust.labels.labels_hash)
 
 
 def _is_alike(snapshot: Snapshot, before: AgentResult, newest: AgentResult) -> bool:
@@ -500,7 +499,10 @@ def _fewer_windows(decided: Decided, taken: Sequence[Baseline], asked: int) -> I
         }
         if used < asked:
             why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count > 0)
-            yield f"{baseline.agent_id}: the baseline is of {used} of {asked} windows; left out: {why}"
+            yield (
+                f"{baseline.agent_id}: the baseline is of {used} of {asked} windows, so it tells a usual week from a drop "
+                f"less well; left out: {why}"
+            )
 
 
 def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseline]) -> Decided:

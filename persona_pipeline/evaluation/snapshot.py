@@ -27,7 +27,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
@@ -82,6 +82,7 @@ class Snapshot:
         missing: agents with a baseline and no persona; ``left_out``: those that the run should be expected to have, and has not.
         most_messages: of an agent in a window, messages that are judged one by one; 0: none. ``read_messages``: verdicts on them
             by run id, once that was asked; ``known_verdicts``: those that the store has of agents, oldest first.
+        labelled: verdicts of people on messages, by agent and message.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
@@ -107,6 +108,7 @@ class Snapshot:
     most_messages: int = 0
     read_messages: Mapping[str, MessageVerdicts] = field(default_factory=dict)
     known_verdicts: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
+    labelled: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()

@@ -81,9 +81,7 @@ def unbelieved_findings(
             message = f"{text}; it cannot be told, for {why}"
             yield Finding(kind="doubted", message=message, command=command, agent_id=agent_id, dimension=name)
         scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
-        # Where people labelled every judgment of the window, nobody needs to believe the judge.
-        known = item.people is not None and (item.people.belief == "believed" or item.people.complete)
-        if required and scored and (not known or chance):
+        if required and scored and (item.people is None or item.people.belief != "believed"):
             yield _uncalibrated(agent_id, name, item.people)
 
 

@@ -113,6 +113,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
     """Return the agent's report with everything that is wrong, worst first."""
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
     looser = looser_rules(rules, [evaluation])
+    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}"
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -128,15 +129,9 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *said_again_findings(evaluation),
             *judge_health(evaluation),
             *injections(evaluation),
-            *([_judged_by(evaluation.agent_id, looser)] if looser else []),
+            # Looser rules stay with the agent's run, for every reader of the run alone.
+            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if looser else []),
         ],
-    )
-
-
-def _judged_by(agent_id: str, looser: Collection[LooserRule]) -> Finding:
-    """Return the finding that keeps looser rules with the agent's run, for every reader of the run alone."""
-    return Finding(
-        kind="terms", message=f"{agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}", agent_id=agent_id
     )
 
 

@@ -89,7 +89,7 @@ def told(
         if name not in evaluation.dimensions:
             continue
         judged_by = str(known.get("judge_model")), str(known.get("prompt_version"))
-        item.people = trust.labels.of(judged_by, evaluation.dimensions[name])
+        item.people = trust.labels.of(judged_by, name)
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison
@@ -150,22 +150,6 @@ def shift_sentence(shift: JudgeShift) -> str:
         return f"{who}; on {shift.anchors} judgments that both made they do not differ"
     low, high = shift.interval
     return f"{who}, who gives {shift.points:+.2f} points ({low:+.2f} to {high:+.2f}); the baseline is moved by that"
-
-
-def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) -> Baseline:
-    """Return a baseline that says which calibration stood behind its dimensions: hash and number of labels, rank correlation.
-
-    ``comparison``: of the run it was taken from. ``labels``: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and
-    nothing is said.
-    """
-    if not labels:
-        return baseline
-    known = dict(baseline.provenance.get("dimensions", {}))
-    for name, item in comparison.dimensions.items():
-        if item.people and name in known:
-            told = {key: getattr(item.people, key) for key in ("labels", "belief", "rank")}
-            known[name] = {**known[name], "calibration": {"hash": labels, **told}}
-    return baseline.model_copy(update={"provenance": {**baseline.provenance, "dimensions": known}})
 
 
 def _shifts(evaluation: AgentEvaluation, baseline: Baseline, trust: Trust) -> dict[str, JudgeShift]:

@@ -60,7 +60,9 @@ def turn_of(value: Any) -> ChatTurn:
     if isinstance(content, list) and any(not _is_text(part) for part in content):
         extras["content"] = content
     text = text_of(content)
-    skipped = _SILENT.get(role, "") or ("" if text.strip() else _without_text(value))
+    called = value.get("tool_calls") or value.get("function_call")
+    silent = "" if text.strip() else "tool call without words" if called else "turn without text"
+    skipped = _SILENT.get(role, silent)
     return ChatTurn(role, text, name or None, skipped, extras)
 
 
@@ -83,10 +85,6 @@ def _part_text(part: Any) -> str:
 
 def _is_text(part: Any) -> bool:
     return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in TEXTS)
-
-
-def _without_text(value: Mapping[str, Any]) -> str:
-    return "tool call without words" if value.get("tool_calls") or value.get("function_call") else "turn without text"
 
 
 def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:

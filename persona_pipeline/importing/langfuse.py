@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from persona_pipeline.importing.base import Found, ReadOptions, Skipped, Source
-from persona_pipeline.importing.records import decoded, first_records, records
+from persona_pipeline.importing.records import IN_CELLS, decoded, first_records, records
 from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 _MODEL_CALLS = ("GENERATION", "generation")
@@ -44,7 +44,7 @@ class LangfuseExport(TracedConversations):
             record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
-        metadata = decoded(record.get("metadata"))
+        metadata = decoded(record.get("metadata"), IN_CELLS)
         listed = record.get("observations")
         steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
         started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
@@ -60,8 +60,8 @@ class LangfuseExport(TracedConversations):
             conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
             started=started,
             ended=max(started, ended),
-            asked=decoded(record.get("input")),
-            answered=decoded(record.get("output")),
+            asked=decoded(record.get("input"), IN_CELLS),
+            answered=decoded(record.get("output"), IN_CELLS),
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)}

@@ -9,8 +9,6 @@ from persona_pipeline.importing.traced import TracedConversations, TraceStep, ag
 
 # What LangSmith itself groups runs into threads by, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
-# What bulk exports hold as text.
-_OBJECTS = ("{", "[")
 _MODEL_CALLS = ("llm", "chat_model")
 
 
@@ -27,7 +25,7 @@ class LangSmithExport(TracedConversations):
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
-        given, extra = options.given(record), decoded(record.get("extra"), _OBJECTS)
+        given, extra = options.given(record), decoded(record.get("extra"))
         metadata = extra.get("metadata") if isinstance(extra, dict) else None
         metadata = metadata if isinstance(metadata, dict) else {}
         own, trace = str(record.get("id")), str(record.get("trace_id") or record.get("id"))
@@ -44,8 +42,8 @@ class LangSmithExport(TracedConversations):
             conversation=given.get("channel") or str(thread or trace),
             started=started,
             ended=max(started, moment_of(record.get("end_time"), started.isoformat())),
-            asked=decoded(record.get("inputs"), _OBJECTS),
-            answered=decoded(record.get("outputs"), _OBJECTS),
+            asked=decoded(record.get("inputs")),
+            answered=decoded(record.get("outputs")),
             user=user if isinstance(user, str) else None,
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langsmith_{key}": record[key] for key in beside if record.get(key)}
@@ -56,14 +54,14 @@ class LangSmithExport(TracedConversations):
 
 def _marks(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
-    listed = decoded(record.get("feedback"), _OBJECTS)
+    listed = decoded(record.get("feedback"))
     for item in listed if isinstance(listed, list) else ():
         source = item.get("feedback_source") if isinstance(item, Mapping) else None
         source = source if isinstance(source, Mapping) else {}
         if isinstance(item, Mapping) and source.get("type") != "model":
             value = item.get("value") if item.get("score") is None else item["score"]
             yield {"name": item.get("key"), "value": value, "by": source.get("user_id")}
-    stats = decoded(record.get("feedback_stats"), _OBJECTS)
+    stats = decoded(record.get("feedback_stats"))
     for name, item in stats.items() if isinstance(stats, dict) and not listed else ():
         if isinstance(item, Mapping) and item.get("n") == 1:
             yield {"name": name, "value": item.get("avg")}

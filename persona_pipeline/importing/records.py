@@ -10,6 +10,8 @@ from persona_pipeline.importing.base import Source
 from persona_pipeline.world.messages.files import Row
 
 Told = TypeVar("Told")
+# A cell or field may also hold a text as JSON.
+IN_CELLS = ("{", "[", '"')
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
@@ -109,12 +111,12 @@ def _csv(text: str) -> Iterator[Record]:
         elif len(cells) > len(header):
             yield line, ValueError("has more cells than the header; quote cells that hold commas")
         elif cells:
-            yield line, {name: decoded(cell) for name, cell in zip(header, cells, strict=False) if cell}
+            yield line, {name: decoded(cell, IN_CELLS) for name, cell in zip(header, cells, strict=False) if cell}
     for problem in problems:
         yield problem.line or 1, ValueError(problem.message)
 
 
-def decoded(value: Any, beginnings: Collection[str] = ("{", "[", '"')) -> Any:
+def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
     """Return what a text says that is JSON, as exports write objects and lists in cells and fields; else the value itself."""
     if isinstance(value, str) and value[:1] in beginnings:
         with suppress(JsonError):

@@ -120,21 +120,18 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         return fitting[0]
     if not fitting and OwnMessages().may_be(source, mapped=mapped):
         return OwnMessages()
-    raise ConfigError(Problem(_unclear([importer.name for importer in fitting]), source.name))
+    said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
+    if not fitting:
+        said = (
+            f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
+            "or which of its keys are a message's with --map KEY=FIELD"
+        )
+    raise ConfigError(Problem(said, source.name))
 
 
 def _made(name: str) -> Importer:
     made: type = find_importer(name)
     return made()
-
-
-def _unclear(fitting: Sequence[str]) -> str:
-    if fitting:
-        return f"could be {' or '.join(fitting)}; say which with --format"
-    return (
-        f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
-        "or which of its keys are a message's with --map KEY=FIELD"
-    )
 
 
 STDIN = "-"

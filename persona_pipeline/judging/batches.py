@@ -18,7 +18,7 @@ from persona_pipeline.base.database.tables import SCHEMA as DATABASE_SCHEMA
 from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.claims import SCHEMA, proposition_problem
+from persona_pipeline.judging.claims import SCHEMA, neutral_ids, proposition_problem
 from persona_pipeline.judging.model.messages import (
     RequestStyle,
     keys_of,
@@ -62,7 +62,7 @@ class BatchedRequest:
             key=key,
             subject_key=question.key,
             **{name: getattr(question, name) for name in same},
-            proposition_ids=tuple(member["proposition_id"] for member in members),
+            proposition_ids=neutral_ids(len(members)),
             schema=None if is_proposition else question.schema,
         )
 

@@ -14,6 +14,7 @@ from persona_pipeline.base.text import storable
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, seed_from
+from persona_pipeline.world.propositions.models import CONVERGENCE
 
 TEXTS = tomllib.loads((Path(__file__).parent / "data" / "rules.toml").read_text(encoding="utf-8"))
 RULES: str = TEXTS["claims"]
@@ -33,7 +34,8 @@ _VERDICT = {
 }
 SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT))})
 
-PROMPT_VERSION = f"1-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
+PROMPT_VERSION = f"2-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
+_SHUFFLED = ", whose entries are in no order"
 _TOKENS_PER_FURTHER_CLAIM = 600
 _AGAIN = (
     "\nAn earlier answer quoted words that do not stand in the transcript. Copy every quote letter for letter from the entry"
@@ -60,24 +62,25 @@ def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 
     answer quoted what is not in the transcript.
     """
     first = requests[0]
-    ids = tuple(request.proposition_id for request in requests)
+    ids = neutral_ids(len(requests))
     asked = [
-        {"proposition_id": request.proposition_id, "claim": request.claim}
-        | ({"list_ideas": True} if request.lists_ideas else {})
-        for request in requests
+        {"proposition_id": name, "claim": request.claim} | ({"list_ideas": True} if request.lists_ideas else {})
+        for name, request in zip(ids, requests, strict=True)
     ]
     persona = f"Persona of the agent, as JSON:\n{plain_json({'persona': first.persona})}"
     subject = first.subject
+    order = _SHUFFLED if first.dimension == CONVERGENCE.name else ""
     if len(requests) > 1:
         subject = {"kind": "propositions", "requests": [dict(request.subject) for request in requests]}
     return Question(
         kind="proposition",
         subject=subject,
-        label=f"{first.dimension}/{','.join(ids)}" + (f" of {first.agent_id}" if first.agent_id else ""),
+        label=f"{first.dimension}/{','.join(request.proposition_id for request in requests)}"
+        + (f" of {first.agent_id}" if first.agent_id else ""),
         system=RULES,
         context=() if first.persona is None else (persona,),
         evidence=_transcript(first.trajectory),
-        ask=f"Judge against the transcript:\n{plain_json({'propositions': asked})}{_AGAIN if again else ''}",
+        ask=f"Judge against the transcript{order}:\n{plain_json({'propositions': asked})}{_AGAIN if again else ''}",
         schema=SCHEMA,
         max_tokens=max_tokens + _TOKENS_PER_FURTHER_CLAIM * (len(requests) - 1),
         sample=first.sample,
@@ -91,7 +94,21 @@ def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 
 
 @lru_cache(maxsize=128)
 def _transcript(trajectory: Trajectory) -> str:
-    return plain_json(trajectory.content())
+    """The entries as JSON; a speaker or a channel that is the same as in the entry before is left out."""
+    shown: list[dict[str, Any]] = []
+    before: dict[str, Any] = {}
+    for entry in trajectory.content():
+        same = [name for name in ("speaker", "channel") if name in entry and before.get(name) == entry[name]]
+        # An entry that lost its channel would have the one of the entry before.
+        named = {"channel": None} if "channel" in before and "text" in entry and "channel" not in entry else {}
+        shown.append({name: value for name, value in (entry | named).items() if name not in same})
+        before = entry if "text" in entry else {}
+    return plain_json(shown)
+
+
+def neutral_ids(count: int) -> tuple[str, ...]:
+    """Return the names of claims in a question: an id of a proposition may say what is good, and none begins with ``_``."""
+    return tuple(f"_c{place}" for place in range(1, count + 1))
 
 
 class InvalidAnswerError(ValueError):
@@ -151,13 +168,16 @@ def proposition_problem(data: Any, ids: Sequence[str]) -> str | None:
 
 
 def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdict]:
-    """Return the verdicts that an answer on claims stands for, in the order of the requests; the first carries the usage."""
+    """Return the verdicts that an answer on claims stands for, in the order of the requests; the first carries the usage.
+
+    Stored answers of earlier releases name each claim by the id of its proposition.
+    """
     if answer.verdict is not None:
         return [answer.verdict]
     items = {item["proposition_id"]: item for item in answer.data["verdicts"]} if answer.data else {}
     verdicts = []
     for place, request in enumerate(requests):
-        item = items.get(request.proposition_id)
+        item = items.get(f"_c{place + 1}", items.get(request.proposition_id))
         said: dict[str, Any] = {"unscored": answer.unscored, "detail": answer.detail}
         if item is not None:
             unscored = _VERDICTS[item["verdict"].lower()]

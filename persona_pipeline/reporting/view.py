@@ -20,7 +20,11 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
+<<<<<<< HEAD
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
+=======
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
+>>>>>>> s47-report2
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -171,9 +175,10 @@ class AgentRow:
 
     @property
     def in_character(self) -> str:
-        """How many messages are in character, as ``38/40``; "" where none is judged by itself."""
-        share = self.messages.share if self.messages else None
-        return f"{share.n_in}/{share.n_in + share.n_out}" if share and share.share is not None else ""
+        """How many messages are in character, as ``38/40``, after those of the baseline; "" where none is judged by itself."""
+        now = _in_character(self.messages.share if self.messages else None)
+        before = _in_character(self.report.comparison.in_character)
+        return f"{before} → {now}" if before and now else now
 
     @property
     def n_scored(self) -> int:
@@ -225,6 +230,10 @@ class AgentRow:
         """Propositions that should have a score and have none."""
         judged = [(cell.dimension, cell.evaluation) for cell in self.cells if cell.evaluation]
         return [(name, result) for name, item in judged for result in item.failures.values()]
+
+
+def _in_character(share: Share | None) -> str:
+    return f"{share.n_in}/{share.n_in + share.n_out}" if share and share.share is not None else ""
 
 
 @dataclass(frozen=True)
@@ -301,8 +310,17 @@ class ReportView:
 
     @property
     def people_lines(self) -> list[str]:
-        """How far the judge can be believed, a sentence a dimension."""
-        return people_lines(item for row in self.rows for item in row.report.comparison.dimensions.values())
+        """How far the judge can be believed, a sentence a dimension, and one on the verdicts on messages."""
+        compared = (item for row in self.rows for item in row.report.comparison.dimensions.values())
+        return [*people_lines(compared), *self._agreement]
+
+    @property
+    def _agreement(self) -> list[str]:
+        """How often people agree with the verdicts on messages, by agent."""
+        agreed = [(row.name, row.messages.agreement) for row in self.rows if row.messages]
+        said = [f"{agreement} ({name})" for name, agreement in agreed if agreement]
+        more = [f"{len(said) - _MOST_NAMED} more agents"] if len(said) > _MOST_NAMED else []
+        return [f"Judge of messages: {', '.join([*said[:_MOST_NAMED], *more])}"] if said else []
 
     @cached_property
     def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
@@ -367,8 +385,7 @@ class ReportView:
 def dropped(row: AgentRow) -> str:
     """Return in a line what dropped of an agent: messages, dimensions, and the claims that dropped most; "" where nothing did."""
     said = [item.message for item in row.report.findings if item.kind == OUT_OF_CHARACTER]
-    names = re.compile(f"{re.escape(row.agent_id)}: ({re.escape(row.name)}(: | has been ))?")
-    return "; ".join(filter(None, [*(names.sub("", text, count=1) for text in said), _dropped(row)]))
+    return "; ".join(filter(None, [*(text.removeprefix(f"{row.agent_id}: ") for text in said), _dropped(row)]))
 
 
 def _dropped(row: AgentRow) -> str:
@@ -459,8 +476,6 @@ def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
     """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
     scored = [item for item in compared if item.current is not None]
-    # Of a dimension whose judgments are all labelled for some agents only, it is said what is missing for the others.
-    scored.sort(key=lambda item: not (item.people and item.people.complete))
     known = {item.dimension: item.people for item in scored if item.people is not None}
     if not known:
         return [NOBODY] if scored else []
@@ -468,8 +483,6 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 
 def _belief(people: People) -> str:
-    if people.complete and people.belief == "unknown":
-        return f"not needed: people labelled every judgment of this window ({people.labels} labels)"
     if people.missing:
         return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:

@@ -246,6 +246,7 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
             known_windows=[listing.window_text(window) for window in windows],
             claims=listing.claims(world.store, wanted.agent),
             is_judged=listing.has_verdicts(world.store),
+            agreement=listing.agreement(world.store, viewer.thumbs.labels(), wanted.agent),
         )
 
     @app.get("/message")

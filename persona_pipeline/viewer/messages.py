@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field, model_validator
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.engine import Store, chunks
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.guard.labels.messages import MessageLabel, verdicts_of_people
+from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role, agreement_of
 from persona_pipeline.viewer.labels import THUMBS
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import is_latest_verdict
+from persona_pipeline.world.runs import is_latest_verdict, verdict_rows_on
 
 AT_ONCE = 100
 # Characters of a message that a list shows, and that its own page shows before all of it is asked for.
@@ -287,6 +287,16 @@ def messages_by_id(store: Store, ids: Collection[str]) -> dict[str, Message]:
     with store.connect() as connection:
         rows = connection.execute(sa.select(_TABLE).where(_one_of(store, _TABLE.c.id, ids)))
         return {row.id: message_of(row) for row in rows}
+
+
+def agreement(store: Store, labels: Mapping[str, Sequence[MessageLabel]], agent_id: str) -> MessageAgreement | None:
+    """Return how often people agree with the judge on messages of an agent ("": anybody); None: no message was labelled."""
+    messages = messages_by_id(store, labels.keys())
+    wanted = {id: message for id, message in messages.items() if agent_id in ("", message.agent_id)}
+    labelled = verdicts_of_people((label for own in labels.values() for label in own), wanted.values())
+    parts = (verdict_rows_on(store, [wanted[id] for id in ids]) for ids in chunks(list(wanted)))
+    judged = {id: Role(rows[0].verdict) for part in parts for id, rows in part.items()}
+    return agreement_of(judged, {id: role for own in labelled.values() for id, role in own.items()})
 
 
 def channels(store: Store) -> list[str]:

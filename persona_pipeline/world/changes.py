@@ -265,6 +265,9 @@ def _golden(data: bytes | None) -> dict[str, str]:
     for name, own in _object(content.get("propositionScores")).items():
         if isinstance(own, dict):
             found[f"{name}'s claims on average"] = _number(own.values())
+    windows = content.get("messages")
+    for window in map(_object, windows if isinstance(windows, list) else ()):
+        found[f"messages in, out and unclear up to {window.get('end')}"] = str(window.get("conversations"))
     for name, known in _object(_object(content.get("provenance")).get("dimensions")).items():
         said = _object(known)
         claims = [_object(claim) for claim in _object(said.get("claims")).values()]

@@ -78,7 +78,7 @@ def test_frames_have_the_same_columns_whatever_is_in_them(typed: dict[str, Any])
     assert now.to_frame("claim")["score"].dtype == "float64"
     assert str(now.to_frame()["window_end"].dtype).endswith("UTC]")
     nothing = pp.Evaluation(pp.RunReport())
-    for by in ("agent", "dimension", "claim"):
+    for by in ("agent", "dimension", "claim", "message"):
         assert nothing.to_frame(by).dtypes.to_dict() == now.to_frame(by).dtypes.to_dict()
     assert list(suite.to_frame()["verdict"]) == ["pass"] * 4
     assert {"propositions", "regex"} <= {*suite.to_frame("assert")["type"]}

@@ -11,6 +11,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.golden import (
     captured,
+    conversation_counts,
     find_baseline,
     load_baseline,
     recordings_digest,
@@ -19,6 +20,7 @@ from persona_pipeline.guard.baselines.golden import (
 )
 from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 
@@ -26,6 +28,15 @@ FOUR_KEYS = {
     "agentId": "ann", "capturedAt": "2026-03-01T10:00:00Z", "dimensions": {"adherence": 7.5},
     "propositionScores": {"p": 7.5},
 }  # fmt: skip
+
+
+WINDOW = {
+    "start": None,
+    "end": "2026-03-01T10:00:00Z",
+    "model": "m",
+    "prompt_version": "q",
+    "conversations": [[1, 0, 0]],
+}
 
 
 def write(path: Path, data: object) -> Path:
@@ -55,6 +66,12 @@ def test_the_four_key_form_is_read(tmp_path: Path) -> None:
         ({**FOUR_KEYS, "dimensions": {"adherence": "7"}}, "from 0 to 9"),
         ({**FOUR_KEYS, "dimensions": []}, "dimensions: must be a mapping"),
         ('{"agentId": "ann", "dimensions": {"adherence": NaN}}', "NaN is not JSON"),
+        (
+            {**FOUR_KEYS, "messages": [{**WINDOW, "conversations": [[1, 2]]}]},
+            "messages.0.conversations.0.2 is required",
+        ),
+        ({**FOUR_KEYS, "messages": [{**WINDOW, "conversations": [[1, -2, 0]]}]}, "greater than or equal to 0"),
+        ({**FOUR_KEYS, "messages": [{**WINDOW, "end": "then"}]}, "messages.0.end"),
         (
             {**FOUR_KEYS, "propositionScores": {"adherence": {"p": -1}}},
             "propositionScores.adherence.p: must be a number",
@@ -243,6 +260,69 @@ def test_a_baseline_names_the_recordings_it_was_taken_from() -> None:
     )  # fmt: skip
     assert second["digest"] == recordings_digest(item) == content_hash(["a", "b", "c"])
     assert "recordings" not in captured("ann", {"adherence": item}, {}).provenance["dimensions"]["adherence"]
+
+
+SPANS = [(None, datetime(2026, 5, day, tzinfo=UTC)) for day in (1, 8, 15)]
+
+
+def counted(roles: str, model: str = "m") -> dict[str, DimensionEvaluation]:
+    """A window in which each letter is the verdict on a message: i, o or u; a space begins another conversation."""
+    talks = [(str(number), letter) for number, talk in enumerate(roles.split()) for letter in talk]
+    found = [
+        MessageVerdict(message=f"m{place:02}", conversation=talk, said_at=SPANS[0][1], verdict=ROLES[letter])
+        for place, (talk, letter) in enumerate(talks)
+    ]
+    read = MessageVerdicts(agent_id="ann", verdicts=found, model=model, prompt_version="q").dated(found)
+    return {"adherence": evaluated(8.0).model_copy(update={"messages": read if roles else None})}
+
+
+ROLES = {"i": Role.IN, "o": Role.OUT, "u": Role.UNCLEAR}
+
+
+@pytest.mark.parametrize(
+    ("windows", "kept"),
+    [
+        ([counted("iio uu"), counted("oi")], [[(2, 1, 0), (0, 0, 2)], [(1, 1, 0)]]),
+        ([counted("ii", "another judge"), counted("oi")], [[(1, 1, 0)]]),
+        ([counted("ii"), counted("")], []),
+    ],
+    ids=["each window", "only of the judge of the newest", "none where the newest has none"],
+)
+def test_verdicts_on_messages_are_kept_by_window_and_conversation(
+    tmp_path: Path, windows: list[dict[str, DimensionEvaluation]], kept: list[list[tuple[int, int, int]]]
+) -> None:
+    baseline = captured("ann", windows, {}, spans=SPANS)
+    path = save_baseline(tmp_path, baseline)
+    text = path.read_text(encoding="utf-8")
+    assert [item.conversations for item in load_baseline(path).messages] == kept
+    lines = [line.strip() for line in text.splitlines()]
+    assert [line for line in lines if line.startswith('"conversations"')] == [
+        f'"conversations": {json.dumps(counts)}' for counts in kept
+    ], "a line a window"
+    assert ('"messages"' in text) is bool(kept)
+    decided = [(n_in, n_out) for counts in kept for n_in, n_out, _ in counts if n_in + n_out]
+    assert list(conversation_counts(load_baseline(path))) == decided
+    fluency = captured("ann", {"fluency": evaluated(5.0)}, {}, known=load_baseline(path))
+    assert fluency.messages == load_baseline(path).messages, "a baseline of another dimension keeps them"
+    assert not captured("ann", [counted("")], {}, known=load_baseline(path), spans=SPANS[:1]).messages
+
+
+@pytest.mark.parametrize(
+    ("now", "share"),
+    [
+        (counted("oo"), (3, 2)),
+        (counted("oo", "another judge"), None),
+        (counted(""), None),
+        ({}, None),
+    ],
+)
+def test_the_baselines_share_is_shown_where_the_same_judge_gave_it(
+    now: dict[str, DimensionEvaluation], share: tuple[int, int] | None
+) -> None:
+    baseline = captured("ann", [counted("iio uu"), counted("oi")], {}, spans=SPANS)
+    found = compare("ann", now, baseline).in_character
+    assert (found and (found.n_in, found.n_out)) == share
+    assert compare("ann", now, baseline.model_copy(update={"messages": []})).in_character is None
 
 
 @pytest.mark.parametrize(("files", "read"), [(0, 0), (40, 40), (41, 21), (80, 40), (81, 27)])

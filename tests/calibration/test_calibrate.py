@@ -38,7 +38,7 @@ def test_below_fifty_labels_a_judge_is_not_known(count: int, belief: str, missin
 def test_a_judge_that_gives_everything_alike_is_no_better_than_chance() -> None:
     items = [Rated(str(n), "ann", "adherence", "kind", 7.0, people=(float(n % 10),)) for n in range(60)]
     found = calibrated(items)
-    assert (found.belief, found.agreement.rank.value) == ("chance", None)
+    assert (found.belief, found.rank.value) == ("chance", None)
     assert "no better than chance" in page_text(calibration_page(Calibration(dimensions=[found])))
 
 
@@ -86,7 +86,7 @@ def test_labels_that_are_all_of_other_claims_tell_nothing() -> None:
     assert calibrated(items).belief == "unknown"
 
 
-def test_what_does_not_apply_is_counted_apart() -> None:
+def test_what_does_not_apply_is_left_out() -> None:
     items = [
         *rated(10),
         Rated("a", "ann", "adherence", "kind", None, people=(None,)),
@@ -95,20 +95,10 @@ def test_what_does_not_apply_is_counted_apart() -> None:
         # Two of three say that it applies.
         Rated("d", "ann", "adherence", "kind", 4.0, people=(None, 4.0, 6.0)),
     ]
-    found = calibrated(items).agreement
-    assert (found.n, found.neither, found.only_other, found.only_judge) == (11, 1, 1, 1)
-
-
-def test_models_labels_are_shown_and_never_count() -> None:
-    items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), models={"other": 4.0}) for n in range(60)]
-    found = calibrate_dimension(("judge", "1"), "adherence", items)
-    assert (found.labelled, found.belief, found.models["other"].n) == (0, "unknown", 60)
-    text = page_text(calibration_page(Calibration(dimensions=[found])))
-    assert "with the model other, which counts for nothing" in text
-    assert "not validated: 0 human labels" in text
+    assert calibrated(items).bias.n == 11
 
 
 def test_inverted_claims_are_not_turned_for_the_agreement() -> None:
     items = [Rated(str(n), "ann", "adherence", "rude", 2.0, inverted=True, people=(1.0,)) for n in range(60)]
     found = calibrated(items)
-    assert found.agreement.bias.value == pytest.approx(1.0)
+    assert found.bias.value == pytest.approx(1.0)

@@ -210,9 +210,10 @@ def test_a_judge_that_goes_by_the_tone_of_a_claim_is_found_out(sample_root: Path
 
     def by_tone(call: Call) -> Reply:
         data = verdicts(call.body)
-        claims = dict(enumerate(PLAIN_CLAIMS, start=1))
+        asked = json.dumps(call.body["messages"][-1])
+        [claim] = [claim for claim in PLAIN_CLAIMS if claim in asked] or [""]
         for item in data["verdicts"]:
-            item["score"] = 1 if unfriendly.search(claims[int(item["proposition_id"].split("_")[-1])]) else 8
+            item["score"] = 1 if unfriendly.search(claim) else 8
         return message(json.dumps(data))
 
     server.handler = by_tone

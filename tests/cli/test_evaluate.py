@@ -221,7 +221,7 @@ def test_nothing_of_a_run_needs_utf_8(process: Cli, sample_root: Path) -> None:
 
 def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path) -> None:
     before = (sample_root / "baselines" / "jim.json").read_bytes()
-    assert cli("baseline", "--agents", "jim", *BEFORE_DRIFT).returncode == 0
+    assert cli("baseline", "--agents", "jim", "--windows", "1", *BEFORE_DRIFT).returncode == 0
     assert (sample_root / "baselines" / "jim.json").read_bytes() == before, (
         "the committed baseline is what the data gives"
     )
@@ -231,14 +231,11 @@ def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path
     assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
 
 
-def test_a_baseline_of_one_window_is_told_what_four_would_take(cli: Cli) -> None:
-    told = "--windows 4 takes the baseline from all ("
-    done = cli("baseline", "--agents", "jim", "--window", "2d", "--judge", "recorded")
-    assert told in done.stderr and "judgments more, about $" in done.stderr
-    for asked in (("--window", "30d"), ("--window", "all"), ("--window", "2d", "--windows", "4")):
-        assert told not in cli("baseline", "--agents", "jim", *asked).stderr, (
-            "there are no such windows, or they are taken"
-        )
+def test_a_baseline_is_of_four_windows_where_there_are_so_many(cli: Cli, sample_root: Path) -> None:
+    done = cli("baseline", "--agents", "jim", *BEFORE_DRIFT)
+    golden = json.loads((sample_root / "baselines" / "jim.json").read_text(encoding="utf-8"))
+    assert golden["provenance"]["dimensions"]["adherence"]["windows"] == 2
+    assert "jim: the baseline is of 2 of 4 windows" in done.stderr and "2 without a message" in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--save-snapshot", "--snapshot"])

@@ -15,7 +15,7 @@ MOST = 78
 PANELS = {
     "Start": ["init", "ingest", "collect", "validate", "doctor", "personas"],
     "Evaluate": ["evaluate", "interview", "baseline", "suite"],
-    "Look": ["report", "compare", "bisect", "changes"],
+    "Look": ["report", "since", "compare", "bisect", "changes"],
     "Teach the judge": ["calibrate", "canary", "labels", "propositions"],
     "Guard and correct": ["watch", "corrections"],
     "Keep": ["forget", "schema", "migrate", "messages", "recordings"],

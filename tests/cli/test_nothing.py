@@ -56,6 +56,7 @@ ROWS = {
     "facts": Nothing("facts ann", "conversations of ann"),
     "report": Nothing("report", "holds no evaluation"),
     "compare": Nothing("compare HEAD --agents ann", "0 scenes"),
+    "since": Nothing("since 2026-06-01 ann", "no message judged"),
     "bisect": Nothing("bisect ann --by evaluations", "evaluations of 'ann'"),
     "changes": Nothing("changes HEAD", "", 0),
     "calibrate": Nothing("calibrate", "labels of this world"),

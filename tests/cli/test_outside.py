@@ -21,7 +21,7 @@ IN_A_WORLD = (
     *("personas draft ann --from-messages", f"personas import {FILE}", "personas export ann"),
     *("recordings sign", "recordings unused", "recordings rejudge", "labels list", "labels export", f"labels import {FILE}"),
     *("corrections serve --port 0", "corrections statistics", "corrections replay ann"),
-    *("facts ann", "interview ann --target bot --judge anthropic"),
+    *("since 2026-06-01 ann", "facts ann", "interview ann --target bot --judge anthropic"),
     *("corrections config show ann", "corrections config set ann --shadow", "corrections config reset ann"),
 )  # fmt: skip
 # They begin a world, or need none.

@@ -1,29 +1,58 @@
 """Verdicts on messages in an evaluation: stored, dated over windows, decisive for verdict and baseline, and replayed."""
 
 import asyncio
+import io
 import json
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+import pandas as pd
 import pytest
 
+from persona_pipeline.api.frames import report_frame
+from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
+from persona_pipeline.cli.evaluate import _table
+from persona_pipeline.defs.agents.checks import GATE, all_in_character
+from persona_pipeline.defs.agents.outcomes import run_outcome
+from persona_pipeline.defs.agents.specs import build_sources, build_specs
+from persona_pipeline.defs.agents.verdicts import agent_line
+from persona_pipeline.defs.agents.verdicts import verdict as verdict_label
+from persona_pipeline.defs.metadata import messages_metadata
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.history import verdicts_of
+from persona_pipeline.evaluation.history import report_of, verdicts_of
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.pytest_plugin.failures import fallen_text
+from persona_pipeline.reporting.notify import _payload, report_notice
+from persona_pipeline.reporting.pages.evaluation import short_page
+from persona_pipeline.reporting.render import render, render_page
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.scoring.messages.reading import KIND
+from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.viewer.messages import agreement
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
 from persona_pipeline.world.world import World
 from tests.support.command_line import Cli, in_process
+from tests.viewer.serving import client_of, viewing_app
 
 FIRST, WEEKS = datetime(2026, 3, 2, 9, tzinfo=UTC), 5
 # From here on ann's messages are stock phrases.
@@ -87,6 +116,7 @@ def test_a_drift_is_dated_and_is_a_regression_although_no_score_dropped(world: W
     run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
     done = run(world, history=1)
     assert (verdict(done, "ann"), verdict(done, "bob"), done.report.exit_code) == (Result.FELL, Result.HELD, 1)
+    assert [row.in_character for row in ReportView(done.report).rows] == ["56/56 → 12/28", "56/56 → 28/28"]
     [found] = [item for item in done.report.all_findings() if item.kind == "out_of_character"]
     # The first stock phrase is two minutes after the half day's question.
     assert f"out of character since {DRIFT + timedelta(minutes=2):%Y-%m-%d %H:%M} UTC" in found.message
@@ -192,6 +222,102 @@ def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -
     )
     again = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(agents=["ann"]))
     assert read_of(again, "ann").verdicts == read_of(live, "ann").verdicts
+
+
+def test_verdicts_are_a_table_in_frames_csv_and_parquet(world: World) -> None:
+    def formula(question: Question) -> Mapping[str, Any] | Unscored:
+        answer = reply(question)
+        return (
+            answer
+            if isinstance(answer, Unscored)
+            else {**answer, "why": [{**why, "reason": "=1+1"} for why in answer["why"]]}
+        )
+
+    done = run(world, formula)
+    report = report_of(WorldReader(world).reports(["ann", "bob"]), GateRules())
+    frame = report_frame(report, "message")
+    read = read_of(done, "ann")
+    assert list(frame[frame["agent"] == "ann"]["message_id"]) == [item.message for item in read.verdicts]
+    assert set(zip(frame["run_id"], frame["judge_model"], frame["prompt_version"], strict=True)) == {
+        (item.evaluation.run_id, read.model, read.prompt_version) for item in done.report.agents.values()
+    }
+    out = frame[frame["verdict"] == "out"][["agent", "claims", "quote", "reason"]].drop_duplicates()
+    assert out.to_numpy().tolist() == [["ann", "dry", STOCK, "=1+1"]]
+    kept = frame[frame["verdict"] == "in"]
+    assert kept["quote"].isna().all() and set(kept["conversation"]) <= {item.conversation for item in read.verdicts}
+    csv = pd.read_csv(io.StringIO(str(_table(report, "message", "csv"))))
+    parquet = pd.read_parquet(io.BytesIO(bytes(_table(report, "message", "parquet"))))
+    assert set(csv["reason"].dropna()) == {"'=1+1"} and set(parquet["reason"].dropna()) == {"=1+1"}
+    assert list(csv["message_id"]) == list(parquet["message_id"]) == list(frame["message_id"])
+
+
+def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
+    judged = read_of(run(world), "ann").verdicts
+    texts = {message.id: message for message in world.messages(agent_id="ann")}
+    last = [texts[item.message] for item in judged[-6:]]
+    assert {item.verdict for item in judged[-6:]} == {Role.OUT}, "the judge calls all of these out"
+
+    def label(
+        message: Message, verdict: Role, who: str = "anna", source: MarkSource = MarkSource.PERSON
+    ) -> MessageLabel:
+        return message_label(message, verdict, who, source)
+
+    labels = [
+        label(last[0], Role.OUT),
+        label(last[1], Role.IN),
+        label(last[2], Role.UNCLEAR),
+        label(replace(last[3], text="It said something else."), Role.OUT),
+        label(last[4], Role.OUT, source=MarkSource.SWIPE),
+        *(label(last[5], verdict, who) for who, verdict in (("anna", Role.OUT), ("ben", Role.OUT), ("cleo", Role.IN))),
+    ]
+    write_label_files(MessageLabel, world.root / LABELS, labels)
+    done = run(world)
+    assert read_of(done, "ann").agreement == MessageAgreement(2, 3)
+    assert read_of(done, "bob").agreement is None
+    said = "people agree on 2 of 3"
+    assert messages_metadata(done.report.agents["ann"].evaluation)["agreement"] == said
+    assert "agreement" not in messages_metadata(done.report.agents["bob"].evaluation)
+    rendered = {name: render(done.report, name) for name in ("markdown", "html", "json")}
+    rendered["terminal"] = render_page(short_page(done.report), "table")
+    assert '"agreed": 2' in rendered.pop("json")
+    assert [name for name, text in rendered.items() if said not in text] == []
+    labels = {item.message: [item] for item in labels[:4]}
+    assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == MessageAgreement(1, 2)
+    assert agreement(world.store, labels, "bob") is None
+
+
+def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
+    done = run(world)
+    report = done.report
+    agent, evaluation = report.agents["ann"], Evaluation.of(done, world)
+    sentence = read_of(done, "ann").text(agent.evaluation.display_name).removesuffix(".")
+    assert "has been out of character since" in sentence
+    notice, line = report_notice(report), agent_line(agent)
+    assert notice is not None
+    place = Place()
+    specs = build_specs(place, build_sources(place))
+    with dg.DagsterInstance.ephemeral() as instance:
+        everybody = all_in_character(specs, instance, world, None).description
+    gate = {item.name: item.result(specs, agent, line).description for item in GATE}
+    places = {
+        "terminal": render_page(short_page(report), "table"),
+        "HTML": render(report, "html"),
+        # Markdown escapes punctuation.
+        "comment": render(report, "markdown").replace("\\", ""),
+        "JUnit": render(report, "junit"),
+        "JSON": render(report, "json"),
+        "notebook": evaluation._repr_html_(),
+        "pytest": fallen_text(evaluation, "ann", [item for item in agent.findings if item.exit_code == 1]),
+        "view": client_of(viewing_app(world)).get("/agent?id=ann").text,
+        "Slack": _payload("hooks.slack.com", notice)["text"],
+        "Dagster's metadata": str(run_outcome(agent.evaluation).metadata["in_character"]),
+        "Dagster's check of an agent": gate["no_regression"],
+        "Dagster's check of all": everybody,
+        "Dagster's run tag": verdict_label([line], report),
+    }
+    said = {name: " ".join(unescape(str(text)).split()) for name, text in places.items()}
+    assert [name for name, text in said.items() if sentence not in text] == []
+    assert not re.search("Ann:? Ann has been", said["terminal"])
 
 
 def test_the_sample_world_shows_who_drifted_and_since_when(

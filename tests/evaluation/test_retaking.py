@@ -71,7 +71,7 @@ def test_what_fell_was_judged_more_often_and_is_taken_again_as_often(
     samples: int,
 ) -> None:  # fmt: skip
     cli = in_process(habits, monkeypatch, capsys)
-    taken = ("baseline", "--judge", "anthropic", "--record", "--samples", str(samples))
+    taken = ("baseline", "--judge", "anthropic", "--record", "--windows", "1", "--samples", str(samples))
     lower = ("--accept", "one habit is gone")
     for score, now, often in ((9, ("--as-of", "2026-03-04T00:00:00Z"), samples), (1, lower, samples + CONFIRMATIONS)):
         server.handler = lambda call, last=score: message(

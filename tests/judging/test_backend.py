@@ -16,7 +16,7 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored
-from tests.support.judging import request, requests, trajectory
+from tests.support.judging import every_entry, request, requests, trajectory
 from tests.support.messages_server import MessagesServer, message, status, verdicts
 
 LONG = trajectory(length=110)
@@ -39,7 +39,7 @@ def test_the_request_holds_rules_transcript_and_claim_in_their_places(
     body = server.calls[0].body
     assert "0: false beyond doubt" in body["system"][0]["text"]
     assert '{"persona":"A kind man."}' in body["messages"][0]["content"][0]["text"]
-    assert json.loads(server.calls[0].evidence) == trajectory().content()
+    assert every_entry(server.calls[0].evidence) == trajectory().content()
     assert body["messages"][-1]["role"] == "user"
     assert '"claim":"is kind"' in body["messages"][-1]["content"][0]["text"]
     assert body["tool_choice"] == {"type": "none"}

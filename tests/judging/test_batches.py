@@ -19,6 +19,9 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Unscored
+from persona_pipeline.scoring.messages.reading import read_messages
+from tests.scoring.messages.test_reading import calls, talk
+from tests.scoring.messages.test_reading import said as messages_of
 from tests.support.judging import requests, trajectory
 from tests.support.messages_server import Cut, MessagesServer, Reply, Reset, message, status
 
@@ -263,6 +266,16 @@ def test_grouped_questions_go_through_batches_too(server: MessagesServer, option
     collect_batches(store, options)
     told = asyncio.run(live_judge(CollectedBackend(store, options), grouping=3).judge(ASKED))
     assert [verdict.score is not None for verdict in told] == [True] * 4
+
+
+def test_verdicts_on_messages_go_through_batches(server: MessagesServer, options: ModelOptions, store: Store) -> None:
+    asked, collected = calls(messages_of(talk(50))), CollectedBackend(store, options)
+    assert submit_batch(store, options, [call.question for call in asked]).submitted == len(asked) == 2
+    (waiting,) = asyncio.run(read_messages([(asked, 0)], collected.ask))
+    assert not waiting.verdicts and waiting.unscored == {Unscored.TIMEOUT: 50}
+    collect_batches(store, options)
+    (found,) = asyncio.run(read_messages([(asked, 0)], CollectedBackend(store, options).ask))
+    assert len(found.verdicts) == 50 and server.paid == 0
 
 
 def test_a_shared_prefix_is_cached_for_an_hour(server: MessagesServer, options: ModelOptions, store: Store) -> None:

@@ -19,7 +19,7 @@ from tests.support.judging import request
 from tests.support.messages_server import MessagesServer, message, status, verdicts
 
 QUESTION = proposition_question([request()], max_tokens=500)
-ITEM = {"proposition_id": "cheerful", "evidence": [], "reasoning": "r", "ideas": [], "verdict": "scored", "score": 7}
+ITEM = {"proposition_id": "_c1", "evidence": [], "reasoning": "r", "ideas": [], "verdict": "scored", "score": 7}
 ANSWER = Answer({"verdicts": [ITEM]}, usage=Usage(10, 5, calls=1, usd=0.1), model="m", prompt_version="1")
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_entry_is_a_miss_and_a_warning(
 
 def test_an_entry_that_is_no_answer_to_the_question_is_a_miss(cache: JudgmentCache) -> None:
     cache.put("k", QUESTION, ANSWER)
-    other = proposition_question([request(name="other")], max_tokens=500)
+    other = proposition_question([request(), request("Michael is loud", name="loud")], max_tokens=500)
     assert cache.find([("k", other)]) == {}
 
 

@@ -13,7 +13,7 @@ from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.clock import LONG, Clock, ended_at, until
-from tests.support.judging import request, requests, trajectory
+from tests.support.judging import every_entry, request, requests, trajectory
 from tests.support.messages_server import (
     ANSWER,
     Call,
@@ -260,7 +260,7 @@ def test_hostile_text_reaches_the_judge_unchanged_and_is_judged(
 ) -> None:
     shown = trajectory(hostile, "plain")
     (verdict,) = asyncio.run(judge.judge([request(f"says {hostile}", trajectory=shown, persona=hostile)]))
-    assert json.loads(server.calls[0].evidence) == shown.content()
+    assert every_entry(server.calls[0].evidence) == shown.content()
     assert verdict.score is not None
     assert verdict.evidence[0].verified
 

@@ -15,7 +15,7 @@ from persona_pipeline.judging.claims import proposition_question, reads_as_injec
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.world.models import Entry, Trajectory
-from tests.support.judging import request, trajectory
+from tests.support.judging import every_entry, request, trajectory
 from tests.support.messages_server import MessagesServer
 
 STYLE = RequestStyle("claude-haiku-5-5", "low")
@@ -94,7 +94,7 @@ def test_no_byte_of_a_request_outside_the_tool_result_depends_on_a_message(
     shown = Trajectory(tuple(Entry(speaker, text, "id", channel, "to " + text, "part " + text) for text in texts))
     around, inside = body_without_evidence(shown)
     assert around == body_without_evidence(trajectory())[0]
-    assert json.loads(inside) == shown.content()
+    assert every_entry(inside) == shown.content()
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)

@@ -39,7 +39,7 @@ def test_the_schema_is_the_same_whatever_is_asked() -> None:
 
 
 def test_the_version_names_the_wording() -> None:
-    assert PROMPT_VERSION.startswith("1-")
+    assert PROMPT_VERSION.startswith("2-")
     assert len(PROMPT_VERSION) == 10
     assert all(f"{low}" in RULES for low in ("0: false beyond doubt", "9: true beyond doubt", "give the lower"))
 

@@ -27,6 +27,10 @@ from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.scoring.messages.reading import read_messages
+from persona_pipeline.scoring.messages.verdicts import Role
+from tests.scoring.messages.test_reading import calls, talk
+from tests.scoring.messages.test_reading import said as messages_of
 from tests.support.judging import layered, request, requests, trajectory
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
 from tests.support.protocols import BEARER
@@ -78,6 +82,13 @@ def test_equal_answers_become_equal_verdicts(provider: str, server: MessagesServ
         assert seen.evidence == wanted.evidence
         assert seen.body["output_config"]["format"] == wanted.body["output_config"]["format"]
         assert seen.body["max_tokens"] == wanted.body["max_tokens"]
+
+
+def test_verdicts_on_messages_are_asked_of_every_provider(provider: str, judge: OpenedJudge) -> None:
+    asked = calls(messages_of(talk(3)))
+    (found,) = asyncio.run(read_messages([(asked, 0)], judge.ask))
+    assert [item.verdict for item in found.verdicts] == [Role.IN] * 3
+    assert (found.model, found.usage.calls, found.unscored) == (MODELS[provider], len(asked), {})
 
 
 def test_usage_is_the_servers_and_priced(provider: str, server: MessagesServer, judge: OpenedJudge) -> None:

@@ -39,7 +39,6 @@ def first_entry(**changes: Any) -> JudgeRequest:
 CHANGED: dict[str, Callable[[], str]] = {
     "provider": lambda: key(provider=find_provider("vertex")),
     "claim": lambda: key(replace(BASE, claim="Michael is gloomy")),
-    "proposition id": lambda: key(replace(BASE, proposition_id="other")),
     "persona": lambda: key(replace(BASE, persona="A boss")),
     "no persona": lambda: key(replace(BASE, persona=None)),
     "ideas": lambda: key(replace(BASE, lists_ideas=True)),

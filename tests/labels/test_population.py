@@ -11,7 +11,7 @@ from persona_pipeline.evaluation.calibrate import judged_population, world_label
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.calibration.reading import READINGS, load_readings
-from persona_pipeline.guard.labels.files import Label, label_of, stale_labels, write_label_files
+from persona_pipeline.guard.labels.files import Label, label_of, stale_reasons, write_label_files
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
@@ -115,13 +115,13 @@ def test_a_label_of_what_is_not_asked_any_more_is_stale(
     dimension: str, change: Callable[[Path], None], reason: str, sample_world: World
 ) -> None:
     labels = _labelled(sample_world, "michael", dimension)
-    assert world_labels(sample_world).current == sorted(
-        labels, key=lambda label: (label.proposition_id, label.claim, label.key)
-    )
+    assert world_labels(sample_world) == (
+        sorted(labels, key=lambda label: (label.proposition_id, label.claim, label.key)), {}
+    )  # fmt: skip
     change(sample_world.root)
-    found = world_labels(sample_world)
-    assert len(found.current) + len(found.stale) == len(labels)
-    assert found.stale and {item.reason.partition(":")[0] for item in found.stale} == {reason}
+    found, stale = world_labels(sample_world)
+    assert len(found) == len(labels)
+    assert {said.partition(":")[0] for said in stale.values()} == {reason}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,8 @@ def test_what_the_judge_was_not_shown_and_later_words_make_nothing_stale(
     """Convergence is judged without the persona; a judgment of last month's words still tells how good the judge is."""
     labels = _labelled(sample_world, "michael", "convergence")
     change(sample_world.root)
-    assert len(world_labels(sample_world).current) == len(labels)
+    found, stale = world_labels(sample_world)
+    assert (len(found), stale) == (len(labels), {})
 
 
 def test_windows_are_as_long_as_the_world_says(small_world: World, server: MessagesServer) -> None:
@@ -153,5 +154,5 @@ def test_windows_are_as_long_as_the_world_says(small_world: World, server: Messa
 
 
 def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
-    assert world_labels(small_world).current == []
-    assert stale_labels([], {}, is_judged=lambda key: False) == []
+    assert world_labels(small_world) == ([], {})
+    assert stale_reasons([], {}, is_judged=lambda key: False) == {}

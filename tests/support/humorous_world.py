@@ -39,7 +39,7 @@ told = {
     "fell": [found.kind for found in now["ann"].findings],
     "verdict": now["ann"].conclusions["humour"].verdict,
     "population": judged.request.dimension,
-    "stale": len(world_labels(world).stale),
+    "stale": len(world_labels(world)[1]),
     "draft": "what it jokes about" in plan_claims(world, "ann", "humour").question.ask,
     "table": "humour" in report_text(now.report),
     "assets": sorted(

@@ -1,7 +1,9 @@
 """Trajectories and requests to be judged, for tests and benchmarks."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Judge, JudgeRequest, Layer, Question
@@ -62,3 +64,13 @@ def layered(judge: Judge, *layers: Layer) -> OpenedJudge:
     if isinstance(judge, OpenedJudge):
         return replace(judge, layers=(*layers, *judge.layers))
     return OpenedJudge(ClaimsOnly(judge), layers)
+
+
+def every_entry(evidence: str) -> list[dict[str, Any]]:
+    """Return the entries of a transcript as a judge reads it, each with its speaker and channel."""
+    entries: list[dict[str, Any]] = []
+    for entry in json.loads(evidence):
+        before = entries[-1] if entries and "text" in entry else {}
+        same = {name: before[name] for name in ("speaker", "channel") if name in before}
+        entries.append({name: value for name, value in (same | entry).items() if value is not None})
+    return entries

@@ -194,8 +194,9 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.folder import FolderReader
+    from persona_pipeline.guard.calibration.calibrate import usable
     from persona_pipeline.guard.calibration.known import KnownVerdicts
-    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_labels
+    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
 
@@ -213,9 +214,9 @@ def _labels_together(root: Path, checked: Checked) -> None:
     asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
-        stale = stale_labels(own, asked, is_judged=known.knows)
+        stale = usable(own, asked, is_judged=known.knows).stale
         if stale:
-            shown = "; ".join(map(str, stale[:5])) + ("; ..." if len(stale) > 5 else "")
+            shown = "; ".join(stale[:5]) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
             checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
 

@@ -127,5 +127,7 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[s
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
     drawn = {"voice_map": voices, "voice_map_file": str(folder / "voices.svg") if picture else None, "closest": closest}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
-    taking = {"baselines": [drift.command(judged) for drift in drifts]}
+    times = sorted(message.created_at for parts in cast.parts.values() for part in parts for message in part)
+    day = min((drift.since - timedelta(seconds=1) for drift in drifts), default=times[len(times) // 2])
+    taking = {"baselines": [drift.command(judged) for drift in drifts], "since": f"{day:%Y-%m-%dT%H:%M:%SZ}"}
     return {**drawn, **taking, "judging": judging, "samples": _SAMPLES, "world": str(folder)}

@@ -13,13 +13,14 @@ from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.history import saved_verdict
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.gate import kept_rules, weighed
+from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.runs import newest_verdict_rows
 from persona_pipeline.world.world import World
 
-MOST_LISTED, MOST_NAMED = 50, 5
+MOST_LISTED, MOST_NAMED, MOST_DATED = 50, 5, 3
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
 MOST_SAID = 10
 NOBODY, _HELD = "nobody was evaluated", Result.HELD.status.word
@@ -95,10 +96,17 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
 
 
 def verdict(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> str:
-    """Return the outcome in a few words that fit a label, with the terms that the runs keep.
+    """Return the outcome in a few words that fit a label, since when agents are out of character, and the terms that the runs keep.
 
     ``report``: of the whole run, which adds its own terms and findings, such as a baseline whose persona is gone.
     """
+    found = [finding for line in lines for finding in line.findings if finding.kind == OUT_OF_CHARACTER]
+    dates = [finding.message.removeprefix(f"{finding.agent_id}: ") for finding in found]
+    more = [f"and {len(dates) - MOST_DATED} more"] if len(dates) > MOST_DATED else []
+    return "; ".join([_outcome(lines, report), *dates[:MOST_DATED], *more])
+
+
+def _outcome(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> str:
     said = [f"{group}: {some(names)}" for group, names in _grouped(lines)]
     if report and (told := Conclusion.of(report.findings)):
         said.append(f"{told.status.word}: the run as a whole")
@@ -154,7 +162,7 @@ def failure_of(
     said = [text for line in lines for text in line.wrong]
     text = "\n".join(
         [
-            f"{verdict(lines)} (exit code {code})",
+            f"{_outcome(lines)} (exit code {code})",
             *metadata.listed([one_line(text, metadata.MOST_TEXT) for text in said], MOST_SAID),
         ]
     )

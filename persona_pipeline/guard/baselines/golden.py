@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,14 +16,16 @@ from persona_pipeline.base.documents.json import JsonError, content_hash, rfc333
 from persona_pipeline.base.documents.yaml import Document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.models import Baseline, WindowCounts
 from persona_pipeline.guard.baselines.spread import Pooled, spread_of, summarised, variation_of
+from persona_pipeline.scoring.messages.verdicts import counts_by_conversation
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import check_agent_id
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 BASELINES = "baselines"
+_NUMBERS = re.compile(r"\[\n[\d\s,\[\]]+\]")
 
 
 def baseline_path(folder: Path, agent_id: str) -> Path:
@@ -125,12 +128,16 @@ def save_baseline(folder: Path, baseline: Baseline) -> Path:
         },
         "provenance": baseline.provenance,
         **({"accepted": baseline.accepted.model_dump(mode="json")} if baseline.accepted else {}),
+        **({"messages": [item.model_dump(mode="json") for item in baseline.messages]} if baseline.messages else {}),
     }
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
         if {**known, "capturedAt": None} == {**data, "capturedAt": None}:
             return path
-    write_atomically(path, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    # One line a window, so that a diff shows which windows changed. JSON has no line break within a text.
+    text = _NUMBERS.sub(lambda numbers: " ".join(numbers[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
+    write_atomically(path, text + "\n")
     return path
 
 
@@ -148,7 +155,7 @@ def captured(
     Scores are means over windows. A dimension's earlier windows count if they were scored in full with the claims of the newest;
     one whose newest window was not is not captured. ``windows``: the evaluated dimensions of one window, or of several, newest
     last; best such without a finding. ``provenance``: of the newest window: what judged it, and which messages. ``spans``: start
-    and end of the windows: with them the file names the recordings it was taken from.
+    and end of the windows: with them the file names the recordings it was taken from, and has the verdicts on messages.
     """
     several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
     newest = several[-1] if several else {}
@@ -187,7 +194,33 @@ def captured(
             **{name: propositions[name] for name in order if name in propositions},
         },
         provenance={"dimensions": {name: per_dimension[name] for name in order if name in per_dimension}},
+        messages=_counts_of(several, spans) or ([] if ADHERENCE.name in found else kept.messages),
     )
+
+
+def _counts_of(
+    windows: Sequence[Mapping[str, DimensionEvaluation]], spans: Sequence[tuple[datetime | None, datetime]]
+) -> list[WindowCounts]:
+    """Return the verdicts on messages by window, those that the judge of the newest window gave."""
+    read = [(window[ADHERENCE.name].messages if ADHERENCE.name in window else None) for window in windows]
+    newest = read[-1].judged_by if read and read[-1] else None
+    return [
+        WindowCounts(
+            start=start,
+            end=end,
+            model=item.model,
+            prompt_version=item.prompt_version,
+            conversations=counts_by_conversation(item.verdicts),
+        )
+        for item, (start, end) in zip(read, spans, strict=False)
+        if item and item.verdicts and item.judged_by == newest
+    ]
+
+
+def conversation_counts(baseline: Baseline) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of messages in and out of character of each conversation of a baseline, oldest first."""
+    for window in baseline.messages:
+        yield from ((n_in, n_out) for n_in, n_out, _ in window.conversations if n_in + n_out)
 
 
 def _is_full(item: DimensionEvaluation | None) -> bool:

@@ -3,16 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, computed_field
 
 from persona_pipeline.base.options import Day
+from persona_pipeline.scoring.messages.verdicts import Share
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
 def _time(value: Any) -> Any:
     return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _triple(value: Any) -> Any:
+    # JSON has no tuples.
+    return tuple(value) if isinstance(value, list) else value
+
+
+_Moment: TypeAlias = Annotated[datetime, BeforeValidator(_time)]
+_Number: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class Acceptance(BaseModel, extra="forbid", frozen=True):
@@ -27,14 +37,31 @@ class Acceptance(BaseModel, extra="forbid", frozen=True):
     reason: str = Field(min_length=1)
     day: Day
     by: list[str]
-    since: Annotated[datetime | None, BeforeValidator(_time)] = None
+    since: _Moment | None = None
+
+
+class WindowCounts(BaseModel, extra="forbid", frozen=True):
+    """The verdicts on the messages of one window of a baseline.
+
+    Attributes:
+        start, end: of the window, UTC. ``start`` None: all messages up to the end.
+        model, prompt_version: what judged them.
+        conversations: numbers of messages in character, out of character and unclear, of each conversation, oldest first.
+    """
+
+    start: _Moment | None
+    end: _Moment
+    model: str | None
+    prompt_version: str | None
+    conversations: list[Annotated[tuple[_Number, _Number, _Number], BeforeValidator(_triple)]]
 
 
 class Baseline(BaseModel, extra="forbid"):
     """Golden scores of one agent, ``baselines/<agent_id>.json``.
 
     ``dimensions`` maps a dimension to its score (0-9); ``proposition_scores`` maps a dimension to its propositions' scores.
-    ``accepted``: why it was taken although a drift was known; None: none was.
+    ``accepted``: why it was taken although a drift was known; None: none was. ``messages``: verdicts on messages, oldest window
+    first; files of earlier releases have none.
     """
 
     agent_id: str
@@ -43,6 +70,7 @@ class Baseline(BaseModel, extra="forbid"):
     proposition_scores: dict[str, dict[str, float]] = Field(default_factory=dict)
     provenance: dict[str, Any] = Field(default_factory=dict)
     accepted: Acceptance | None = None
+    messages: list[WindowCounts] = Field(default_factory=list)
 
 
 class Regression(BaseModel, extra="forbid", frozen=True):
@@ -138,7 +166,6 @@ class People(BaseModel, extra="ignore", frozen=True):
         labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
         rank, rank_interval: Spearman's correlation of judge and people.
         bias: judge bias, points that it gives above people's where they labelled, claims turned so that more is better.
-        complete: people labelled every judgment of the window: a census, enough whatever their number.
     """
 
     belief: Literal["believed", "chance", "unknown"]
@@ -147,7 +174,6 @@ class People(BaseModel, extra="ignore", frozen=True):
     rank: float | None = None
     rank_interval: tuple[float, float] | None = None
     bias: Measure = Field(default_factory=Measure)
-    complete: bool = False
 
 
 class JudgeShift(BaseModel, extra="forbid", frozen=True):
@@ -204,6 +230,7 @@ class BaselineComparison(BaseModel, extra="ignore"):
 
     Attributes:
         families: what p-values were corrected for, in words; "" where nothing was tested.
+        in_character: share of the baseline's messages in character; None: the same judge has not judged them.
         unable: judges of these scores that were found unable to judge; ``unread``: that do not read what they judge, in words.
     """
 
@@ -211,6 +238,7 @@ class BaselineComparison(BaseModel, extra="ignore"):
     dimensions: dict[str, DimensionComparison] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     families: str = ""
+    in_character: Share | None = Field(default=None, exclude_if=lambda share: share is None)
     unable: list[str] = Field(default_factory=list)
     unread: list[str] = Field(default_factory=list)
 

@@ -29,7 +29,9 @@ from persona_pipeline.guard.baselines.models import (
 from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.baselines.variance import special
+from persona_pipeline.scoring.messages.verdicts import Share, share_of_counts
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation
+from persona_pipeline.world.propositions.models import ADHERENCE
 
 # Judgments from which the share counts: below that one of them is more than the share.
 COUNTED_FROM = 20
@@ -151,7 +153,15 @@ def compare(
         comparison.dimensions[name] = item
     if baseline is not None:
         comparison.warnings = _warnings(dimensions, baseline, provenance or {})
+        comparison.in_character = _share_of(baseline, dimensions.get(ADHERENCE.name))
     return comparison
+
+
+def _share_of(baseline: Baseline, adherence: DimensionEvaluation | None) -> Share | None:
+    """Return the baseline's share of messages in character, if the judge of the current verdicts gave it."""
+    read = adherence.messages if adherence else None
+    same = [item for item in baseline.messages if read and (item.model, item.prompt_version) == read.judged_by]
+    return share_of_counts([counts for item in same for counts in item.conversations]) if same else None
 
 
 def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import mul
 from statistics import fmean
 from typing import Literal
@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
-from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman
-from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
+from persona_pipeline.guard.calibration.measures import HIGHEST, bias, spearman
+from persona_pipeline.guard.labels.files import AskedOf, Label, stale_reasons
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.models import grouped
 
@@ -21,8 +21,7 @@ from persona_pipeline.world.models import grouped
 class Rated:
     """A judgment of a claim, with the judge's raw score (0-9, as the claim is written; None: not applicable) and its labels.
 
-    ``people``: each person's score; None: not applicable. Empty: no person labelled it. ``models``: models' labels, by name; they
-    are shown and never calibrate.
+    ``people``: each person's score; None: not applicable. Empty: no person labelled it.
     """
 
     key: str
@@ -32,7 +31,6 @@ class Rated:
     judge: float | None
     inverted: bool = False
     people: tuple[float | None, ...] = ()
-    models: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def scores(self) -> list[float]:
@@ -54,43 +52,25 @@ Judge = tuple[str, str]
 
 @dataclass(frozen=True)
 class Usable:
-    """Labels of what is asked now, and why the others are not used."""
+    """Labels of what is asked now, and why the others are not used, a sentence each."""
 
     labels: Sequence[Label] = ()
     stale: Sequence[str] = ()
 
 
-def usable(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
+def usable(labels: Sequence[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
     """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
-    kept: list[Label] = []
-    reasons: list[str] = []
-    for agent_id, own in grouped(labels, lambda label: label.agent_id).items():
-        try:
-            stale = stale_labels(own, asked, is_judged=is_judged)
-        except ConfigError as error:
-            reasons.append(f"{agent_id}: {len(own)} labels are not used: {error.problems[0]}")
-            continue
-        gone = {item.label.identity for item in stale}
-        reasons += map(str, stale)
-        kept += [label for label in own if label.identity not in gone]
-    return Usable(kept, reasons)
+    stale = stale_reasons(labels, asked, is_judged=is_judged)
+    gone = [f"{label.place}: {stale[label.identity]}" for label in labels if label.identity in stale]
+    return Usable([label for label in labels if label.identity not in stale], gone)
 
 
-@dataclass(frozen=True)
-class Ballot:
-    """What labellers say of one judgment."""
-
-    people: dict[str, float | None] = field(default_factory=dict)
-    models: dict[str, float | None] = field(default_factory=dict)
-
-
-def ballots(labels: Iterable[Label]) -> dict[str, Ballot]:
-    """Return what labellers say, by judgment; None: not applicable."""
-    found: dict[str, Ballot] = {}
+def scores_of_people(labels: Iterable[Label]) -> dict[str, dict[str, float | None]]:
+    """Return the scores of people by judgment and labeller; None: not applicable. Labels of models count for nothing."""
+    found: dict[str, dict[str, float | None]] = {}
     for label in labels:
-        ballot = found.setdefault(label.key, Ballot())
-        said = ballot.people if label.is_persons else ballot.models
-        said[label.labeller] = label.score
+        if label.is_persons:
+            found.setdefault(label.key, {})[label.labeller] = label.score
     return found
 
 
@@ -107,17 +87,17 @@ def inverted_claims(asked: AskedOf) -> dict[tuple[str, str], set[str]]:
 
 def rated_by_judge(
     judgments: Iterable[tuple[str, str, str, str, Sequence[Verdict]]],
-    said: Mapping[str, Ballot],
+    said: Mapping[str, Mapping[str, float | None]],
     inverted: Mapping[tuple[str, str], Collection[str]],
 ) -> dict[Judge, list[Rated]]:
     """Return judgments as each judge that made them and the labellers see them.
 
-    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``ballots``.
+    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``scores_of_people``.
     ``inverted``: see ``inverted_claims``.
     """
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
-        ballot = said.get(key, Ballot())
+        people = tuple(said.get(key, {}).values())
         made = grouped(verdicts, lambda verdict: (verdict.model or "", verdict.prompt_version or ""))
         for judge, own in made.items():
             scores = [verdict.score for verdict in own if verdict.score is not None]
@@ -128,8 +108,7 @@ def rated_by_judge(
                 claim,
                 fmean(scores) if 2 * len(scores) > len(own) else None,
                 claim in inverted.get((agent_id, dimension), ()),
-                tuple(ballot.people.values()),
-                ballot.models,
+                people,
             )
             found.setdefault(judge, []).append(rated)
     return found
@@ -170,49 +149,22 @@ def within_claims(rated: Iterable[Rated]) -> float | None:
     return total / math.sqrt(variance) if variance > 1e-12 else 0.0
 
 
-def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: bool = False) -> Belief:
-    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels.
-
-    ``is_census``: all it judged is labelled, which is enough whatever the number.
-    """
-    if (labelled < FEWEST_LABELS and not is_census) or within is None:
+def belief_of(labelled: int, rank: Measure, within: float | None) -> Belief:
+    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels."""
+    if labelled < FEWEST_LABELS or within is None:
         return "unknown"
     # Of a judge at chance a rank correlation has this variance whatever the ties (Kendall, Rank Correlation Methods, 1948).
     alike = rank.value is not None and rank.value * math.sqrt(max(rank.n - 1, 0)) > _ALIKE
     return "believed" if alike and within > _SURELY else "chance"
 
 
-class Agreement(BaseModel, extra="forbid", frozen=True):
-    """How a judge agrees with somebody. All is of the judgments that both scored.
-
-    Attributes:
-        rank: Spearman's correlation; bias: judge - the other, in points.
-        only_judge, only_other: judgments that one scored and the other held not applicable; neither: both held so.
-        to_halve: how many labels more would halve the intervals.
-    """
-
-    rank: Measure
-    bias: Measure
-    only_judge: int = 0
-    only_other: int = 0
-    neither: int = 0
-    to_halve: int = 0
-
-    @property
-    def n(self) -> int:
-        """Judgments that both scored."""
-        return self.bias.n
-
-
 class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     """One judge on one dimension.
 
     Attributes:
-        judged, labelled: judgments it scored, and how many of them people labelled with a score; unlabelled: how many nobody
-            labelled at all.
+        judged, labelled: judgments it scored, and how many of them people labelled with a score.
         people: names of those who labelled.
-        ceiling_rank: inter-annotator agreement.
-        models: agreement of the judge with other models' labels; calibrates nothing.
+        rank, bias: of judge and people where both scored: Spearman's correlation, and judge - people in points.
         within: see ``within_claims``.
     """
 
@@ -221,56 +173,31 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     prompt_version: str
     judged: int
     labelled: int
-    unlabelled: int = 0
     people: list[str] = Field(default_factory=list)
-    agreement: Agreement
-    ceiling_rank: Measure = Field(default_factory=Measure)
-    models: dict[str, Agreement] = Field(default_factory=dict)
+    rank: Measure
+    bias: Measure
     within: float | None = None
 
     @property
     def missing(self) -> int:
-        """How many labels are missing before the judge can be believed: none of a census."""
-        return 0 if self.is_census else max(0, FEWEST_LABELS - self.labelled)
-
-    @property
-    def is_census(self) -> bool:
-        """Whether people labelled everything that was judged."""
-        return self.labelled > 0 and not self.unlabelled
+        """How many labels are missing before the judge can be believed."""
+        return max(0, FEWEST_LABELS - self.labelled)
 
     @property
     def belief(self) -> Belief:
         """Whether the judge can be believed here: ``believed``, no better than ``chance``, or ``unknown`` (too few labels)."""
-        return belief_of(self.labelled, self.agreement.rank, self.within, is_census=self.is_census)
+        return belief_of(self.labelled, self.rank, self.within)
 
 
 class Calibration(BaseModel, extra="forbid", frozen=True):
     """Every judge on every dimension that something is judged of.
 
     Attributes:
-        labels_hash: of the labels it rests on.
         stale: labels that were not used, each with the reason.
     """
 
     dimensions: list[DimensionCalibration] = Field(default_factory=list)
-    labels_hash: str = ""
     stale: list[str] = Field(default_factory=list)
-
-
-def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
-    """Return how a judge (first) agrees with somebody (second); None stands for not applicable."""
-    every = list(pairs)
-    both = [(a, b) for a, b in every if a is not None and b is not None]
-    first, second = [a for a, _ in both], [b for _, b in both]
-    return Agreement(
-        rank=spearman(first, second),
-        bias=bias(first, second),
-        only_judge=sum(a is not None and b is None for a, b in every),
-        only_other=sum(a is None and b is not None for a, b in every),
-        neither=sum(a is None and b is None for a, b in every),
-        # Half the interval takes four times the labels.
-        to_halve=3 * len(both),
-    )
 
 
 def calibrate_dimension(
@@ -282,22 +209,18 @@ def calibrate_dimension(
     labelled.
     """
     labelled = [item for item in rated if item.people]
-    both = [item for item in labelled if item.judge is not None and item.peoples is not None]
+    both = [(item.judge, item.peoples) for item in labelled]
+    pairs = [(judge, score) for judge, score in both if judge is not None and score is not None]
+    scores = [judge for judge, _ in pairs], [score for _, score in pairs]
     scored = [item for item in rated if item.judge is not None]
-    unlabelled = sum(not item.people for item in scored)
     return DimensionCalibration(
         dimension=dimension,
         judge_model=judge[0],
         prompt_version=judge[1],
         judged=len(scored),
-        labelled=len(both),
-        unlabelled=unlabelled,
+        labelled=len(pairs),
         people=sorted(people),
-        agreement=agreement((item.judge, item.peoples) for item in labelled),
-        ceiling_rank=between_people([item.scores for item in labelled]),
+        rank=spearman(*scores),
+        bias=bias(*scores),
         within=within_claims(labelled),
-        models={
-            name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
-            for name in sorted({name for item in rated for name in item.models})
-        },
     )

@@ -1,30 +1,28 @@
 """What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.calibration.calibrate import (
     Judge,
     Rated,
     Usable,
-    agreement,
-    ballots,
     belief_of,
     inverted_claims,
     rated_by_judge,
+    scores_of_people,
     usable,
     within_claims,
 )
-from persona_pipeline.guard.calibration.measures import bias
+from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
-from persona_pipeline.judging.claims import proposition_problem, verdicts_of
+from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
 from persona_pipeline.judging.recordings.replay import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
@@ -35,55 +33,40 @@ from persona_pipeline.judging.verdict import (
     recording_key,
     shown_subject,
 )
-from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Trajectory, grouped
-
-
-@dataclass(frozen=True)
-class _Learnt:
-    """What a dimension's labels say of one judge, and the keys of the judgments that people labelled."""
-
-    people: People
-    labelled: Collection[str]
 
 
 @dataclass(frozen=True)
 class PeoplesLabels:
     """The labels of a world beside its judges' verdicts.
 
-    ``labels_hash``: of those that are used; "" where no person labelled anything. ``rated``: what is labelled, by the judge's
-    model and prompt version and by dimension.
+    ``rated``: what is labelled, by the judge's model and prompt version and by dimension.
     """
 
-    labels_hash: str = ""
     rated: Sequence[tuple[str, str, str, Sequence[Rated]]] = ()
 
-    def of(self, judged_by: tuple[str, str], item: DimensionEvaluation) -> People | None:
+    def of(self, judged_by: tuple[str, str], dimension: str) -> People | None:
         """Return what people say of a dimension's judge; None where they labelled nothing at all.
 
         ``judged_by``: model and prompt version.
         """
-        if not self.labels_hash:
+        if not self.rated:
             return None
-        learnt = self._by.get((*judged_by, item.dimension))
-        if learnt is None:
-            return People(belief="unknown", missing=FEWEST_LABELS)
-        complete = _is_complete(item, learnt.labelled)
-        return learnt.people.model_copy(update={"complete": True, "missing": 0}) if complete else learnt.people
+        return self._by.get((*judged_by, dimension)) or People(belief="unknown", missing=FEWEST_LABELS)
 
     @cached_property
-    def _by(self) -> Mapping[tuple[str, str, str], _Learnt]:
-        return {(model, prompt, dimension): _learnt(own) for model, prompt, dimension, own in self.rated}
+    def _by(self) -> Mapping[tuple[str, str, str], People]:
+        return {(model, prompt, dimension): _people(own) for model, prompt, dimension, own in self.rated}
 
 
-def _learnt(rated: Sequence[Rated]) -> _Learnt:
+def _people(rated: Sequence[Rated]) -> People:
     both = [(item, item.judge, item.peoples) for item in rated]
     scored = [(item, judge, people) for item, judge, people in both if judge is not None and people is not None]
-    rank = agreement((item.judge, item.peoples) for item in rated if item.people).rank
+    rank = spearman([judge for _, judge, _ in scored], [people for _, _, people in scored])
     number, low, high = len(scored), rank.low, rank.high
     judged = [item.oriented(judge) for item, judge, _ in scored]
     peoples = [item.oriented(people) for item, _, people in scored]
-    told = People(
+    return People(
         belief=belief_of(number, rank, within_claims(rated)),
         labels=number,
         missing=max(0, FEWEST_LABELS - number),
@@ -91,13 +74,6 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
         rank_interval=(low, high) if low is not None and high is not None else None,
         bias=bias(judged, peoples),
     )
-    return _Learnt(told, {item.key for item in rated if item.people})
-
-
-def _is_complete(item: DimensionEvaluation, labelled: Collection[str]) -> bool:
-    """Return whether people labelled every judgment of a dimension; ``labelled``: keys of judgments."""
-    rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
-    return bool(rows) and all(row.keys and not row.parts and row.keys[0] in labelled for row in rows)
 
 
 @dataclass(frozen=True)
@@ -139,7 +115,7 @@ class KnownVerdicts:
             (key, label.agent_id, label.dimension, label.proposition_id, own)
             for (key, label), own in zip(first.items(), verdicts, strict=True)
         ]
-        return rated_by_judge(judgments, ballots(used.labels), inverted_claims(asked))
+        return rated_by_judge(judgments, scores_of_people(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
         """Whether there is a verdict on a judgment, by the key of its first sample; ConfigError: the recordings are not valid."""
@@ -159,14 +135,15 @@ class KnownVerdicts:
         keys = [list(takewhile(self.knows, (recording_key(subject, n) for n in count()))) for subject in subjects]
         rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
-        for own in keys:
+        for own, subject in zip(keys, subjects, strict=True):
+            name = str(subject["proposition_id"])
             said: list[Answer] = []
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
                     said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
                 # What --record wrote stands in both.
-                stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
+                stored = (_named(rows[row], name) for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
@@ -190,13 +167,7 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
         for (model, prompt), items in known.rated(used, asked).items()
         for dimension, own in grouped(items, lambda item: item.dimension).items()
     ]
-    return PeoplesLabels(labels_hash(used), rated)
-
-
-def labels_hash(used: Usable) -> str:
-    """Return the SHA-256 of what people say, whatever the order; "" of nothing."""
-    said = sorted((*label.identity, label.score) for label in used.labels if label.is_persons)
-    return content_hash(said) if said else ""
+    return PeoplesLabels(rated)
 
 
 def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
@@ -205,3 +176,11 @@ def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
         for item in said
         if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
     ]
+
+
+def _named(answer: Answer, proposition_id: str) -> Answer:
+    """Return a stored answer on one claim under the id of its proposition, as recordings have it."""
+    if answer.data is None or proposition_problem(answer.data, neutral_ids(1)) is not None:
+        return answer
+    [item] = answer.data["verdicts"]
+    return replace(answer, data={"verdicts": [{**item, "proposition_id": proposition_id}]})

@@ -19,19 +19,18 @@ _LEAST = 1e-6
 HIGHEST = 9.0
 
 
-def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) -> Measure:
+def spearman(a: Sequence[float], b: Sequence[float]) -> Measure:
     """Return the rank correlation (-1 to 1); of lists of which one is all alike there is none.
 
     The interval is the infinitesimal jackknife's (Efron, Annals of Statistics 9, 1981) on Fisher's z. It knows of ties: formulas
-    for ranks without ties cover .80 to .93 where people's ratings have two peaks. ``n``: how many of the pairs are independent;
-    None: all.
+    for ranks without ties cover .80 to .93 where people's ratings have two peaks.
     """
-    count, pairs = len(a) if n is None else n, len(a)
+    count = len(a)
     if count < 4 or len(set(a)) < 2 or len(set(b)) < 2:
         return Measure(n=count)
     first, second = _Ranks.of(a), _Ranks.of(b)
     both, own, others = (
-        float(x @ y) / pairs for x, y in ((first.x, second.x), (first.x, first.x), (second.x, second.x))
+        float(x @ y) / count for x, y in ((first.x, second.x), (first.x, first.x), (second.x, second.x))
     )
     r = both / math.sqrt(own * others)
     # What one pair does to the three means, through its own ranks and through everybody else's.
@@ -73,22 +72,6 @@ def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
     mean = float(differences.mean())
     half = student_quantile(count - 1) * float(differences.std(ddof=1)) / math.sqrt(count)
     return Measure(value=mean, low=mean - half, high=mean + half, n=count)
-
-
-def between_people(labels: Sequence[Sequence[float]]) -> Measure:
-    """Return the inter-annotator agreement as rank correlation: the ceiling of any judge.
-
-    Each person's label stands against the mean of the others' on the same judgment, as a judge's stands against people's.
-    ``labels``: people's scores of each judgment; those with one label say nothing here.
-    """
-    several = [values for values in labels if len(values) > 1]
-    one: list[float] = []
-    others: list[float] = []
-    for values in several:
-        one += values
-        others += [(sum(values) - value) / (len(values) - 1) for value in values]
-    # Two people's labels of a judgment make two pairs, which are one observation.
-    return spearman(one, others, n=len(several))
 
 
 def within_scale(score: float) -> float:

@@ -141,6 +141,11 @@ class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _O
         return sorted(path for path in folder.glob("*.jsonl") if path.stem not in (MESSAGES, VOICE))
 
     @property
+    def place(self) -> str:
+        """Agent, dimension, claim and labeller, as messages name a label."""
+        return f"{self.agent_id}/{self.dimension}/{self.proposition_id} by {self.labeller}"
+
+    @property
     def is_persons(self) -> bool:
         """Whether a person labelled."""
         return self.labeller_kind is LabellerKind.PERSON
@@ -299,18 +304,6 @@ ANONYMOUS = r"Speaker [A-Z]\d*"
 
 
 @dataclass(frozen=True)
-class StaleLabel:
-    """A label that must not be used, and why, in a few words."""
-
-    label: Label
-    reason: str
-
-    def __str__(self) -> str:
-        label = self.label
-        return f"{label.agent_id}/{label.dimension}/{label.proposition_id} by {label.labeller}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class AskedNow:
     """What a judge is asked with of an agent now: its persona, and its claims by dimension; None: it has none of it."""
 
@@ -322,12 +315,16 @@ class AskedNow:
 AskedOf = Mapping[str, AskedNow | ConfigError]
 
 
-def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> list[StaleLabel]:
-    """Return the labels that are stale: of a claim, or with a persona, that the world does not ask with now, or of nothing judged.
+def stale_reasons(
+    labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]
+) -> dict[tuple[str, str], str]:
+    """Return why labels are stale, by identity: their claim or persona changed, or nothing was judged.
 
-    Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed. ``asked``: of
-    every agent that there is, with the dimensions that are labelled. ``is_judged``: whether the world knows a verdict of a judge
-    on a judgment's key. Raises ``ConfigError``: the files of one of the labelled agents are not valid.
+    Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed.
+
+    Args:
+        asked: of every agent that there is, with the dimensions that are labelled.
+        is_judged: whether the world knows a verdict of a judge on a judgment's key.
     """
 
     def why(label: Label) -> str | None:
@@ -335,7 +332,7 @@ def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable
         if now is None:
             return "the agent is gone"
         if isinstance(now, ConfigError):
-            raise now
+            return f"its agent's files are not valid: {now.problems[0]}"
         claims, persona = now.claims.get(label.dimension), now.persona
         claimed = {item.id: item.claim for item in claims.propositions} if claims else {}
         if claims is None or label.proposition_id not in claimed:
@@ -349,7 +346,7 @@ def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable
             return "no judge's verdict on it is known: its messages changed, or its recording is gone"
         return None
 
-    return [StaleLabel(label, reason) for label in labels if (reason := why(label))]
+    return {label.identity: reason for label in labels if (reason := why(label))}
 
 
 @cache

@@ -27,7 +27,7 @@ from persona_pipeline.guard.labels.files import (
 )
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.messages.files import cut_keys
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, grouped
 
 LONGEST_TEXT = 20_000
 
@@ -133,6 +133,21 @@ def message_label(message: Message, verdict: Role, labeller: str, source: MarkSo
         "labelled_at": rfc3339(datetime.now(UTC)),
     }
     return checked_label(MessageLabel, {**fields, **more})
+
+
+def verdicts_of_people(labels: Iterable[MessageLabel], messages: Iterable[Message]) -> dict[str, dict[str, Role]]:
+    """Return the verdicts of most people on messages, by agent and message.
+
+    Labels of a text that was edited since are left out, and those from swipes and regenerations, which compare two texts.
+    """
+    given = grouped((label for label in labels if label.source not in OF_OTHER_TEXTS), lambda label: label.message)
+    found: dict[str, dict[str, Role]] = {}
+    for message in messages:
+        if own := given.get(message.id):
+            key = message_key(message.agent_id, message.id, message.text[:LONGEST_TEXT])
+            if current := [label for label in own if label.key == key]:
+                found.setdefault(message.agent_id, {})[message.id] = majority(current)
+    return found
 
 
 def majority(labels: Iterable[MessageLabel]) -> Role:

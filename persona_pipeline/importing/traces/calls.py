@@ -1,7 +1,6 @@
 """Calls of models in traces: what each convention writes on spans and events, and what is kept of it."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.text import storable
 from persona_pipeline.importing.base import TEXTS
 from persona_pipeline.importing.base import text_of as text_of_parts
+from persona_pipeline.importing.records import decoded
 from persona_pipeline.importing.traced import turns_in
 from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
 from persona_pipeline.world.messages.files import MAX_TEXT
@@ -125,29 +125,18 @@ def said_by_event(name: str, body: Any, found: Mapping[str, Any]) -> Heard:
     return (_said(given, name.split(".")[1]),), ()
 
 
-def decoded(value: Any) -> Any:
-    """Return the JSON value of a text that is one, else the value itself."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def text_of(content: Any) -> str:
     """Return the words of a message's content: a text, or blocks and parts of which those that are text are joined."""
     if isinstance(content, str):
         blocks = decoded(content) if content.startswith("[{") else None
         # What only looks like blocks is what was said.
-        if not isinstance(blocks, list) or not all(map(_is_block, blocks)):
+        if not isinstance(blocks, list) or not all(
+            isinstance(item, dict) and (item.get("type") in _BLOCKS or (len(item) == 1 and item.keys() <= _KEYED))
+            for item in blocks
+        ):
             return storable(content)
         content = blocks
     return storable(text_of_parts([content] if isinstance(content, dict) else content))
-
-
-def _is_block(item: Any) -> bool:
-    return isinstance(item, dict) and (item.get("type") in _BLOCKS or (len(item) == 1 and item.keys() <= _KEYED))
 
 
 def _said(message: Mapping[str, Any], role: str) -> SaidMessage:

@@ -118,7 +118,10 @@ def agent_lines(view: ReportView) -> Iterator[Item]:
     lines = list(said.items())
     for (tone, text), names in lines[:_MOST_LINES]:
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        yield Item([", ".join(names[:_MOST_NAMES]), _own(f"{more}: "), Span(text, limit=_MOST_TEXT)], tone=tone)
+        # The sentence on messages begins with the name.
+        is_named = text.startswith((f"{names[0]}: ", f"{names[0]} has been "))
+        who = [] if is_named else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
+        yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
     if left := sum(len(names) for _, names in lines[_MOST_LINES:]):
         yield Item(f"and {left} other agents (-v)", tone="warn")
 

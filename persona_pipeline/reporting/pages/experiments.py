@@ -1,6 +1,6 @@
 """What experiments found: claims tested and how much they vary, two versions side by side, a cause, and what a change touches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.lab.results import (
@@ -14,7 +14,19 @@ from persona_pipeline.lab.results import (
     SideBySide,
     VersionComparison,
 )
-from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
+from persona_pipeline.reporting.page import (
+    AnyCell,
+    Cell,
+    Column,
+    Item,
+    Items,
+    Line,
+    Page,
+    PageRow,
+    Section,
+    Span,
+    Table,
+)
 from persona_pipeline.reporting.text import (
     cost_line,
     format_delta,
@@ -28,6 +40,7 @@ from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
+    from persona_pipeline.evaluation.since import AgentSince, SinceReport
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
     from persona_pipeline.world.propositions.models import PropositionSet
 
@@ -416,3 +429,38 @@ def _counted(counts: Sequence[int]) -> str:
 def _rank(change: Change) -> tuple[int, int, str]:
     order = _ORDER.index(change.what) if change.what in _ORDER else len(_ORDER)
     return order, _KINDS.index(change.kind), change.name
+
+
+# Messages that a page shows of an agent.
+_MOST_OUT, _MOST_CLAIMS = 5, 3
+
+
+def since_page(report: "SinceReport") -> Page:
+    """Return each agent before a date and after it, the worst first, with the newest of its messages out of character."""
+    names = dict.fromkeys(name for agent in report.agents for name in agent.scores)
+    columns = [Column("Agent", number=False), Column("Before", name="before"), Column("After", name="after")]
+    columns += [Column(dimension_label(name), name=name) for name in names]
+    rows = [PageRow(_sides(agent, names), agent.result.status.tone) for agent in report.agents]
+    note = "Before, After: share of messages in character with its 95 % interval; the scores are 0-9, before → after."
+    table = Table("Before and after", columns, rows, note)
+    return Page(
+        f"Since {report.since:%Y-%m-%d %H:%M} UTC",
+        top=[table],
+        sections=[Section("", [Items([item for agent in report.agents for item in _one_since(agent)])])],
+    )
+
+
+def _sides(agent: "AgentSince", names: Iterable[str]) -> list[AnyCell]:
+    shares = [
+        "–" if side.share is None else f"{side.share:.0%} ({side.low:.0%}-{side.high:.0%})"
+        for side in (agent.before, agent.after)
+    ]
+    scores = (agent.scores.get(name, (None, None)) for name in names)
+    return [one_line(agent.name, 64), *shares, *(" → ".join(map(format_score, pair)) for pair in scores)]
+
+
+def _one_since(agent: "AgentSince") -> Iterator[Item]:
+    yield Item([Span(f"{agent.result.status.word}: ", "own"), Span(agent.text, limit=_MOST_LINE)])
+    for verdict in agent.out[: -_MOST_OUT - 1 : -1]:
+        why = [f" {verdict.reason}", f" ({', '.join(verdict.claims[:_MOST_CLAIMS])})" if verdict.claims else ""]
+        yield Item([f"{verdict.said_at:%m-%d %H:%M}: “", Span(verdict.quote, limit=_MOST_LINE), "”", *why], 1)

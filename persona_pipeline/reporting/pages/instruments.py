@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from persona_pipeline.scoring.facts.reading import FactsFound
 
 _MOST_STALE = 5
-_ALONE = "nothing was labelled by two people, so how far they agree is not known"
 _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
     "chance": "no better than chance: drops here cannot be told",
     "unknown": "not validated: too few labels",
-    "all": "people labelled everything; whether the judge ranks as they do takes more judgments",
 }
 
 
@@ -106,33 +104,16 @@ def _dimension(item: "calibrate.DimensionCalibration") -> Iterator[Block]:
     judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
     yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
     if item.people:
-        yield Item(_BELIEFS["all" if item.is_census and item.belief == "unknown" else item.belief], 1)
+        yield Item(_BELIEFS[item.belief], 1)
         yield Facts(list(_peoples(item)), 1)
-    for name, found in item.models.items():
-        told = f"rank correlation {measured(found.rank)}, points {measured(found.bias, signed=True)}, {found.n} labels"
-        yield Item(f"with the model {one_line(name, 40)}, which counts for nothing: {told}", 1)
 
 
 def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]]:
-    found = item.agreement
     yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
-    yield "rank correlation with people", measured(found.rank)
-    yield "judge bias", measured(found.bias, signed=True)
-    among = f"rank correlation {measured(item.ceiling_rank)}" if item.ceiling_rank.n else _ALONE
-    yield "inter-annotator agreement", among
-    if told := _not_applicable(found):
-        yield "not applicable", told
-    if item.is_census:
-        yield "a census", "everything that was judged is labelled, which is enough whatever the number"
+    yield "rank correlation with people", measured(item.rank)
+    yield "judge bias", measured(item.bias, signed=True)
     if item.missing:
         yield "validated", f"{item.missing} labels are missing of {FEWEST_LABELS}"
-    if not item.is_census:
-        yield "labels needed to halve the CI", f"{found.to_halve} more"
-
-
-def _not_applicable(found: "calibrate.Agreement") -> str:
-    counts = {"both": found.neither, "people alone": found.only_judge, "the judge alone": found.only_other}
-    return ", ".join(f"{who} {count}" for who, count in counts.items() if count)
 
 
 _NOTE = (

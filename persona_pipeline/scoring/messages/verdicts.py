@@ -5,7 +5,7 @@ Messages of one conversation are not independent of each other, so intervals and
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -35,6 +35,10 @@ _ROUNDS, _A_ROUND = 9, 111
 _Z = 1.959964
 # Below this share in character a window is not the character, and no baseline.
 LOWEST_SHARE = 0.8
+
+
+# Numbers of messages in, out and unclear.
+Counts = tuple[int, int, int]
 
 
 class Role(StrEnum):
@@ -140,12 +144,18 @@ class ShareChange:
 
 
 def share_in_character(verdicts: Sequence[MessageVerdict]) -> Share:
-    """Return the share of messages in character, conversations in order of their first message."""
+    """Return the share of messages in character."""
+    return share_of_counts(counts_by_conversation(verdicts))
+
+
+def counts_by_conversation(verdicts: Sequence[MessageVerdict]) -> list[Counts]:
+    """Return the numbers of messages in, out and unclear of each conversation, in order of their first message."""
     talks = grouped(in_order(verdicts), lambda item: item.conversation).values()
-    return share_of_counts([tuple(sum(item.verdict is role for item in talk) for role in Role) for talk in talks])
+    roles = (Counter(item.verdict for item in talk) for talk in talks)
+    return [(count[Role.IN], count[Role.OUT], count[Role.UNCLEAR]) for count in roles]
 
 
-def share_of_counts(counts: Sequence[tuple[int, ...]]) -> Share:
+def share_of_counts(counts: Sequence[Counts]) -> Share:
     """Return the share from the numbers of messages in, out and unclear of each conversation, oldest first."""
     decided = [(n_in, n_in + n_out) for n_in, n_out, _ in counts if n_in + n_out]
     inside, total = sum(n_in for n_in, _ in decided), sum(n for _, n in decided)
@@ -333,6 +343,32 @@ def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_
     return ", ".join([f"{name}: {share.n_in} of {total} messages in character {interval}", *rest])
 
 
+@dataclass(frozen=True)
+class MessageAgreement:
+    """How often people say the same of messages as the judge.
+
+    Attributes:
+        agreed: number of messages that both call the same. ``compared``: number that both call in or out of character.
+    """
+
+    agreed: int
+    compared: int
+
+    def __str__(self) -> str:
+        return f"people agree on {self.agreed} of {self.compared}"
+
+
+def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> MessageAgreement | None:
+    """Return how often people agree with a judge, None where no message is decided by both.
+
+    Args:
+        judged, labelled: verdicts of the judge and of people, by message.
+    """
+    pairs = [(role, labelled[message]) for message, role in judged.items() if message in labelled]
+    decided = [pair for pair in pairs if Role.UNCLEAR not in pair]
+    return MessageAgreement(sum(a is b for a, b in decided), len(decided)) if decided else None
+
+
 class MessageVerdicts(BaseModel, extra="forbid"):
     """The verdicts on the messages of one agent in one window, in order of time.
 
@@ -341,6 +377,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         left_out: number of older messages that were not asked about.
         share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
             is in an earlier window; None: no change is shown.
+        agreement: of people with the judge; None: no message was labelled.
         worst: at most five messages out of character, see ``worst.worst_messages``.
         model: the judge's model. ``prompt_version``: of the question.
         usage: tokens and price of the calls of this run.
@@ -353,10 +390,16 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     left_out: int = 0
     share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
     change: ShareChange | None = None
+    agreement: MessageAgreement | None = Field(default=None, exclude_if=lambda agreement: agreement is None)
     worst: list[WorstMessage] = Field(default_factory=list[WorstMessage])
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)
+
+    @property
+    def judged_by(self) -> tuple[str | None, str | None]:
+        """Model and version of the question. Verdicts of two judges are not compared."""
+        return self.model, self.prompt_version
 
     @property
     def is_answered(self) -> bool:
@@ -377,9 +420,15 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         """Return what is said of an agent of that name, in one sentence."""
         return sentence(name, self.share, self.change, not_judged=sum(self.unscored.values()))
 
-    def dated(self, series: Sequence[MessageVerdict]) -> "MessageVerdicts":
-        """Return the verdicts with their share, and with the last change in a longer series that ends with them."""
-        return self.model_copy(update={"share": share_in_character(self.verdicts), "change": last_change(series)})
+    def dated(self, series: Sequence[MessageVerdict], labelled: Mapping[str, Role] | None = None) -> "MessageVerdicts":
+        """Return the verdicts with their share, the last change in a longer series that ends with them, and the agreement.
+
+        Args:
+            labelled: verdicts of people, by message.
+        """
+        agreement = agreement_of({item.message: item.verdict for item in self.verdicts}, labelled or {})
+        found = {"share": share_in_character(self.verdicts), "change": last_change(series), "agreement": agreement}
+        return self.model_copy(update=found)
 
 
 def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:

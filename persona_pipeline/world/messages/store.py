@@ -42,11 +42,6 @@ class Selection:
     sources: Sequence[str] = ()
     between: tuple[datetime, datetime] | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is given, which would be everything."""
-        return not (self.agents or self.speakers or self.ids or self.sources or self.between)
-
     def where(self) -> sa.ColumnElement[bool]:
         """Return the condition."""
         named = ((_TABLE.c.agent_id, self.agents), (_SPEAKER, self.speakers))
@@ -70,7 +65,8 @@ class Selected:
 
 def select_messages(store: Store, selection: Selection) -> Selected:
     """Return what a selection comes to; ConfigError: nothing is given, or no message is meant."""
-    if selection.is_empty:
+    # Nothing would be everything.
+    if not any(vars(selection).values()):
         raise ConfigError("say which messages: --agent, --speaker, --id, --source or --between")
     columns = (_TABLE.c.id, _TABLE.c.agent_id, _TABLE.c.source, _TABLE.c.created_at)
     query = sa.select(*columns).where(selection.where()).order_by(_TABLE.c.created_at, _TABLE.c.id)
@@ -94,7 +90,7 @@ def remove_messages(store: Store, selected: Selected) -> int:
         for some in chunks(selected.ids):
             these = _TABLE.c.id.in_(some)
             rows = connection.execute(sa.select(_TABLE).where(these)).all()
-            upsert(connection, _REMOVED, [{"id": row.id, "content_hash": _row_hash(row)} for row in rows])
+            upsert(connection, _REMOVED, [{"id": row.id, "content_hash": _hash(message_of(row))} for row in rows])
             connection.execute(sa.delete(_TABLE).where(these))
             touch_windows(connection, [row.created_at for row in rows])
             removed += len(rows)
@@ -122,11 +118,6 @@ def _hash(message: Message) -> str:
     # As the source has it: an alias that comes or goes is no reason to let a message in again.
     speaker, recipient = message.speaker or message.agent_id, message.addressee or message.recipient
     return content_hash([speaker, message.channel, recipient, message.text, message.created_at.isoformat()])
-
-
-def _row_hash(row: sa.Row) -> str:
-    named = {"speaker": row.speaker, "addressee": row.addressee, "recipient": row.recipient_id}
-    return _hash(Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, **named))
 
 
 def _hint(connection: Connection, selection: Selection) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from persona_pipeline.scoring.messages.reading import (
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Proposition
+from tests.support.languages import LINES
 
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 CLAIMS = (Proposition("dry", "{{agent_name}} is dry"), Proposition("generic-assistant", "Ann is polite", inverted=True))
@@ -89,6 +91,25 @@ def test_claims_have_neutral_ids_and_the_wording_of_rules_is_not_in_the_key() ->
     shown = "\n".join([*call.question.context, call.question.evidence])
     assert "generic-assistant" not in shown and '"id":"c2","claim":"Ann is polite","bad_habit":true' in shown
     assert call.question.system not in json.dumps(dict(call.question.subject))
+
+
+def test_in_ten_languages_the_instruction_is_english_and_reasons_are_in_the_agents_language() -> None:
+    assert len(LINES) == 10
+    english = calls(said(talk(3)))[0].question
+    assert "write reasons in the agent's language" in english.system
+    for language, lines in LINES.items():
+        persona, messages = lines[0], [replace(item, text=lines[number]) for number, item in enumerate(said(talk(3)))]
+        character = replace(ANN, persona=persona, claims=[Proposition("own", lines[1])])
+        ((call,), _) = readings_of(character, messages, 400)
+        asked = call.question
+        assert (asked.system, asked.ask, asked.schema) == (english.system, english.ask, english.schema), language
+        assert [entry["text"] for entry in entries(call)] == [message.text for message in messages], language
+        assert json.dumps(persona, ensure_ascii=False) in asked.context[0], language
+        quote = messages[1].text[:12].strip()
+        given = answer(call, ("m1", "out", quote), ("m2", "in", None), ("m3", "in", None))
+        found, problem = call.verdicts({**given, "why": [{**given["why"][0], "reason": lines[2]}]})
+        assert problem is None and (found[0].quote, found[0].claims) == (quote, ("own",)), language
+        assert found[0].reason == " ".join(lines[2].split()), language
 
 
 def answer(call: MessageCall, *rows: tuple[str, str, str | None], claims: Sequence[str] = ("c1",)) -> dict[str, Any]:
