@@ -105,17 +105,7 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
         answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
-<<<<<<< HEAD
-        known = {
-            run_id: item.dated(
-                series_of(snapshot, item.agent_id, read, plans[run_id].scope.window.end),
-                snapshot.labelled.get(item.agent_id),
-            )
-            for item, run_id in answered
-        }
-=======
         known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
->>>>>>> s47-report2
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
 
@@ -124,8 +114,8 @@ def _dated(
     snapshot: Snapshot, plan: AgentPlan, own: MessageVerdicts, read: Sequence[MessageVerdicts]
 ) -> MessageVerdicts:
     """Return verdicts on a window with what earlier verdicts and the texts of messages add to them."""
-    series = _series(snapshot, plan, read)
-    dated = own.dated(series)
+    series = series_of(snapshot, own.agent_id, read, plan.scope.window.end)
+    dated = own.dated(series, snapshot.labelled.get(own.agent_id))
     said = snapshot.messages.talk(own.agent_id, history_of(plan.scope.window))
     return dated.model_copy(update={"worst": worst_messages(dated, series, said)})
 

@@ -20,11 +20,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-<<<<<<< HEAD
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share
-=======
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
->>>>>>> s47-report2
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share, WorstMessage
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
