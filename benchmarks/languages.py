@@ -27,7 +27,7 @@ from persona_pipeline.scoring.text.agreement import agreement_ratio, often_misse
 from persona_pipeline.scoring.text.language import language_of, languages_of
 from persona_pipeline.scoring.text.repetition import find_repetition
 from persona_pipeline.scoring.text.tokens import tokenize, vocabulary_stats
-from persona_pipeline.scoring.voice_alarm.background import everyday
+from persona_pipeline.scoring.voice_alarm.model import everyday
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "nl", "pt", "zh")
 TURNS = PROJECT / "tests" / "scoring" / "text" / "agreement_lines" / "ten_languages.yaml"

@@ -5,7 +5,7 @@ import typer
 from persona_pipeline.cli.claims import app as propositions
 from persona_pipeline.cli.claims import personas
 from persona_pipeline.cli.corrections import app as corrections
-from persona_pipeline.cli.evaluate import baseline, evaluate, report
+from persona_pipeline.cli.evaluate import baseline, evaluate, report, view
 from persona_pipeline.cli.facts import facts
 from persona_pipeline.cli.interview import interview
 from persona_pipeline.cli.judges import app as recordings
@@ -14,7 +14,6 @@ from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare, since
-from persona_pipeline.cli.view import view
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages

@@ -14,9 +14,8 @@ from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.messages.verdicts import (
     LEAST_DIFFERENCE,
-    MessageVerdict,
-    Role,
     Share,
+    WorstMessage,
     last_change,
     sentence,
     share_in_character,
@@ -31,7 +30,7 @@ class AgentSince(BaseModel):
         before, after: share of messages in character on each side, with intervals.
         text: since when the agent is out of character by its messages, whatever the date; else its share.
         scores: (before, after) of each dimension, 0-9; None: no score.
-        out: the messages after the date that are out of character, in order of time.
+        worst: at most five messages after the date that are out of character.
     """
 
     agent_id: str
@@ -40,7 +39,7 @@ class AgentSince(BaseModel):
     after: Share
     text: str
     scores: dict[str, tuple[float | None, float | None]] = {}
-    out: list[MessageVerdict] = []
+    worst: list[WorstMessage] = []
 
     @property
     def result(self) -> Result:
@@ -117,5 +116,5 @@ def _agent(
         after=share,
         text=sentence(name, share, last_change(series)),
         scores={key: (scores[0].get(key), score) for key, score in scores[1].items()},
-        out=[verdict for verdict in after if verdict.verdict is Role.OUT],
+        worst=item.evaluation.messages.worst if item.evaluation.messages else [],
     )

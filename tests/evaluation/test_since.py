@@ -77,7 +77,8 @@ def test_the_report_has_the_date_that_the_messages_show_and_both_sides(make: Cal
     assert f"since {FIRST + timedelta(days=20, minutes=2):%Y-%m-%d %H:%M} UTC" in ann.text
     assert (ann.before.n_in, ann.before.n_out, ann.after.n_out) == (28, 0, 16)
     assert ann.scores == {"adherence": (8.0, 8.0)}
-    assert {item.quote for item in ann.out} == {STOCK} and len(ann.out) == 16
+    assert [item.verdict.quote for item in ann.worst] == [STOCK] * 5
+    assert all(item.answered and item.example for item in ann.worst)
 
 
 def test_one_more_message_out_of_character_never_makes_the_result_better(make: Callable[..., World]) -> None:

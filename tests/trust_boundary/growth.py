@@ -31,8 +31,7 @@ from persona_pipeline.scoring.text.tokens import (
     tokenize,
     vocabulary_stats,
 )
-from persona_pipeline.scoring.voice_alarm.background import everyday
-from persona_pipeline.scoring.voice_alarm.model import hashed
+from persona_pipeline.scoring.voice_alarm.model import everyday, hashed
 from persona_pipeline.world.cards.files import Card
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window

@@ -431,12 +431,11 @@ def _rank(change: Change) -> tuple[int, int, str]:
     return order, _KINDS.index(change.kind), change.name
 
 
-# Messages that a page shows of an agent.
-_MOST_OUT, _MOST_CLAIMS = 5, 3
+_MOST_CLAIMS = 3
 
 
 def since_page(report: "SinceReport") -> Page:
-    """Return each agent before a date and after it, the worst first, with the newest of its messages out of character."""
+    """Return each agent before a date and after it, the worst first, with its worst messages."""
     names = dict.fromkeys(name for agent in report.agents for name in agent.scores)
     columns = [Column("Agent", number=False), Column("Before", name="before"), Column("After", name="after")]
     columns += [Column(dimension_label(name), name=name) for name in names]
@@ -461,6 +460,11 @@ def _sides(agent: "AgentSince", names: Iterable[str]) -> list[AnyCell]:
 
 def _one_since(agent: "AgentSince") -> Iterator[Item]:
     yield Item([Span(f"{agent.result.status.word}: ", "own"), Span(agent.text, limit=_MOST_LINE)])
-    for verdict in agent.out[: -_MOST_OUT - 1 : -1]:
+    for worst in agent.worst:
+        verdict = worst.verdict
+        if worst.answered:
+            yield Item([Span(worst.answered.quote, limit=_MOST_LINE)], 2, "answered")
         why = [f" {verdict.reason}", f" ({', '.join(verdict.claims[:_MOST_CLAIMS])})" if verdict.claims else ""]
         yield Item([f"{verdict.said_at:%m-%d %H:%M}: “", Span(verdict.quote, limit=_MOST_LINE), "”", *why], 1)
+        if worst.example:
+            yield Item([Span(worst.example.quote, limit=_MOST_LINE)], 2, "earlier")

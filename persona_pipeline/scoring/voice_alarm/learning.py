@@ -20,15 +20,17 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
 from persona_pipeline.scoring.text.voices import worth
-from persona_pipeline.scoring.voice_alarm.background import NO_CHANGE, everyday, languages
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
+    NO_CHANGE,
     VoiceModel,
     VoiceProvenance,
     VoiceSide,
+    everyday,
     hashed,
     highest_sums,
     inverse_frequencies,
+    languages,
     packed,
     unpacked,
     vectors,

@@ -1,5 +1,6 @@
 """An agent's voice as it was learnt (plain JSON), and its messages held against it one after another: a one-sided CUSUM
-(Page, 1954) that knows where it began."""
+(Page, 1954) that knows where it began. A change is held against everyday language too: how assistants, support desks and
+circulars write, in ten languages."""
 
 import base64
 import itertools
@@ -9,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
@@ -17,8 +19,9 @@ import numpy as np
 import regex
 from pydantic import BaseModel
 
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.voices import VOICE, grams, worth
-from persona_pipeline.scoring.voice_alarm.background import SECTIONS
 from persona_pipeline.world.models import Message
 
 # Half of them for characters, half for words.
@@ -124,7 +127,7 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
     """One of those whose voice might be taken for the agent's, and what a message says for it.
 
     Attributes:
-        other: who; empty: anybody else. ``everyday``: no agent, but a kind of everyday language; see ``background.SECTIONS``.
+        other: who; empty: anybody else. ``everyday``: no agent, but a kind of everyday language; see ``SECTIONS``.
         reference: the difference of scores (own - other) below which a message speaks for a change.
         scale: from that difference to what is added to the sum: log-odds as a share of what raises an alarm.
         cap: most that one message may add to the sum, or take from it.
@@ -370,3 +373,58 @@ def voice_change(alarm: VoiceAlarm, changes: Sequence[KnownChange]) -> VoiceChan
     around = [change for change in changes if began - BEFORE <= change.at <= raised]
     nearest = sorted(around, key=lambda change: (abs(began - change.at), change.what))
     return VoiceChange(alarm, tuple(nearest[:MOST_CHANGES]))
+
+
+BACKGROUND = "background"
+_DATA = Path(__file__).parent / "data"
+# A line that begins a section, and what a voice that comes near it is said to read like.
+SECTIONS = {
+    "assistant": "a stock assistant",
+    "courtesy": "a support desk's courtesies",
+    "corporate": "a corporate circular",
+    "smalltalk": "small talk",
+}
+# Most people's small talk is near every character that talks like people: held against, and no change of its own.
+NO_CHANGE = "smalltalk"
+
+
+def languages() -> list[str]:
+    """Return the codes of the languages that come with the package."""
+    return sorted(path.stem for path in _DATA.glob("*.txt"))
+
+
+def everyday(texts: Sequence[str], root: Path | None = None) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the language of texts, and everyday lines in it as pairs of section and line; none where there are none.
+
+    Args:
+        root: a world's folder; what stands in its ``background/<language>.txt`` is added.
+
+    Raises:
+        ConfigError: a line of the world's file stands under no section.
+    """
+    language = language_of(texts)
+    if language == UNKNOWN:
+        return language, ()
+    own = root / BACKGROUND / f"{language}.txt" if root else None
+    return language, (*_packaged(language), *(_lines(own) if own and own.is_file() else ()))
+
+
+@cache
+def _packaged(language: str) -> tuple[tuple[str, str], ...]:
+    path = _DATA / f"{language}.txt"
+    return _lines(path) if path.is_file() else ()
+
+
+def _lines(path: Path) -> tuple[tuple[str, str], ...]:
+    found, section = [], ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.removeprefix("# ") in SECTIONS and line.startswith("# "):
+            section = line.removeprefix("# ")
+        elif line.strip() and not section:
+            known = ", ".join(f"'# {name}'" for name in SECTIONS)
+            raise ConfigError(
+                Problem(f"this line stands under no section; begin one with a line {known}", str(path), number)
+            )
+        elif line.strip():
+            found.append((section, line.strip()))
+    return tuple(found)

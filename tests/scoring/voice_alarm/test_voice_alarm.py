@@ -11,8 +11,6 @@ import pytest
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.voice_alarm import learning
-from persona_pipeline.scoring.voice_alarm.background import _DATA as PACKAGED
-from persona_pipeline.scoring.voice_alarm.background import SECTIONS, everyday, languages
 from persona_pipeline.scoring.voice_alarm.learning import (
     LearntVoice,
     conversations,
@@ -22,14 +20,18 @@ from persona_pipeline.scoring.voice_alarm.learning import (
     stored_voice,
     write_voices,
 )
+from persona_pipeline.scoring.voice_alarm.model import _DATA as PACKAGED
 from persona_pipeline.scoring.voice_alarm.model import (
     ALARM,
     COLUMNS,
+    SECTIONS,
     KnownChange,
     VoiceModel,
+    everyday,
     follow_voice,
     hashed,
     highest_sums,
+    languages,
     voice_change,
     words_of,
 )
