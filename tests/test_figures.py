@@ -79,7 +79,7 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
+        "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "messages.worst", "plan", "results",
         "text.agreement", "text.language", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model",
     },

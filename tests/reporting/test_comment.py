@@ -119,7 +119,7 @@ def test_verdict_then_what_made_it_then_what_to_do() -> None:
     assert places == sorted(places)
 
 
-def test_of_many_claims_the_worst_are_shown_with_a_line_that_broke_them_and_the_rest_is_folded() -> None:
+def test_of_many_claims_the_worst_are_shown_and_the_rest_is_folded() -> None:
     report = sample_report()
     comparison = report.agents["michael"].comparison.dimensions["adherence"]
     first = comparison.drops[0]
@@ -129,6 +129,6 @@ def test_of_many_claims_the_worst_are_shown_with_a_line_that_broke_them_and_the_
     comparison.drops.append(first.model_copy(update={"delta": -9.0}))
     shown, folded = comment_text(report).split("<details>", 1)
     claims = [line for line in shown.splitlines() if line.startswith("- `Michael Scott` `")]
-    assert len([line for line in claims if "**To do:**" in line]) == 5 and "Such as: *Please find" in claims[0]
+    assert len([line for line in claims if "**To do:**" in line]) == 5 and "Such as" not in shown
     assert f"`{first.proposition_id}`" in claims[0] and "drop-8" in claims[1]
     assert folded.count("- `Michael Scott` `drop-") == 5 and " more claims that dropped" in folded

@@ -12,14 +12,7 @@ from markupsafe import Markup
 from persona_pipeline.reporting.charts.scores import Series, timeline
 from persona_pipeline.reporting.charts.svg import Plot, element, line_path, path, picture, shortened
 from persona_pipeline.reporting.page import Figure, Table
-from persona_pipeline.reporting.statistics import (
-    AlarmSeen,
-    HistoryPoint,
-    SaidAt,
-    SumSeen,
-    VoiceMap,
-    VoiceSeen,
-)
+from persona_pipeline.reporting.statistics import AlarmSeen, HistoryPoint, SaidAt, SumSeen, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label

@@ -11,11 +11,7 @@ from markupsafe import Markup
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
-from persona_pipeline.reporting.charts.figures import (
-    timeline_figure,
-    voice_alarm_figure,
-    voice_figure,
-)
+from persona_pipeline.reporting.charts.figures import timeline_figure, voice_alarm_figure, voice_figure
 from persona_pipeline.reporting.charts.scores import bullet, small_line, sparkline
 from persona_pipeline.reporting.page import (
     Block,
@@ -54,14 +50,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     usage_facts,
 )
 from persona_pipeline.reporting.pages.instruments import statistics_page
-from persona_pipeline.reporting.text import (
-    asset,
-    format_delta,
-    format_share,
-    format_usd,
-    one_line,
-    plural,
-)
+from persona_pipeline.reporting.text import asset, format_delta, format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
     UNREAD,

@@ -10,10 +10,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts.figures import (
-    voice_alarm_figure,
-    voice_figure,
-)
+from persona_pipeline.reporting.charts.figures import voice_alarm_figure, voice_figure
 from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
@@ -46,6 +43,7 @@ from persona_pipeline.reporting.view import (
     ScoreCell,
     dropped,
     kind_label,
+    not_judged,
     remedies,
     score_change,
     untold,
@@ -61,8 +59,8 @@ _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
 _MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 240
-# Of what a comment shows outside its folds.
-_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE = 5, 3, 160
+# Of what a comment shows outside its folds, and claims of an agent that it names as not judged.
+_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE, _MOST_UNSCORED = 5, 3, 160, 20
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
@@ -209,6 +207,9 @@ def comment_page(report: RunReport) -> Page:
         folded.append(Folded(f"{plural(len(rest), 'more claim')} that dropped", [Items.of(*rest)]))
     if view.quoted:
         found.append(_worst(view))
+    if missing := [_unscored(row) for row in view.rows if row.failures]:
+        count = sum(len(row.failures) for row in view.rows)
+        folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
     if view.sights:
         folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
@@ -338,6 +339,15 @@ def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
     return line
 
 
+def _unscored(row: AgentRow) -> Line:
+    names: list[str | Span] = []
+    for dimension, result in row.failures[:_MOST_UNSCORED]:
+        names += [_own(", " if names else ""), Span(f"{dimension}/{result.id}", "code", _MOST_CLAIM_ID)]
+    left = len(row.failures) - _MOST_UNSCORED
+    more = f" and {left} more" if left > 0 else ""
+    return [_id(row.name), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
+
+
 def _to_do(view: ReportView) -> list[Item]:
     """Return what to do first: what the claim says that dropped most of each agent, and the commands that decide the rest."""
     lines: list[Line] = []
@@ -354,8 +364,11 @@ def _to_do(view: ReportView) -> list[Item]:
 
 def _other_findings(view: ReportView) -> Iterator[Line]:
     """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
+    # What a coverage finding counts is listed one by one.
+    listed = {(row.agent_id, dimension) for row in view.rows for dimension, _ in row.failures}
     for finding in view.findings:
-        if finding.kind not in ("regression", "proposition_drop", "base"):
+        counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
+        if finding.kind not in ("regression", "proposition_drop", "base") and not counted:
             text = one_line(finding.text, _MOST_TEXT if finding.exit_code else _MOST_SLIGHT_TEXT)
             yield with_code(text) if text.count("`") % 2 == 0 else text
     for name, warning in warnings_of(view.rows):

@@ -2,13 +2,7 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.scoring.messages.verdicts import (
-    MessageVerdict,
-    MessageVerdicts,
-    Role,
-    SaidLine,
-    WorstMessage,
-)
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, SaidLine, WorstMessage
 from persona_pipeline.world.models import Message, conversations
 
 MOST_WORST = 5
