@@ -42,8 +42,7 @@ sys.path.insert(0, str(PROJECT / "benchmarks"))
 import chats
 from scipy.stats import binomtest
 
-from persona_pipeline.lab.first.cast import cast_of
-from persona_pipeline.lab.first.look import AgentLook, first_look
+from persona_pipeline.lab.first import AgentLook, cast_of, first_look
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Message
 

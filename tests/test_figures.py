@@ -70,8 +70,8 @@ SHOWN = {
     },
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",
-        "first.cast", "first.look", "interview.interview", "interview.results",
-        "interview.writing", "interview_scenes", "results",
+        "first", "interview.interview", "interview.results",
+        "interview.writing", "interview_scenes", "results", "since",
     },
     "reporting": {
         "charts.scores", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",
@@ -79,7 +79,7 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "messages.worst", "plan", "results",
+        "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
         "text.agreement", "text.language", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model",
     },

@@ -288,8 +288,8 @@ def since(
 
     Exit codes: 0 no agent fell, 1 one has fewer messages in character, 2 usage or configuration, 3 cannot be told.
     """
-    from persona_pipeline.evaluation.since import both_sides, compare_since
     from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.lab.since import both_sides, compare_since
     from persona_pipeline.reporting.pages.experiments import since_page
     from persona_pipeline.reporting.render import write_page
 

@@ -20,9 +20,8 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense,
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
-from persona_pipeline.scoring.messages.reading import read_messages
+from persona_pipeline.scoring.messages.reading import read_messages, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
-from persona_pipeline.scoring.messages.worst import worst_messages
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS

@@ -24,7 +24,7 @@ from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_map, voice_similarity
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
+from persona_pipeline.scoring.voice_alarm.model import ALARM
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import overall_rows, summary_rows
 from persona_pipeline.world.world import World
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Windows that are drawn of an agent of which only a line is shown.
 _MOST_DRAWN = 24
 # Pairs grow with the square of the agents; a map of more is no map.
-_MOST_VOICES, _MOST_SUMS = 30, 300
+_MOST_VOICES = 30
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -110,10 +110,7 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
         "text": state.text,
         "threshold": ALARM if model and model.tells else None,
         "learnt_from": model.provenance.model_dump(mode="json") if model else {},
-        "sums": [
-            {"id": item.message.id, "created_at": item.message.created_at.isoformat(), "sum": round(item.sum, 4)}
-            for item in _thinned(state.readings)
-        ],
+        "sum": round(state.readings[-1].sum, 4) if state.readings else None,
         "alarms": [
             {
                 **alarm_facts(found.alarm),
@@ -124,12 +121,6 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
         ],
         "stands": state.stands,
     }
-
-
-def _thinned(readings: Sequence[VoiceReading]) -> list[VoiceReading]:
-    """Return at most 300 readings, of each group the highest: a peak is never left out."""
-    size = max(1, -(-len(readings) // _MOST_SUMS))
-    return [max(readings[start : start + size], key=lambda item: item.sum) for start in range(0, len(readings), size)]
 
 
 def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, Any]:
@@ -272,24 +263,17 @@ class AlarmSeen(_Section):
     changes: list[ChangeSeen] = Field(default_factory=list)
 
 
-class SumSeen(_Section):
-    """The sum of a voice alarm after a message."""
-
-    id: str
-    created_at: datetime
-    sum: float
-
-
 class VoiceSeen(_Section):
     """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it.
 
     ``threshold``: None while the voice is not learnt, or tells nothing; ``learnt_from``: what from, as its provenance has it.
+    ``sum``: after the newest message, 0 to the threshold.
     """
 
     text: str
     threshold: float | None = None
     learnt_from: dict[str, Any] = Field(default_factory=dict)
-    sums: list[SumSeen] = Field(default_factory=list)
+    sum: float | None = None
     alarms: list[AlarmSeen] = Field(default_factory=list)
     stands: bool = False
 

@@ -10,7 +10,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.since import SinceReport, compare_since
+from persona_pipeline.lab.since import SinceReport, compare_since
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.world import World

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.world.checking import check_world
-from persona_pipeline.lab.first.cast import MOST_AGENTS, cast_of, typical_lines, world_files
+from persona_pipeline.lab.first import MOST_AGENTS, cast_of, typical_lines, world_files
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, alias_problems, same_name
 from persona_pipeline.world.personas import is_agent_id

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.base.status import Result
-from persona_pipeline.lab.first.cast import cast_of
-from persona_pipeline.lab.first.look import AgentLook, first_look, overall
+from persona_pipeline.lab.first import AgentLook, cast_of, first_look, overall
 from persona_pipeline.world.models import Message
 from tests.first.worlds import drifted, lines_of, support, together
 

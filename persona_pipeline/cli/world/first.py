@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from persona_pipeline.importing.run import Imported, ImportOptions
-    from persona_pipeline.lab.first.cast import Cast
-    from persona_pipeline.lab.first.look import AgentLook
+    from persona_pipeline.lab.first import AgentLook, Cast
     from persona_pipeline.world.models import Message
 
 # Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
@@ -57,8 +56,7 @@ def first(
     found; 3: no voice can be told, there is no message, or less than 95 % of the lines could be read; 2: no line could be read.
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
-    from persona_pipeline.lab.first.cast import cast_of
-    from persona_pipeline.lab.first.look import first_look, overall
+    from persona_pipeline.lab.first import cast_of, first_look, overall
     from persona_pipeline.reporting.text import template_text
     from persona_pipeline.scoring.voice_alarm.learning import everyday_languages
 
@@ -109,8 +107,7 @@ def _told(look: "AgentLook") -> dict[str, Any]:
 def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[str, Any]:
     """Write the world and the map of voices, and return what of them is said, with what a judge would cost there."""
     from persona_pipeline.evaluation.estimate import estimate_run
-    from persona_pipeline.lab.first.cast import world_files
-    from persona_pipeline.lab.first.look import drift_files, drift_of
+    from persona_pipeline.lab.first import drift_files, drift_of, world_files
     from persona_pipeline.reporting.pages.evaluation import voice_map_file
     from persona_pipeline.reporting.statistics import voices_alike
     from persona_pipeline.world.world import World, write_new

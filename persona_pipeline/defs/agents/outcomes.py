@@ -12,7 +12,6 @@ from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
 from persona_pipeline.reporting.text import format_score, one_line
 from persona_pipeline.reporting.view import people_lines
@@ -100,7 +99,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:
-    """Return how a voice stands: the sum as a plot, the alarms with their lines, and what the voice was learnt from."""
+    """Return how a voice stands: the sum, the alarms with their lines, and what the voice was learnt from."""
     section = voice_section(state)
     seen = VoiceSeen.model_validate(section)
     alarms = [
@@ -113,14 +112,12 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
         }
         for alarm in seen.alarms
     ]
-    picture = pages.voice_alarm_picture(state.agent_id, seen)
     facts = {
         "voice": seen.text,
         "alarm": seen.stands,
-        **({"voice_alarm_plot": dg.MetadataValue.md(picture)} if picture else {}),
         **({"alarms": metadata.table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
         **({"threshold": round(seen.threshold, 4)} if seen.threshold is not None else {}),
-        **({"sum": round(seen.sums[-1].sum, 4)} if seen.sums else {}),
+        **({} if seen.sum is None else {"sum": seen.sum}),
         **({"learnt_from": dg.MetadataValue.json(seen.learnt_from)} if seen.learnt_from else {}),
     }
     return AssetOutcome(content_hash(section), facts)

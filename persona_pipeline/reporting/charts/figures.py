@@ -1,6 +1,6 @@
 """The page's charts, each with a title, a sentence that says what it shows, and the numbers as a table.
 
-Likeness is a map, and a voice alarm is its sum.
+Likeness is a map.
 """
 
 import math
@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from persona_pipeline.reporting.charts.scores import Series, timeline
-from persona_pipeline.reporting.charts.svg import Plot, element, line_path, path, picture, shortened
+from persona_pipeline.reporting.charts.svg import element, picture, shortened
 from persona_pipeline.reporting.page import Figure, Table
-from persona_pipeline.reporting.statistics import AlarmSeen, HistoryPoint, SaidAt, SumSeen, VoiceMap, VoiceSeen
+from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
 
 _MAP_WIDTH, _MAP_HEIGHT, _MAP_MARGIN = 440.0, 330.0, 48.0
 _MAP_CHARACTERS = 18
-_SUM, _HEADROOM = Plot(180.0, 12.0, 12.0, 32.0), 1.12
 
 
 def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
@@ -41,43 +40,6 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
         numbers=_numbers(name, ["Window end", "Overall", *map(dimension_label, names)], rows[::-1]),
         legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
     )
-
-
-def voice_alarm_figure(name: str, seen: VoiceSeen) -> Figure:
-    """Return the sum of an agent's voice alarm along its messages, against the threshold; without sums the chart is empty."""
-    caption = f"{seen.text[:1].upper()}{seen.text[1:]}."
-    chart = Markup("")
-    if seen.threshold is not None and seen.sums:
-        first, last = seen.sums[0].created_at, seen.sums[-1].created_at
-        chart = cusum_chart(
-            [item.sum for item in seen.sums],
-            seen.threshold,
-            title=f"{name}: the sum of what does not sound like it, over {len(seen.sums)} messages. {caption}",
-            marks=[_alarm_mark(alarm, seen.sums) for alarm in seen.alarms],
-            ends=(f"{first.day} {first:%b}", f"{last.day} {last:%b}"),
-        )
-    rows = [[item.id, f"{item.created_at:%Y-%m-%d %H:%M}", f"{item.sum:.3f}"] for item in reversed(seen.sums)]
-    numbers = _numbers(name, ["Message", "Sent", "Sum"], rows) if rows else None
-    return Figure(name, chart, caption, numbers, alarming=seen.stands)
-
-
-@dataclass(frozen=True)
-class AlarmMark:
-    """One alarm: the numbers (from 0) of the messages at which it began and was raised; None: before what is drawn."""
-
-    began: int | None
-    raised: int | None
-
-
-def _alarm_mark(alarm: AlarmSeen, sums: Sequence[SumSeen]) -> AlarmMark:
-    def place(message: SaidAt) -> int | None:
-        # Of many messages only some are drawn: the first of them that is not earlier.
-        if message.created_at is None or message.created_at < sums[0].created_at:
-            return None
-        sent = message.created_at
-        return next((number for number, item in enumerate(sums) if item.created_at >= sent), None)
-
-    return AlarmMark(place(alarm.began_at), place(alarm.raised_at))
 
 
 def voice_figure(voices: VoiceMap) -> Figure:
@@ -170,36 +132,3 @@ def _circle(names: Sequence[str]) -> dict[str, tuple[float, float]]:
         name: (_MAP_WIDTH / 2 + across * math.sin(turn), _MAP_HEIGHT / 2 - down * math.cos(turn))
         for name, turn in turns.items()
     }
-
-
-def cusum_chart(
-    sums: Sequence[float],
-    threshold: float,
-    *,
-    title: str,
-    marks: Sequence[AlarmMark] = (),
-    ends: tuple[str, str] = ("", ""),
-) -> Markup:
-    """Return the sum message by message, a dashed line at the threshold, and lines where alarms began and were raised.
-
-    ``sums``: after each message, oldest first, from 0 to the threshold; ``ends``: what stands below the first and the last.
-    """
-    top = max(threshold, *sums, 1e-9) * _HEADROOM
-    last = max(1, len(sums) - 1)
-    line = [(_SUM.x(number / last if len(sums) > 1 else 0.5), _SUM.y(value / top)) for number, value in enumerate(sums)]
-    parts = [_SUM.across(0, "axis"), _SUM.across(threshold / top, "tick limit")]
-    note = {"class": "note", "x": _SUM.x(1), "y": _SUM.y(threshold / top) - 6, "text-anchor": "end"}
-    parts.append(element("text", note, "alarm"))
-    parts += [_SUM.below(_SUM.x(0), ends[0], "start"), _SUM.below(_SUM.x(1), ends[1], "end")]
-    if len(line) > 1:
-        floor = _SUM.y(0)
-        area = path([(line[0][0], floor), *line, (line[-1][0], floor)])
-        parts.append(element("path", {"class": "range", "d": f"{area} Z"}))
-    parts.append(line_path(line))
-    for mark in marks:
-        if mark.began is not None:
-            parts += _SUM.change(line[mark.began][0], "began here", 9)
-        if mark.raised is not None:
-            x, y = line[mark.raised]
-            parts.append(element("circle", {"class": "dot bad", "cx": x, "cy": y, "r": 4}))
-    return _SUM.picture(title, parts)

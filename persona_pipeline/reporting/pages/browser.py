@@ -11,7 +11,7 @@ from markupsafe import Markup
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
-from persona_pipeline.reporting.charts.figures import timeline_figure, voice_alarm_figure, voice_figure
+from persona_pipeline.reporting.charts.figures import timeline_figure, voice_figure
 from persona_pipeline.reporting.charts.scores import bullet, small_line, sparkline
 from persona_pipeline.reporting.page import (
     Block,
@@ -340,7 +340,13 @@ def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
 
 def _voice_alarms(alarms: Mapping[str, sections.VoiceSeen], agents: Sequence[AgentBlock]) -> list[Figure]:
     return [
-        replace(voice_alarm_figure(agent.row.name, seen), more=list(_alarms(seen)))
+        Figure(
+            agent.row.name,
+            Markup(""),
+            f"{seen.text[:1].upper()}{seen.text[1:]}.",
+            alarming=seen.stands,
+            more=list(_alarms(seen)),
+        )
         for agent in agents
         if (seen := alarms.get(agent.row.agent_id))
     ]

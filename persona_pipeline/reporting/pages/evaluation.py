@@ -10,7 +10,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts.figures import voice_alarm_figure, voice_figure
+from persona_pipeline.reporting.charts.figures import voice_figure
 from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
@@ -32,7 +32,7 @@ from persona_pipeline.reporting.page import (
     Tone,
     with_code,
 )
-from persona_pipeline.reporting.statistics import VoiceMap, VoiceSeen
+from persona_pipeline.reporting.statistics import VoiceMap
 from persona_pipeline.reporting.text import cost_line, format_usd, markdown_text, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
@@ -499,12 +499,6 @@ def voice_map_file(statistics: Mapping[str, Any]) -> tuple[str, str]:
     """Return the map of voices as an SVG file of its own, and what it shows in a sentence."""
     figure = voice_figure(VoiceMap.model_validate(statistics))
     return standalone(figure.chart), figure.caption
-
-
-def voice_alarm_picture(name: str, seen: VoiceSeen) -> str:
-    """Return the sum of an agent's voice alarm along its messages; a voice that is not learnt gives nothing to draw."""
-    figure = voice_alarm_figure(name, seen)
-    return _markdown(figure, "Voice alarm") if figure.chart else ""
 
 
 def _markdown(figure: Figure, title: str) -> str:

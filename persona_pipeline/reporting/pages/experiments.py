@@ -40,8 +40,8 @@ from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.since import AgentSince, SinceReport
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
+    from persona_pipeline.lab.since import AgentSince, SinceReport
     from persona_pipeline.world.propositions.models import PropositionSet
 
 _MATRIX_NOTE = (

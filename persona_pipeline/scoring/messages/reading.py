@@ -15,7 +15,14 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
 from persona_pipeline.judging.claims import TEXT_SCHEMA, TEXTS, checked_quote, plain_json, reads_as_injection
 from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, in_order
+from persona_pipeline.scoring.messages.verdicts import (
+    MessageVerdict,
+    MessageVerdicts,
+    Role,
+    SaidLine,
+    WorstMessage,
+    in_order,
+)
 from persona_pipeline.world.models import Entry, Message, Trajectory, conversations, grouped
 from persona_pipeline.world.propositions.models import Proposition, claim_variables, fill_template
 
@@ -24,6 +31,8 @@ KIND = "messages"
 MOST_ASKED, MOST_CHARACTERS = 40, 24_000
 # Entries before a message that show what it answers, and characters of one that are shown.
 CONTEXT, _LONGEST = 5, 8_000
+# Worst messages of an agent, and characters of each line beside them.
+MOST_WORST, _LONGEST_LINE = 5, 500
 _TOKENS = 6_144
 _TEXTS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "data/rules.toml").read_text("utf-8"))
 _VERDICT = {"id": TEXT_SCHEMA, "verdict": {**TEXT_SCHEMA, "enum": [role.value for role in Role]}}
@@ -332,3 +341,60 @@ def _joined(read: Sequence[_CallRead], left_out: int) -> MessageVerdicts:
         or None,
         usage=sum((answer.usage for answer in answers), Usage()),
     )
+
+
+def worst_messages(
+    read: MessageVerdicts, series: Sequence[MessageVerdict], said: Sequence[Message]
+) -> list[WorstMessage]:
+    """Return at most five messages out of character: those that break the most claims first, of equal ones the newest.
+
+    Args:
+        read: the verdicts on the window.
+        series: verdicts on the agent's messages up to the end of the window, from which the examples come. An example is older than
+            its message and than the drift, and from the same place where possible.
+        said: messages of everybody in the places where the agent spoke, in order of time. A message that is not among them is
+            neither an answered message nor an example.
+    """
+    out = [item for item in read.verdicts if item.verdict is Role.OUT]
+    out.sort(key=lambda item: (len(item.claims), item.said_at, item.message), reverse=True)
+    if not out:
+        return []
+    texts, answered, used = {message.id: message for message in said}, _answered(read.agent_id, said), set[str]()
+    right = [texts[item.message] for item in series if item.verdict is Role.IN and item.message in texts]
+    found = list[WorstMessage]()
+    for item in out[:MOST_WORST]:
+        example = _example(item, [one for one in right if _is_before(one, item, read)], used)
+        used |= {example.id} if example else set()
+        found.append(WorstMessage(verdict=item, answered=_line(answered.get(item.message)), example=_line(example)))
+    return found
+
+
+def _answered(agent_id: str, said: Sequence[Message]) -> dict[str, Message]:
+    """Return the last message of somebody else in the conversation, by id of the agent's message."""
+    found, latest = dict[str, Message](), dict[int, Message]()
+    for message, conversation in zip(said, conversations(said), strict=True):
+        if message.agent_id != agent_id:
+            latest[conversation] = message
+        elif conversation in latest:
+            found[message.id] = latest[conversation]
+    return found
+
+
+def _is_before(message: Message, item: MessageVerdict, read: MessageVerdicts) -> bool:
+    return message.created_at < min(item.said_at, read.drift.since if read.drift else item.said_at)
+
+
+def _example(item: MessageVerdict, before: Sequence[Message], used: set[str]) -> Message | None:
+    """Return the newest message of the same place, one that is not an example already where possible."""
+    place = item.conversation.rpartition(" ")[0]
+    rank = [
+        (message.conversation == place, message.id not in used, message.created_at, message.id) for message in before
+    ]
+    return before[rank.index(max(rank))] if rank else None
+
+
+def _line(message: Message | None) -> SaidLine | None:
+    if message is None:
+        return None
+    text = message.text if len(message.text) <= _LONGEST_LINE else f"{message.text[: _LONGEST_LINE - 1]}…"
+    return SaidLine(message_id=message.id, speaker=message.agent_id, quote=text)

@@ -378,7 +378,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
             is in an earlier window; None: no change is shown.
         agreement: of people with the judge; None: no message was labelled.
-        worst: at most five messages out of character, see ``worst.worst_messages``.
+        worst: at most five messages out of character, see ``worst_messages``.
         model: the judge's model. ``prompt_version``: of the question.
         usage: tokens and price of the calls of this run.
     """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.figures import AlarmMark, Link, cusum_chart, map_chart
+from persona_pipeline.reporting.charts.figures import Link, map_chart
 from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
 from persona_pipeline.reporting.charts.svg import data_uri, element
 
@@ -29,23 +29,6 @@ def parts(chart: str, tag: str, name: str = "") -> list[ElementTree.Element]:
 def test_timeline_golden(golden) -> None:
     series = [Series([8.5, 8.6, 2.1]), Series([8.0, None, 0.3], "d1")]
     golden("timeline.svg", timeline(ends(3), series, title="Michael") + "\n")
-
-
-def test_cusum_golden(golden) -> None:
-    marks = [AlarmMark(1, 3)]
-    chart = cusum_chart([0.0, 0.04, 0.09, 0.12, 0.12], 0.12, title="Michael", marks=marks, ends=("15 Jun", "19 Jun"))
-    golden("cusum.svg", chart + "\n")
-
-
-@given(st.lists(st.floats(0, 5), min_size=1, max_size=40), st.data())
-def test_any_sum_stays_within_the_picture(sums: list[float], data: st.DataObject) -> None:
-    number = st.none() | st.integers(0, len(sums) - 1)
-    marks = [AlarmMark(data.draw(number), data.draw(number))]
-    chart = cusum_chart(sums, 2.0, title="t", marks=marks)
-    width, height = map(float, ElementTree.fromstring(chart).get("viewBox", "").split()[2:])
-    for path in parts(chart, "path"):
-        for x, y in re.findall(r"[ML](\S+) (\S+)", path.get("d", "")):
-            assert 0 <= float(x) <= width and 0 <= float(y) <= height
 
 
 def test_map_golden(golden) -> None:

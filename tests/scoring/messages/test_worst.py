@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from persona_pipeline.scoring.messages.reading import MOST_WORST, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, ShareChange
-from persona_pipeline.scoring.messages.worst import MOST_WORST, worst_messages
 from persona_pipeline.world.models import Message
 
 NINE = datetime(2026, 11, 2, 9, tzinfo=UTC)

@@ -1,1 +1,0 @@
-"""A first look at exported messages, without a judge, a key or a world."""
