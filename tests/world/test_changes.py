@@ -95,6 +95,7 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
     golden = {
         "agentId": "ann",
         "dimensions": {"adherence": 8.73},
+        "messages": [{"end": "2026-03-01", "conversations": [[9, 0, 0]]}],
         "provenance": {"dimensions": {"adherence": {"windows": 1}}},
     }
     write_yaml(root / "baselines" / "ann.json", golden)
@@ -102,6 +103,7 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
     golden = {
         "agentId": "ann",
         "dimensions": {"adherence": 0.5},
+        "messages": [{"end": "2026-03-01", "conversations": [[1, 8, 0]]}],
         "provenance": {"dimensions": {"adherence": {"windows": 2}}},
     }
     write_yaml(root / "baselines" / "ann.json", golden)
@@ -119,7 +121,12 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
     write_yaml(top / ".github" / "workflows" / "ci.yml", {})
     (root / "messages" / "more.jsonl").symlink_to("/etc/passwd")
     assert [(item.what, item.name, item.detail or item.rows) for item in committed(root)] == [
-        ("baseline", "ann", "adherence 8.73 → 0.5, adherence's windows 1 → 2"),
+        (
+            "baseline",
+            "ann",
+            "adherence 8.73 → 0.5, messages in, out and unclear up to 2026-03-01 [[9, 0, 0]] → [[1, 8, 0]], "
+            "adherence's windows 1 → 2",
+        ),
         ("judge changes", "judge_changes.json", (0, 0, 0)),
         ("labels", "adherence.jsonl", (0, 0, 2)),
         ("lexicon", "agreement.xx.yaml", (0, 0, 0)),
