@@ -335,7 +335,7 @@ def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
     if drop.claim:
         line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
     if drop.recommendation:
-        line += [_own(" "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
+        line += [_own(". "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
     return line
 
 
