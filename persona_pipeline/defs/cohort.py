@@ -109,8 +109,8 @@ def report_metadata(report: RunReport, folder: Path, world: World, place: Place)
         **metadata.usage_metadata(report.usage),
         **metadata.costs_metadata(report),
     }
-    picture = pages.voice_picture(report.statistics.get("voice_map", {}))
-    return {**found, "voice_map_plot": dg.MetadataValue.md(picture)} if picture else found
+    closest = pages.closest_voices(report.statistics.get("voice_map", {}))
+    return {**found, "voices": closest} if closest else found
 
 
 def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:

@@ -22,7 +22,7 @@ from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_map, voice_similarity
+from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.voice_alarm.model import ALARM
 from persona_pipeline.world.models import Window
@@ -138,7 +138,7 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
 
 
 def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return how some agents write, where they stand on a map and how alike each two are, as ``VoiceMap`` reads it.
+    """Return how some agents write and how alike each two are, as ``VoiceMap`` reads it.
 
     ``spoken``: their texts, oldest first; ``before``: what the same agents said earlier; ``names``: what they are called.
     """
@@ -147,7 +147,6 @@ def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> di
     # All pairs are read off one look at the voices, which takes as long for two as for all.
     near = nearness(spoken, before)
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
-    places = voice_map(spoken)
     return {
         "agents": {
             agent_id: {
@@ -155,7 +154,6 @@ def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> di
                 **vars(vocabulary_stats(texts)),
                 "language": language_of(texts),
                 "messages": len(texts),
-                **dict(zip("xy", places.get(agent_id, ()), strict=False)),
             }
             for agent_id, texts in spoken.items()
         },
@@ -202,8 +200,6 @@ class Voice(_Section):
     name: str = ""
     language: str = ""
     messages: int | None = None
-    x: float | None = None
-    y: float | None = None
 
 
 class VoicePair(_Section):

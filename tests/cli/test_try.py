@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -110,7 +111,10 @@ def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(persona: Persona, 
         line.startswith(("Since 13 June 2026 ", "Since 12 June 2026 ")) for line in (shown[at] for at in findings)
     )
     assert [line[:10] for line in shown[1:5]] == ["  before  ", "  now     "] * 2
-    assert (tmp_path / "chats-world" / "voices.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "Voices: Closest" in done.stdout
+    assert re.search(
+        r"^  persona-pipeline since 2026-06-1\dT\S+ --window all --judge anthropic --record$", done.stdout, re.M
+    )
     assert (again := persona(tmp_path, "try", export.name)).returncode == 2
     assert "chats-world: is there already" in again.stderr
     world = tmp_path / "chats-world"

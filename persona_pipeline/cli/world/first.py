@@ -105,24 +105,23 @@ def _told(look: "AgentLook") -> dict[str, Any]:
 
 
 def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[str, Any]:
-    """Write the world and the map of voices, and return what of them is said, with what a judge would cost there."""
+    """Write the world, and return what of them is said, with what a judge would cost there."""
     from persona_pipeline.evaluation.estimate import estimate_run
     from persona_pipeline.lab.first import drift_files, drift_of, world_files
-    from persona_pipeline.reporting.pages.evaluation import voice_map_file
+    from persona_pipeline.reporting.pages.evaluation import closest_voices
     from persona_pipeline.reporting.statistics import voices_alike
     from persona_pipeline.world.world import World, write_new
 
     before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
-    picture, closest = voice_map_file(voices) if voices else ("", "")
     drifts = [drift for look in looks if (drift := drift_of(look))]
-    files = {**world_files(cast), **drift_files(drifts), **({"voices.svg": picture} if picture else {})}
+    files = {**world_files(cast), **drift_files(drifts)}
     write_new(folder, files)
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
-    drawn = {"voice_map": voices, "voice_map_file": str(folder / "voices.svg") if picture else None, "closest": closest}
+    drawn = {"voice_map": voices, "closest": closest_voices(voices)}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
     times = sorted(message.created_at for parts in cast.parts.values() for part in parts for message in part)
     day = min((drift.since - timedelta(seconds=1) for drift in drifts), default=times[len(times) // 2])

@@ -1,12 +1,11 @@
 """SVG as strings: every attribute and text is escaped, and no chart carries a style attribute, which a strict CSP blocks."""
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from persona_pipeline.reporting.text import asset, html_text, xml_text
+from persona_pipeline.reporting.text import html_text, xml_text
 
 
 def element(name: str, attributes: dict[str, object] | None = None, *children: str) -> Markup:
@@ -74,14 +73,6 @@ class Plot:
     def below(self, x: float, text: str, anchor: str = "middle", above_edge: float = 8) -> Markup:
         return element("text", {"class": "note", "x": x, "y": self.height - above_edge, "text-anchor": anchor}, text)
 
-    def change(self, x: float, label: str, rise: float = 7) -> list[Markup]:
-        """Return an upright dashed line where something began, and its label beside it."""
-        anchor = "end" if x > self.width * 0.7 else "start"
-        side = -6 if anchor == "end" else 6
-        place = {"class": "note bad", "x": x + side, "y": self.top - rise, "text-anchor": anchor}
-        line = {"class": "change", "x1": x, "x2": x, "y1": self.top - 16, "y2": self.height - self.bottom}
-        return [element("line", line), element("text", place, label)]
-
     def band(self, edges: Sequence[tuple[float, float, float]], style: str = "") -> list[Markup]:
         """Return the area between two lines, given as (x, share of the lower, share of the upper); nothing for one point."""
         if len(edges) < 2:
@@ -96,21 +87,6 @@ class Plot:
 
 def line_path(points: Sequence[tuple[float, float] | None], style: str = "") -> Markup:
     return element("path", {"class": f"line {style}".strip(), "d": path(points)})
-
-
-def shortened(label: str, most: int) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"
-
-
-def data_uri(chart: Markup) -> str:
-    """Return the chart as a ``data:`` address, for Markdown in Dagster's metadata."""
-    return "data:image/svg+xml;base64," + base64.b64encode(standalone(chart).encode("utf-8")).decode("ascii")
-
-
-def standalone(chart: Markup) -> str:
-    """Return the chart for a file: with a style of its own, the same classes in a calm light palette."""
-    head, body = str(chart).split(">", 1)
-    return f"{head}><style>{asset('chart.css')}</style>{body}"
 
 
 def _attribute(value: object) -> str:

@@ -11,14 +11,12 @@ from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.figures import voice_figure
-from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
     Block,
     Cell,
     Column,
     Facts,
-    Figure,
     Folded,
     Item,
     Items,
@@ -33,7 +31,7 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.statistics import VoiceMap
-from persona_pipeline.reporting.text import cost_line, format_usd, markdown_text, one_line, plural
+from persona_pipeline.reporting.text import cost_line, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
@@ -485,22 +483,7 @@ def _spelled(name: str) -> str:
     return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
-# Small pictures in Dagster's metadata are SVG inside Markdown, and every event row keeps its own copy.
-_MOST_BYTES = 20_000
-
-
-def voice_picture(statistics: Mapping[str, Any]) -> str:
-    """Return the agents laid out by how alike they write; nothing for fewer than two."""
+def closest_voices(statistics: Mapping[str, Any]) -> str:
+    """Return which agents write most alike, in a sentence; "" for fewer than two."""
     voices = VoiceMap.model_validate(statistics) if statistics else VoiceMap()
-    return _markdown(voice_figure(voices), "Voice map") if len(voices.ids) > 1 else ""
-
-
-def voice_map_file(statistics: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the map of voices as an SVG file of its own, and what it shows in a sentence."""
-    figure = voice_figure(VoiceMap.model_validate(statistics))
-    return standalone(figure.chart), figure.caption
-
-
-def _markdown(figure: Figure, title: str) -> str:
-    address = data_uri(figure.chart)
-    return f"![{title}]({address})\n\n{markdown_text(figure.caption)}" if len(address) < _MOST_BYTES else ""
+    return voice_figure(voices).caption if len(voices.ids) > 1 else ""

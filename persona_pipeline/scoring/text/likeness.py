@@ -359,28 +359,6 @@ def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
     return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(range(len(names)), 2)}
 
 
-def voice_map(agents: Voices) -> dict[str, tuple[float, float]]:
-    """Return the agents' places on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
-
-    Deterministic: on each axis the point farthest from the middle is on the positive side. Fewer than two
-    agents with text stand in the middle.
-    """
-    names = _speaking(agents)
-    if len(names) < 2:
-        return dict.fromkeys(names, (0.0, 0.0))
-    squared = np.clip(2 - 2 * _cosine(agents, names), 0, None)
-    centring = np.eye(len(names)) - 1 / len(names)
-    values, axes = np.linalg.eigh(-0.5 * centring @ squared @ centring)
-    points = axes[:, ::-1][:, :2] * np.sqrt(np.clip(values[::-1][:2], 0, None))
-    for axis in range(points.shape[1]):
-        column = points[:, axis]
-        # Rounded, so that two points equally far out do not swap with the last bit of a platform's LAPACK.
-        farthest = int(np.argmax(np.round(np.abs(column), 9)))
-        if column[farthest] < 0:
-            points[:, axis] = -column
-    return {name: (float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)}
-
-
 def _speaking(agents: Voices) -> list[str]:
     return [name for name in sorted(agents) if any(message.strip() for message in agents[name])]
 

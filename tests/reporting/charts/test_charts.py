@@ -1,4 +1,3 @@
-import base64
 import re
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime, timedelta
@@ -7,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.figures import Link, map_chart
 from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
-from persona_pipeline.reporting.charts.svg import data_uri, element
+from persona_pipeline.reporting.charts.svg import element
 
 START = datetime(2026, 6, 5, 17, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,12 +27,6 @@ def parts(chart: str, tag: str, name: str = "") -> list[ElementTree.Element]:
 def test_timeline_golden(golden) -> None:
     series = [Series([8.5, 8.6, 2.1]), Series([8.0, None, 0.3], "d1")]
     golden("timeline.svg", timeline(ends(3), series, title="Michael") + "\n")
-
-
-def test_map_golden(golden) -> None:
-    links = [Link("dwight", "jim", 0.3), Link("dwight", "michael", 0.6, bad=True), Link("jim", "michael", 0.4)]
-    places = {"dwight": (0.0, 0.0), "jim": (1.0, 0.2), "michael": (0.1, 0.5)}
-    golden("map.svg", map_chart(list(places), links, places, title="Voices") + "\n")
 
 
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=30))
@@ -85,18 +77,6 @@ def test_a_sparkline_is_drawn_for_any_scores(scores: list[float | None]) -> None
     assert len(parts(chart, "circle")) == any(score is not None for score in scores)
 
 
-def test_the_map_keeps_the_proportions_of_distances() -> None:
-    places = {"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (2.0, 0.0)}
-    dots = [float(dot.get("cx", "")) for dot in parts(map_chart(list(places), [], places, title="t"), "circle")]
-    assert dots[1] - dots[0] == pytest.approx(dots[2] - dots[1])
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7])
-def test_without_places_the_names_stand_in_a_circle(count: int) -> None:
-    dots = parts(map_chart([f"n{i}" for i in range(count)], [], {}, title="t"), "circle")
-    assert len({(dot.get("cx"), dot.get("cy")) for dot in dots}) == count
-
-
 @given(st.text())
 def test_any_text_in_a_chart_is_only_text(text: str) -> None:
     chart = element("text", {"xmlns": "http://www.w3.org/2000/svg", "class": text}, text)
@@ -104,14 +84,6 @@ def test_any_text_in_a_chart_is_only_text(text: str) -> None:
     assert len(list(parsed.iter())) == 1
 
 
-def test_a_data_uri_is_a_picture_of_its_own() -> None:
-    uri = data_uri(bullet(5, 6))
-    assert uri.startswith("data:image/svg+xml;base64,")
-    root = ElementTree.fromstring(base64.b64decode(uri.split(",")[1]))
-    assert root.find(SVG + "style") is not None and len(uri) < 20_000
-
-
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
     charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
-    charts += [map_chart(["a"], [], {}, title="t")]
     assert not any("style=" in chart for chart in charts)

@@ -1,12 +1,10 @@
-import math
 import random
 import subprocess
 import sys
-from statistics import fmean
 
 import pytest
 
-from persona_pipeline.scoring.text.likeness import voice_map, voice_similarity
+from persona_pipeline.scoring.text.likeness import voice_similarity
 from persona_pipeline.scoring.text.voices import VOICE, GramKind, nearness, text_vectors
 from tests.support.waiting import PATIENCE
 
@@ -75,32 +73,6 @@ def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
     assert merged.missing is None
 
 
-def test_map_puts_like_voices_near_and_is_the_same_every_time() -> None:
-    agents = conversation({"ann": "loud", "bob": "loud", "cyd": "terse", "dee": "lazy"}, 12, 11)
-    points = voice_map(agents)
-    assert list(points) == ["ann", "bob", "cyd", "dee"]
-
-    def distance(a: str, b: str) -> float:
-        return math.dist(points[a], points[b])
-
-    assert distance("ann", "bob") < 0.5 * min(distance("ann", "cyd"), distance("bob", "dee"), distance("cyd", "dee"))
-    assert list(voice_map(dict(reversed(list(agents.items())))).items()) == list(points.items())
-    assert fmean(x for x, _ in points.values()) == pytest.approx(0, abs=1e-9)
-    assert max(points.values(), key=lambda point: round(abs(point[0]), 9))[0] > 0
-
-
-@pytest.mark.parametrize("agents", [{}, {"ann": ["hello"]}, {"ann": ["hello"], "bob": [""]}])
-def test_map_of_fewer_than_two_voices_is_the_middle(agents: dict[str, list[str]]) -> None:
-    assert [*voice_map(agents).values()] == [(0.0, 0.0)] * min(len(agents), 1)
-
-
-def test_two_agents_lie_on_a_line() -> None:
-    # A blank message hides nobody.
-    first, second = voice_map({"ann": ["hello there", " "], "bob": ["beets"]}).values()
-    assert first[0] == pytest.approx(-second[0])
-    assert (first[1], second[1]) == pytest.approx((0, 0), abs=1e-6)
-
-
 def test_vectors_are_those_of_scikit_learn() -> None:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -120,7 +92,7 @@ def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
         "import sys; from persona_pipeline.scoring.text.likeness import *; "
         "from persona_pipeline.scoring.text.voices import nearness; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
-        "voice_map(v), voice_similarity(v), nearness(v, v); "
+        "voice_similarity(v), nearness(v, v); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
