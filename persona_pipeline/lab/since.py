@@ -22,6 +22,8 @@ from persona_pipeline.scoring.messages.verdicts import (
 )
 from persona_pipeline.world.world import World
 
+_ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
+
 
 class AgentSince(BaseModel):
     """One agent on both sides of a date.
@@ -61,18 +63,15 @@ class SinceReport(BaseModel):
     @property
     def exit_code(self) -> int:
         """1: an agent fell; 3: none did, and one cannot be told or there is none; 0: all held."""
-        results = {agent.result for agent in self.agents} or {Result.CANNOT_TELL}
-        worst = next(item for item in (Result.FELL, Result.CANNOT_TELL, Result.HELD) if item in results)
+        worst = self.agents[0].result if self.agents else Result.CANNOT_TELL
         return worst.status.exit_code
 
 
 def both_sides(request: EvaluationRequest, date: datetime) -> tuple[EvaluationRequest, EvaluationRequest]:
     """Return the requests for the window that ends at a date, and for all that was said after it."""
-    plain = {"confirm": False}
-    return (
-        request.model_copy(update=plain | {"as_of": date, "since": None}),
-        request.model_copy(update=plain | {"since": date}),
-    )
+    before, after = {"as_of": date, "since": None}, {"since": date}
+    request = request.model_copy(update={"confirm": False})
+    return request.model_copy(update=before), request.model_copy(update=after)
 
 
 def compare_since(world: World, judge: Judge, date: datetime, request: EvaluationRequest) -> SinceReport:
@@ -87,8 +86,7 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     agents = [
         _agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date, until) for item in second.evaluated
     ]
-    order = [Result.FELL, Result.CANNOT_TELL, Result.HELD]
-    agents.sort(key=lambda agent: (order.index(agent.result), agent.after.share or 0.0, agent.agent_id))
+    agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
 

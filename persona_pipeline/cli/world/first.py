@@ -115,8 +115,7 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[s
     before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     drifts = [drift for look in looks if (drift := drift_of(look))]
-    files = {**world_files(cast), **drift_files(drifts)}
-    write_new(folder, files)
+    write_new(folder, {**world_files(cast), **drift_files(drifts)})
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging

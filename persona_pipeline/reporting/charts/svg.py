@@ -70,8 +70,8 @@ class Plot:
             parts += [self.across(share, "axis" if share == 0 else "grid"), element("text", place, text)]
         return parts
 
-    def below(self, x: float, text: str, anchor: str = "middle", above_edge: float = 8) -> Markup:
-        return element("text", {"class": "note", "x": x, "y": self.height - above_edge, "text-anchor": anchor}, text)
+    def below(self, x: float, text: str, anchor: str = "middle") -> Markup:
+        return element("text", {"class": "note", "x": x, "y": self.height - 8, "text-anchor": anchor}, text)
 
     def band(self, edges: Sequence[tuple[float, float, float]], style: str = "") -> list[Markup]:
         """Return the area between two lines, given as (x, share of the lower, share of the upper); nothing for one point."""
