@@ -101,8 +101,8 @@ class Verdicts:
 class Labels(PeoplesLabels):
     """Labels that say the judge of one dimension is no better than chance."""
 
-    def of(self, judged_by: tuple[str, str], item: DimensionEvaluation) -> People | None:
-        return People(belief="chance" if item.dimension == "fluency" else "believed", labels=60)
+    def of(self, judged_by: tuple[str, str], dimension: str) -> People | None:
+        return People(belief="chance" if dimension == "fluency" else "believed", labels=60)
 
 
 def trusts() -> st.SearchStrategy[Trust]:

@@ -121,6 +121,9 @@ def failed(told: Told) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+DRIFTED = "drifted: michael; Michael Scott: 0 of 22 messages in character (95 %, 0-15)"
+
+
 def verdicts(run: dict[str, Any]) -> list[str]:
     return [tag["value"] for tag in run["tags"] if tag["key"] == VERDICT]
 
@@ -129,7 +132,7 @@ def test_a_backfill_with_a_collapsed_agent_is_red_where_people_look(told: dict[s
     said = told["collapsed"]
     assert said.launched["status"] == "COMPLETED_FAILED"
     [run] = said.launched["runs"]
-    assert (run["status"], verdicts(run)) == ("FAILURE", ["drifted: michael"])
+    assert (run["status"], verdicts(run)) == ("FAILURE", [DRIFTED])
     assert failed(said) == {"in_character": 1}
     # Of a check by agent Dagster shows here whichever it planned last; the check over all agents is what can be relied on.
     assert checks(said)["all_in_character"] == "FAILED"
@@ -149,7 +152,7 @@ def test_a_backfill_of_agents_in_character_is_green_and_so_is_its_repeat(told: d
 
 def test_an_agent_in_character_is_green_by_itself_and_hides_no_other(told: dict[str, Told]) -> None:
     alone, after = told["michael alone"], told["pam alone"]
-    assert (alone.launched["status"], verdicts(alone.launched)) == ("FAILURE", ["drifted: michael"])
+    assert (alone.launched["status"], verdicts(alone.launched)) == ("FAILURE", [DRIFTED])
     assert (after.launched["status"], verdicts(after.launched)) == ("SUCCESS", ["in character"])
     assert checks(after)["no_regression"] == "SUCCEEDED", "of a check by agent Dagster shows who was asked last"
     assert checks(after)["all_in_character"] == "FAILED"

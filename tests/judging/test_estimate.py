@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +15,7 @@ from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.estimate import RunEstimate, estimate_run, missing_text, more_windows_text
+from persona_pipeline.evaluation.estimate import RunEstimate, estimate_run, missing_text
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
@@ -27,8 +26,6 @@ from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.store import write_messages
-from persona_pipeline.world.models import Message
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -221,22 +218,6 @@ def test_of_what_comes_beside_judging_the_whole_is_told(values: Mapping[str, obj
     found = RunEstimate(judging, **known)  # pyright: ignore[reportArgumentType]
     *_, told = str(found).splitlines()
     assert last in told and ("at most $9.00" in told) is (last == "all of it"), str(found)
-
-
-@pytest.mark.parametrize(
-    "weeks", [(), (2,), (1, 2)], ids=["one week before", "a week between is silent", "three weeks"]
-)
-def test_four_windows_are_told_of_where_three_before_hold_messages(
-    small_world: World, keyed: MessagesServer, weeks: tuple[int, ...]
-) -> None:
-    first = datetime(2026, 3, 2, 9, tzinfo=UTC)
-    said = [Message(f"w{week}", "ann", "Older kettle.", first - timedelta(weeks=week), "general") for week in weeks]
-    write_messages(small_world.store, said)
-    told = more_windows_text(small_world, EvaluationRequest(), "anthropic")
-    more = len(asked_of(small_world, baseline_windows=4)) - len(asked_of(small_world))
-    assert (f"from all ({more} judgments more, about $0.0" in told) is (len(weeks) == 2), told
-    assert (told == "") is (len(weeks) < 2)
-    assert keyed.requests == [], "it is a remark: nobody is asked how many tokens it is"
 
 
 @pytest.mark.parametrize(("grouping", "dearest"), [(None, True), (4, False)])
