@@ -115,6 +115,8 @@ def _dated(
     """Return verdicts on a window with what earlier verdicts and the texts of messages add to them."""
     series = series_of(snapshot, own.agent_id, read, plan.scope.window.end)
     dated = own.dated(series, snapshot.labelled.get(own.agent_id))
+    if not dated.share.n_out:
+        return dated
     said = snapshot.messages.talk(own.agent_id, history_of(plan.scope.window))
     return dated.model_copy(update={"worst": worst_messages(dated, series, said)})
 

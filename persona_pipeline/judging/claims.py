@@ -176,8 +176,8 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
         return [answer.verdict]
     items = {item["proposition_id"]: item for item in answer.data["verdicts"]} if answer.data else {}
     verdicts = []
-    for place, request in enumerate(requests):
-        item = items.get(f"_c{place + 1}", items.get(request.proposition_id))
+    for name, request in zip(neutral_ids(len(requests)), requests, strict=True):
+        item = items.get(name, items.get(request.proposition_id))
         said: dict[str, Any] = {"unscored": answer.unscored, "detail": answer.detail}
         if item is not None:
             unscored = _VERDICTS[item["verdict"].lower()]
@@ -197,7 +197,7 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
                 **said,
                 model=answer.model,
                 prompt_version=answer.prompt_version,
-                usage=answer.usage if place == 0 else Usage(),
+                usage=Usage() if verdicts else answer.usage,
                 # Of the transcript, whatever came of asking.
                 injection_suspected=bool(suspicious_entries(request.trajectory)),
             )

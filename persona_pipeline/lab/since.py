@@ -22,6 +22,7 @@ from persona_pipeline.scoring.messages.verdicts import (
 )
 from persona_pipeline.world.world import World
 
+# The worst first.
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 
@@ -63,7 +64,8 @@ class SinceReport(BaseModel):
     @property
     def exit_code(self) -> int:
         """1: an agent fell; 3: none did, and one cannot be told or there is none; 0: all held."""
-        worst = self.agents[0].result if self.agents else Result.CANNOT_TELL
+        results = (agent.result for agent in self.agents)
+        worst = min(results, key=_ORDER.index, default=Result.CANNOT_TELL)
         return worst.status.exit_code
 
 
@@ -83,9 +85,7 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))
     before = {item.plan.scope.agent_id: item for item in first.evaluated}
     until = reader.window(request.window, request.as_of, date).end
-    agents = [
-        _agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date, until) for item in second.evaluated
-    ]
+    agents = [_agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date) for item in second.evaluated]
     agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
@@ -98,17 +98,16 @@ def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> D
     return decided
 
 
-def _agent(
-    item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime, until: datetime
-) -> AgentSince:
+def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime) -> AgentSince:
+    scope = item.plan.scope
     sides = [None if side is None else side.evaluation for side in (earlier, item)]
     read = [side.messages for side in sides if side is not None and side.messages is not None]
-    series = series_of(snapshot, item.plan.scope.agent_id, read, until)
+    series = series_of(snapshot, scope.agent_id, read, scope.window.end)
     after = [verdict for verdict in series if verdict.said_at > date]
     share, name = share_in_character(after), item.plan.case.display_name
     scores = [{} if side is None else {key: one.score for key, one in side.dimensions.items()} for side in sides]
     return AgentSince(
-        agent_id=item.plan.scope.agent_id,
+        agent_id=scope.agent_id,
         name=name,
         before=share_in_character([verdict for verdict in series if verdict.said_at <= date]),
         after=share,

@@ -1,7 +1,7 @@
 """What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
@@ -135,30 +135,29 @@ class KnownVerdicts:
         keys = [list(takewhile(self.knows, (recording_key(subject, n) for n in count()))) for subject in subjects]
         rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
-        for own in keys:
-            said: list[Answer] = []
+        for own, subject in zip(keys, subjects, strict=True):
+            name, said = str(subject["proposition_id"]), list[Answer]()
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
-                    data, model, prompt = _neutral(recording.data), recording.model, recording.prompt_version
-                    said.append(Answer(data, model=model, prompt_version=prompt))
+                    said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
                 # What --record wrote stands in both.
-                stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
+                stored = (_named(rows[row], name) for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
         rows = self.kept.answers(list(wanted)) if self.kept else ()
-        return {key: Answer(_neutral(data), model=model, prompt_version=prompt) for key, data, model, prompt in rows}
+        return {key: Answer(data, model=model, prompt_version=prompt) for key, data, model, prompt in rows}
 
 
-def _neutral(data: Any) -> Any:
-    """Return an answer on one claim with the name it has in the question; recordings have the id of the proposition."""
-    listed = data.get("verdicts") if isinstance(data, Mapping) else None
-    if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], Mapping):
-        return data
-    return {**data, "verdicts": [{**listed[0], "proposition_id": neutral_ids(1)[0]}]}
+def _named(answer: Answer, proposition_id: str) -> Answer:
+    """Return a stored answer on one claim under the id of its proposition, as recordings have it."""
+    if answer.data is None or proposition_problem(answer.data, neutral_ids(1)) is not None:
+        return answer
+    [item] = answer.data["verdicts"]
+    return replace(answer, data={"verdicts": [{**item, "proposition_id": proposition_id}]})
 
 
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
@@ -182,5 +181,5 @@ def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
     return [
         verdicts_of([request], item)[0]
         for item in said
-        if item.data is not None and proposition_problem(item.data, neutral_ids(1)) is None
+        if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
     ]

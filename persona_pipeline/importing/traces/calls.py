@@ -130,13 +130,14 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         blocks = decoded(content) if content.startswith("[{") else None
         # What only looks like blocks is what was said.
-        if not isinstance(blocks, list) or not all(
-            isinstance(item, dict) and (item.get("type") in _BLOCKS or (len(item) == 1 and item.keys() <= _KEYED))
-            for item in blocks
-        ):
+        if not isinstance(blocks, list) or not all(map(_is_block, blocks)):
             return storable(content)
         content = blocks
     return storable(text_of_parts([content] if isinstance(content, dict) else content))
+
+
+def _is_block(item: Any) -> bool:
+    return isinstance(item, dict) and (item.get("type") in _BLOCKS or (len(item) == 1 and item.keys() <= _KEYED))
 
 
 def _said(message: Mapping[str, Any], role: str) -> SaidMessage:

@@ -37,28 +37,25 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
 def voice_figure(voices: VoiceMap) -> Figure:
     """Return how alike each two agents write, in a sentence and as a table."""
     names = voices.names
+    pairs = {f"{names[pair.a]} and {names[pair.b]}": pair for pair in voices.pairs}
+    merging = [name for name, pair in pairs.items() if pair.z is not None and pair.z > MERGED_QUANTILE]
     alike = {
-        f"{names[pair.a]} and {names[pair.b]}": similarity
-        for pair in voices.pairs
+        name: similarity
+        for name, pair in pairs.items()
         if (similarity := pair.characters if pair.characters is not None else pair.vocabulary) is not None
     }
-    merging = [
-        f"{names[pair.a]} and {names[pair.b]}"
-        for pair in voices.pairs
-        if pair.z is not None and pair.z > MERGED_QUANTILE
-    ]
     if merging:
         caption = f"Closer than they usually are: {', '.join(merging)}."
     elif alike:
-        caption = f"Closest: {max(alike, key=lambda pair: alike[pair])}."
+        caption = f"Closest: {max(alike, key=lambda name: alike[name])}."
         if any(pair.z is not None for pair in voices.pairs):
             caption += " No pair is closer than it usually is."
     else:
         caption = "No pair was compared."
-    rows = []
-    for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0)):
-        shares = _share(pair.characters), _share(pair.vocabulary)
-        rows.append([f"{names[pair.a]} and {names[pair.b]}", *shares, format_delta(pair.z, 1) or "–"])
+    rows = [
+        [name, _share(pair.characters), _share(pair.vocabulary), format_delta(pair.z, 1) or "–"]
+        for name, pair in sorted(pairs.items(), key=lambda item: -(item[1].characters or 0.0))
+    ]
     columns = ["Agents", "Characters", "Vocabulary", "Against usual (sd)"]
     numbers = _numbers("How alike each two agents write", columns, rows)
     return Figure("How alike the agents write", Markup(""), caption, numbers, alarming=bool(merging))

@@ -147,21 +147,27 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
 
 def _worst(view: ReportView) -> Section:
     """Return the messages out of character of each agent, the worst first."""
-    lines = [line for row in view.quoted for item in row.worst for line in _lines_of(row, item, view)]
+    lines = [
+        line
+        for row in view.quoted
+        for item in row.worst
+        for line in worst_lines(row.name, item, row.broken_claims(item), view.names)
+    ]
     return Section(WORST, [Items(lines)])
 
 
-def _lines_of(row: AgentRow, item: WorstMessage, view: ReportView) -> Iterator[Item]:
+def worst_lines(name: str, item: WorstMessage, claims: Sequence[str], names: Mapping[str, str]) -> Iterator[Item]:
+    """Yield a message out of character, the claims it breaks, what it answered, and an earlier one in character."""
     verdict = item.verdict
     quote = Span(verdict.quote, "em", _MOST_QUOTE)
     where = [_own(" ("), Span(verdict.message, "code", _MOST_ID), _own(f", {verdict.said_at:%Y-%m-%d %H:%M} UTC): ")]
-    yield Item([_id(row.name), *where, quote], tone="bad")
-    claims = Span("; ".join(row.broken_claims(item)), limit=_MOST_TEXT)
+    yield Item([_id(name), *where, quote], tone="bad")
+    broken = Span("; ".join(claims), limit=_MOST_TEXT)
     yield Item(
-        [claims, *([_own(" – "), Span(verdict.reason, limit=_MOST_QUOTE)] if verdict.reason else [])], 1, "breaks"
+        [broken, *([_own(" – "), Span(verdict.reason, limit=_MOST_QUOTE)] if verdict.reason else [])], 1, "breaks"
     )
     if said := item.answered:
-        speaker = Span(view.names.get(said.speaker, said.speaker), limit=_MOST_ID)
+        speaker = Span(names.get(said.speaker, said.speaker), limit=_MOST_ID)
         yield Item([speaker, _own(": "), Span(said.quote, limit=_MOST_QUOTE)], 1, "answers")
     if said := item.example:
         yield Item([Span(said.quote, "em", _MOST_QUOTE)], 1, "in character")

@@ -27,6 +27,7 @@ from persona_pipeline.reporting.page import (
     Span,
     Table,
 )
+from persona_pipeline.reporting.pages.evaluation import worst_lines
 from persona_pipeline.reporting.text import (
     cost_line,
     format_delta,
@@ -431,9 +432,6 @@ def _rank(change: Change) -> tuple[int, int, str]:
     return order, _KINDS.index(change.kind), change.name
 
 
-_MOST_CLAIMS = 3
-
-
 def since_page(report: "SinceReport") -> Page:
     """Return each agent before a date and after it, the worst first, with its worst messages."""
     names = dict.fromkeys(name for agent in report.agents for name in agent.scores)
@@ -461,10 +459,4 @@ def _sides(agent: "AgentSince", names: Iterable[str]) -> list[AnyCell]:
 def _one_since(agent: "AgentSince") -> Iterator[Item]:
     yield Item([Span(f"{agent.result.status.word}: ", "own"), Span(agent.text, limit=_MOST_LINE)])
     for worst in agent.worst:
-        verdict = worst.verdict
-        if worst.answered:
-            yield Item([Span(worst.answered.quote, limit=_MOST_LINE)], 2, "answered")
-        why = [f" {verdict.reason}", f" ({', '.join(verdict.claims[:_MOST_CLAIMS])})" if verdict.claims else ""]
-        yield Item([f"{verdict.said_at:%m-%d %H:%M}: “", Span(verdict.quote, limit=_MOST_LINE), "”", *why], 1)
-        if worst.example:
-            yield Item([Span(worst.example.quote, limit=_MOST_LINE)], 2, "earlier")
+        yield from worst_lines(agent.name, worst, worst.verdict.claims, {})

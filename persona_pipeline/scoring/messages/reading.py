@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
+from persona_pipeline.base.text import shortened
 from persona_pipeline.judging.claims import TEXT_SCHEMA, TEXTS, checked_quote, plain_json, reads_as_injection
 from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage
 from persona_pipeline.scoring.messages.verdicts import (
@@ -396,5 +397,5 @@ def _example(item: MessageVerdict, before: Sequence[Message], used: set[str]) ->
 def _line(message: Message | None) -> SaidLine | None:
     if message is None:
         return None
-    text = message.text if len(message.text) <= _LONGEST_LINE else f"{message.text[: _LONGEST_LINE - 1]}…"
-    return SaidLine(message_id=message.id, speaker=message.agent_id, quote=text)
+    quote = shortened(message.text, _LONGEST_LINE - 1)
+    return SaidLine(message_id=message.id, speaker=message.agent_id, quote=quote)
