@@ -89,13 +89,6 @@ def said_on_days(store: Store, agent_ids: Sequence[str], first: date, last: date
         return _kept(connection, agent_ids, [first, last])
 
 
-def messages_by_agent(store: Store) -> dict[str, int]:
-    """Return how many messages everybody has, counted to now."""
-    count_messages(store)
-    rows = store.rows(sa.select(_TOTALS.c.agent_id, _TOTALS.c.messages).where(_TOTALS.c.messages != 0))
-    return dict(map(tuple, rows))
-
-
 def count_messages(store: Store) -> int:
     """Count the days again whose messages were touched since they were counted, and return how many were."""
     counted = 0
