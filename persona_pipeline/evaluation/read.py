@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, rai
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -297,7 +297,7 @@ class WorldReader:
         world = self.world
         people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
         labels = peoples_labels(
-            people, FolderReader(world.root).asked((item.agent_id, item.dimension) for item in people), self.known
+            people, asked_now(world.root, ((item.agent_id, item.dimension) for item in people)), self.known
         )
         return Trust(
             labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store), self._readings()
