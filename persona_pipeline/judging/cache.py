@@ -20,6 +20,7 @@ from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.base.documents.json import canonical_json, content_hash, strict_json
 from persona_pipeline.judging.verdict import Answer, Question, Usage
+from persona_pipeline.world.models import grouped
 
 log = logging.getLogger(__name__)
 
@@ -162,11 +163,8 @@ class KeptAnswers:
     def keys(self, kind: str) -> dict[str, list[str]]:
         """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
         query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
-        found: dict[str, list[str]] = {}
-        with self.store.connect() as connection:
-            for subject_key, key in connection.execute(query):
-                found.setdefault(subject_key, []).append(key)
-        return found
+        rows = grouped(self.store.rows(query), lambda row: row.subject_key)
+        return {subject_key: [row.key for row in own] for subject_key, own in rows.items()}
 
     def answers(self, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
         """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""

@@ -101,11 +101,10 @@ def learnt_answers(store: Store, model: str) -> dict[str, Range]:
         .order_by(judgments.c.created_at.desc())
         .limit(_MOST_ANSWERS)
     )
-    with store.connect() as connection:
-        for kind, usage in connection.execute(query):
-            tokens = (usage or {}).get("output_tokens") or 0
-            if tokens and usage.get("calls", 1) == 1:
-                found.setdefault(kind, []).append(tokens)
+    for kind, usage in store.rows(query):
+        tokens = (usage or {}).get("output_tokens") or 0
+        if tokens and usage.get("calls", 1) == 1:
+            found.setdefault(kind, []).append(tokens)
     return {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
 
 
