@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
+from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
@@ -20,7 +21,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share, WorstMessage
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, computed_field
 
 from persona_pipeline.base.options import Day
-from persona_pipeline.scoring.messages.verdicts import Share
+from persona_pipeline.base.shares import Share
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, bounds_of, bounds_text
 from persona_pipeline.base.settings import LIVE_COVERAGE, Settings
+from persona_pipeline.base.shares import Share, share_of_counts
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import (
     BLIND,
@@ -29,7 +30,6 @@ from persona_pipeline.guard.baselines.models import (
 from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.baselines.variance import special
-from persona_pipeline.scoring.messages.verdicts import Share, share_of_counts
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation
 from persona_pipeline.world.propositions.models import ADHERENCE
 
