@@ -239,7 +239,7 @@ def simulate(cell: Cell, runs: int, seed: int) -> tuple[Counter[str], float]:
         red = any(item.regressed for item in same)
         counts["healthy red"] += red
         counts["healthy grey"] += not red and any(map(is_grey, same))
-        sees += [row.sight.detectable for row in same[0].dimensions.values() if row.sight]
+        sees += [row.power.detectable for row in same[0].dimensions.values() if row.power]
         for claims in COLLAPSES:
             after = made.truth.copy()
             after[np.arange(claims), 0] = 0.0
