@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
@@ -53,7 +53,7 @@ from persona_pipeline.guard.report import (
 from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
+from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
@@ -284,25 +284,20 @@ def findings_of_run(reports: Collection[AgentReport], rules: Rules) -> list[Find
 
 
 def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
-    """Return a finding for each dimension in which half of the agents dropped, of at least three with a baseline.
+    """Return a finding where half of the agents dropped by the mean of their dimensions, of at least three with a baseline.
 
     So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone.
     """
-    found = []
-    for name in ALL_DIMENSIONS:
-        rows = (report.comparison.dimensions.get(name) for report in reports)
-        changes = [row.delta for row in rows if row is not None and row.delta is not None]
-        allowed = rules.of(name).regression_delta
-        down = sum(dropped(change, 0.0, allowed) for change in changes)
-        if len(changes) >= FEWEST_TOGETHER and 2 * down >= len(changes):
-            text = f"{down} of {len(changes)} agents dropped in {dimension_label(name).lower()} (median {median(changes):+.1f})"
-            remedy = (
-                "see what changed for all of them: the model, a prompt or the judge (`persona-pipeline doctor --judge`)"
-            )
-            found.append(
-                Finding(kind="all_dropped", message=text, remedy=remedy, command="persona-pipeline doctor --judge")
-            )
-    return found
+    rows = (
+        [item.delta for item in report.comparison.dimensions.values() if item.delta is not None] for report in reports
+    )
+    changes = [fmean(own) for own in rows if own]
+    down = sum(dropped(change, 0.0, rules.regression_delta) for change in changes)
+    if len(changes) < FEWEST_TOGETHER or 2 * down < len(changes):
+        return []
+    text = f"{down} of {len(changes)} agents dropped together (median change {median(changes):+.1f})"
+    remedy = "see what changed for all of them: the model, a prompt or the judge (`persona-pipeline doctor --judge`)"
+    return [Finding(kind="all_dropped", message=text, remedy=remedy, command="persona-pipeline doctor --judge")]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:

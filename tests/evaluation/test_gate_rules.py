@@ -105,12 +105,12 @@ def test_a_drop_is_accepted_up_to_its_day(changed: dict[str, Any], kind: str, sa
 @pytest.mark.parametrize(
     ("changes", "allowed", "found"),
     [
-        ([-1.5, -1.5, 0.0, 0.0], 1.0, ["2 of 4 agents dropped in adherence (median -0.8)"]),
+        ([-1.5, -1.5, 0.0, 0.0], 1.0, ["2 of 4 agents dropped together (median change -0.8)"]),
         ([-1.5, -1.5, 0.0, 0.0], 2.0, []),
         ([-1.5, 0.0, 0.0, 0.0], 1.0, []),
         ([-4.0, -4.0], 1.0, []),
         ([-4.0, -4.0, None, None], 1.0, []),
-        ([-4.0, -4.0, -4.0], 1.0, ["3 of 3 agents dropped in adherence (median -4.0)"]),
+        ([-4.0, -4.0, -4.0], 1.0, ["3 of 3 agents dropped together (median change -4.0)"]),
     ],
 )
 def test_half_of_the_agents_do_not_drift_on_one_day(
@@ -120,7 +120,7 @@ def test_half_of_the_agents_do_not_drift_on_one_day(
         judged({"adherence": evaluated(8.0 + (change or 0.0))}, None if change is None else {"adherence": 8.0})
         for change in changes
     ]
-    rules = Rules(by_dimension={"adherence": {"regression_delta": allowed}})
+    rules = Rules(regression_delta=allowed)
     assert [finding.message for finding in all_dropped(reports, rules)] == found
 
 

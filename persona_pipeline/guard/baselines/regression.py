@@ -194,16 +194,19 @@ def compare(
 
 
 def _compare_messages(
-    comparison: BaselineComparison, baseline: Baseline, adherence: DimensionEvaluation | None
+    comparison: BaselineComparison, baseline: Baseline, adherence: DimensionEvaluation | None, agents: int = 1
 ) -> None:
-    """Compare the shares of messages in character, where the judge of the current verdicts gave those of the baseline too."""
+    """Compare the shares of messages in character, where the judge of the current verdicts gave those of the baseline too.
+
+    ``agents``: number that is watched, over which the level is divided.
+    """
     read = adherence.messages if adherence else None
     same = [item for item in baseline.messages if read and (item.model, item.prompt_version) == read.judged_by]
     if read is None or not same:
         return
     before = [counts for item in same for counts in item.conversations]
     comparison.in_character = share_of_counts(before)
-    comparison.share_drop = share_drop(before, counts_by_conversation(read.verdicts))
+    comparison.share_drop = share_drop(before, counts_by_conversation(read.verdicts), LEVEL / max(1, agents))
 
 
 def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:
@@ -389,7 +392,9 @@ def settled(item: Compared, watched: Watched | None = None, rules: Rules | None 
     rules, found = rules or Rules(), item.comparison.model_copy(deep=True)
     if item.baseline is None:
         return found
-    tests, weeks = _Tests.of(item.baseline, watched or Watched()), set[int]()
+    watched, weeks = watched or Watched(), set[int]()
+    tests = _Tests.of(item.baseline, watched)
+    _compare_messages(found, item.baseline, item.dimensions.get(ADHERENCE.name), watched.count)
     for name, row in found.dimensions.items():
         evaluated, rule = item.dimensions.get(name), rules.of(name)
         if name not in item.baseline.dimensions or evaluated is None:
