@@ -133,7 +133,7 @@ def drift_findings(
     if messages is None or not (fell or (is_low and not is_known)):
         return []
     text = messages.text(evaluation.display_name).removesuffix(".")
-    if drop is not None and drop.fell:
+    if drop is not None and drop.fell and not found:
         text += f"; {100 * drop.drop:.0f} points below its baseline ({100 * drop.before:.0f} %), at least {100 * drop.low:.0f}"
     message = f"{evaluation.agent_id}: {text}"
     return [Finding(kind=OUT_OF_CHARACTER, message=message, agent_id=evaluation.agent_id, dimension=ADHERENCE)]

@@ -40,6 +40,8 @@ _KINDS = {
     "regression": "drop",
     "proposition_drop": "claim drop",
     "undecided": "cannot be told",
+    "low_power": "not enough data",
+    "all_dropped": "all agents dropped",
     "doubted": "cannot be told",
     "coverage": "not judged",
     "nothing_evaluated": "not judged",
