@@ -15,7 +15,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.world import Message, Window
 from persona_pipeline.world.messages import counting
-from persona_pipeline.world.messages.counting import Said, Tally, count_messages, said_by_agent
+from persona_pipeline.world.messages.counting import Said, Tally, check_counts, count_messages, said_by_agent
 from persona_pipeline.world.messages.store import (
     Selection,
     read_messages,
@@ -25,7 +25,6 @@ from persona_pipeline.world.messages.store import (
 )
 from persona_pipeline.world.names import Aliases, rename_stored
 from persona_pipeline.world.runs import record_windows
-from tests.support.counting import counted_wrongly
 from tests.support.earlier_stores import write_first_schema
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -61,7 +60,7 @@ def assert_counted(store: Store) -> None:
     assert {name: item.all.messages for name, item in said.items()} == {n: sum(d.values()) for n, d in kept.items()}
     newest = {name: max(m.created_at for m in read_messages(store, agent_id=name)) for name in kept}
     assert {name: item.newest for name, item in said.items()} == newest
-    assert counted_wrongly(store) == {}
+    assert check_counts(store) == {}
 
 
 def sql(statement: str, **values: object) -> Step:
@@ -261,6 +260,19 @@ def test_what_changes_outside_every_window_that_was_judged_is_set_aside(store: S
         assert (day, after.judged != before.judged) == (day, expected)
         sql("DELETE FROM run_messages WHERE id = 'late'")(store)
         assert said_by_agent(store)["ann"] == before
+
+
+def test_a_count_of_everything_mends_what_differs_and_says_so(store: Store) -> None:
+    write_messages(store, [message(f"m{n}", name, day=n) for n, name in enumerate(["ann", "bob", "ann"])])
+    whole = said_by_agent(store)
+    days, totals = tables.message_days, tables.message_totals
+    with store.begin() as connection:
+        connection.execute(sa.update(days).where(days.c.agent_id == "bob").values(digest=days.c.digest - 1))
+        connection.execute(sa.delete(days).where(days.c.agent_id == "ann", days.c.day == NOON.date()))
+        connection.execute(sa.update(totals).where(totals.c.agent_id == "ann").values(messages=7))
+    assert check_counts(store) == {"ann": 1, "bob": 1}
+    assert check_counts(store) == {}
+    assert {n: s.all for n, s in said_by_agent(store).items()} == {n: s.all for n, s in whole.items()}
 
 
 def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Path, database_url: str) -> None:

@@ -136,6 +136,34 @@ def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
     return deleted
 
 
+def check_counts(store: Store) -> dict[str, int]:
+    """Compare what is counted with all messages, mend what differs, and return how many days of which agents did.
+
+    Memory does not grow with the messages, and writers wait for one agent's at most.
+    """
+    count_messages(store)
+    differing: dict[str, int] = {}
+    known = sa.union(sa.select(_TOTALS.c.agent_id), sa.select(_DAYS.c.agent_id), sa.select(tables.agents.c.id))
+    for agent_id in sorted(row[0] for row in store.rows(known)):
+        with store.begin() as connection:
+            _lock(connection)
+            now = {day: tally for (_, day), tally in _tallies(connection, _MESSAGES.c.agent_id == agent_id).items()}
+            kept = {day: tally for (_, day), tally in _kept(connection, [agent_id]).items()}
+            # What is noted and not counted yet is no difference.
+            noted = set(connection.execute(sa.select(_CHANGES.c.day).where(_CHANGES.c.agent_id == agent_id)).scalars())
+            wrong = {day for day in now.keys() | kept.keys() if now.get(day) != kept.get(day)} - noted
+            total = _totals(connection, [agent_id]).get(agent_id)
+            summed = sum(kept.values(), Tally())
+            if (total.all if total else Tally()) != summed:
+                aside = total.unjudged if total else Tally()
+                _write_totals(connection, {agent_id: Said(summed, aside, _newest(connection, agent_id))})
+                wrong = wrong or {datetime.now(UTC).date()}
+            if wrong:
+                differing[agent_id] = len(wrong)
+                _count(connection, {agent_id: wrong})
+    return differing
+
+
 def _count(connection: Connection, days: Mapping[str, Collection[date]]) -> None:
     """Count some days of some agents and bring their totals in line."""
     touched = [(agent_id, day) for agent_id in sorted(days) for day in sorted(days[agent_id])]
