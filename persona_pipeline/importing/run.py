@@ -12,12 +12,14 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.documents.json import visible
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import KEYS, MessageLabel, marks_of
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
+from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message
@@ -45,10 +47,13 @@ class OwnMessages(Importer):
         return mapped or not found or any(record.keys() & set(REQUIRED) for record in found)
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        # Lines of another program's may have some fields under their own names: they are read like those that are mapped.
+        mapped = replace(options, fields={name: name for name in FIELDS} | dict(options.fields))
+
         def parse(record: Any) -> Message:
             if options.fields and isinstance(record, dict):
-                taken = set(options.fields)
-                record = {**{key: item for key, item in record.items() if key not in taken}, **options.given(record)}
+                given = mapped.given(record)
+                record = {key: item for key, item in record.items() if key not in mapped.fields} | given
             return parse_message(record)
 
         try:
@@ -56,9 +61,15 @@ class OwnMessages(Importer):
                 opened.require_text()
                 yield from opened.rows(parse)
         except ConfigError as error:
-            raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error
+            # What is wrong with a header stands in its first line.
+            hints = ["; --map 'KEY=FIELD' says what is what" * (one.line == 1) for one in error.problems]
+            named = zip(error.problems, hints, strict=True)
+            raise ConfigError([replace(it, path=file.name, message=it.message + hint) for it, hint in named]) from error
 
 
+# How keys of another program are said to be a message's, and characters of those that are shown.
+MAP = f"--map 'KEY=FIELD', once for each FIELD of {', '.join(FIELDS)}"
+_LONGEST = 300
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
 _LARGEST_UNPACKED = 2_000_000_000
@@ -122,9 +133,10 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         return OwnMessages()
     said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
     if not fitting:
+        keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), _LONGEST)
         said = (
             f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
-            "or which of its keys are a message's with --map KEY=FIELD"
+            f"or which of its keys{f' ({keys})' if keys else ''} are a message's with {MAP}"
         )
     raise ConfigError(Problem(said, source.name))
 
