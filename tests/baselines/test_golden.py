@@ -20,7 +20,7 @@ from persona_pipeline.guard.baselines.golden import (
 )
 from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, share_in_character
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 
@@ -272,7 +272,8 @@ def counted(roles: str, model: str = "m") -> dict[str, DimensionEvaluation]:
         MessageVerdict(message=f"m{place:02}", conversation=talk, said_at=SPANS[0][1], verdict=ROLES[letter])
         for place, (talk, letter) in enumerate(talks)
     ]
-    read = MessageVerdicts(agent_id="ann", verdicts=found, model=model, prompt_version="q").dated(found)
+    share = share_in_character(found)
+    read = MessageVerdicts(agent_id="ann", verdicts=found, share=share, model=model, prompt_version="q").dated(found)
     return {"adherence": evaluated(8.0).model_copy(update={"messages": read if roles else None})}
 
 
