@@ -165,11 +165,9 @@ def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:
 
 def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> DimensionEvaluation:
     """Return a dimension with verdicts on messages, and with what they cost."""
-    return (
-        dimension
-        if read is None
-        else dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
-    )
+    if read is None:
+        return dimension
+    return dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
 
 
 def series_of(

@@ -61,14 +61,10 @@ class OwnMessages(Importer):
                 opened.require_text()
                 yield from opened.rows(parse)
         except ConfigError as error:
-            # What is wrong with a header stands in its first line.
-            hints = ["; --map 'KEY=FIELD' says what is what" * (one.line == 1) for one in error.problems]
-            named = zip(error.problems, hints, strict=True)
-            raise ConfigError([replace(it, path=file.name, message=it.message + hint) for it, hint in named]) from error
+            raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error
 
 
-# How keys of another program are said to be a message's, and characters of those that are shown.
-MAP = f"--map 'KEY=FIELD', once for each FIELD of {', '.join(FIELDS)}"
+# Characters of the keys of another program that are shown.
 _LONGEST = 300
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
@@ -136,7 +132,8 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), _LONGEST)
         said = (
             f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
-            f"or which of its keys{f' ({keys})' if keys else ''} are a message's with {MAP}"
+            f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
+            f"once for each FIELD of {', '.join(FIELDS)}"
         )
     raise ConfigError(Problem(said, source.name))
 

@@ -519,7 +519,9 @@ def test_a_format_is_known_by_its_look(tmp_path: Path, name: str | None, file: s
 def test_a_csv_that_lacks_a_column_names_its_own_and_how_to_map_them(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("part,channel,body,created_at\n1,c,hi,1772355600\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"are part, channel, body, created_at, those of .*--map 'KEY=FIELD' says"):
+    with pytest.raises(
+        ConfigError, match=r"are part, channel, body, created_at, a message's are id, .*--map 'KEY=FIELD'"
+    ):
         list(importer_of(Source(path, "x.csv")).rows(Source(path, "x.csv"), ReadOptions()))
 
 
