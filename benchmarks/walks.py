@@ -37,7 +37,6 @@ import yaml
 from first_finding import LANGUAGES, known
 from message_share import rate
 
-from persona_pipeline.world.models import grouped
 from persona_pipeline.world.world import template_world
 from tests.support.messages_replies import verdicts
 from tests.support.messages_server import Call, MessagesServer, Reply, message
@@ -193,22 +192,23 @@ def play(seed: int, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
 def agents_of(walk: Walk, reader: Reader, seed: int) -> dict[str, datetime]:
     """Write 50 agents and their messages of five weeks; return when each of three began to drift."""
     dice, rows, began = random.Random(seed), list[dict[str, Any]](), dict[str, datetime]()
-    days = {f"agent{number}": MONDAY + timedelta(days=22 + dice.randrange(11)) for number in dice.sample(range(50), 3)}
+    days = {f"agent{number}": MONDAY + timedelta(days=22 + dice.randrange(9)) for number in dice.sample(range(50), 3)}
     stock = known("en")["courtesies"] + known("en")["assistant"]
     for place in range(50):
         name = f"agent{place}"
         walk.persona(name, name.title())
-        talks = grouped(chats.made(chats.GENRES["tickets"], 1000 * seed + place, 100, 1), lambda item: item.channel)
-        for number, talk in enumerate(talks.values()):
-            opened = MONDAY + timedelta(days=35 * number / len(talks), minutes=place)
-            for item in talk:
-                at, text, is_own = opened + (item.created_at - talk[0].created_at), item.text, item.agent_id == "ann"
+        said = chats.made(chats.GENRES["tickets"], 1000 * seed + place, 100, 1)
+        for start in range(0, len(said), 6):
+            opened = MONDAY + timedelta(days=35 * start / len(said), minutes=place)
+            for item in said[start : start + 6]:
+                at, text = opened + (item.created_at - said[start].created_at), item.text
+                is_own = item.agent_id == "ann"
                 if is_own and name in days and at >= days[name]:
                     began.setdefault(name, at)
                     text = f"{dice.choice(stock)} ({len(rows)})"
                     reader.out.add(text)
                 who = {"id": f"{name} {item.id}", "agent_id": name if is_own else f"guest of {name}"}
-                rows.append({**who, "channel": f"{name} {number}", "text": text, "created_at": at.isoformat()})
+                rows.append({**who, "channel": f"{name} {start}", "text": text, "created_at": at.isoformat()})
     (walk.folder / "export.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return began
 
@@ -217,13 +217,11 @@ def fleet(seed: int, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]
     reader = Reader(seed)
     with postgres_server(folder / "sql") as sql, fresh_database(sql) as url, MessagesServer(reader) as server:
         walk = Walk(folder, server.url, PERSONA_DATABASE_URL=url, PERSONA_JUDGE_GROUPING="9")
-        walk.run("init", "persona-pipeline init world --yes")
+        walk.run("init", "sh -c 'persona-pipeline init world --yes && cd world && rm personas/* messages/* */*/[!_]*'")
         walk.folder = folder / "world"
-        walk.run("empty", "sh -c 'rm personas/* messages/* propositions/*/[!_]*'")
         began = agents_of(walk, reader, seed)
         walk.run("ingest", "persona-pipeline ingest export.jsonl")
-        first = MONDAY + timedelta(days=21)
-        walk.run("baseline", f"persona-pipeline baseline --as-of {first.isoformat()} --windows 3 --judge anthropic")
+        walk.run("baseline", "persona-pipeline baseline --as-of 2026-05-18T09:00:00Z --windows 3 --judge anthropic")
         agents = json.loads(walk.run("evaluate", "persona-pipeline evaluate --judge anthropic").stdout)["agents"]
     named = {name for name, item in agents.items() if item["conclusion"]["verdict"] == "fell"}
     found = {name: dates(json.dumps(agents[name]["findings"], ensure_ascii=False)) for name in named & began.keys()}

@@ -166,7 +166,8 @@ class MessageFile:
             names = next(csv.reader(start), [])
         if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
             here = shortened(", ".join(map(visible, names)), _LONGEST_HEADER)
-            wrong = f"{wrong}; here the columns are {here}, a message's are {', '.join(FIELDS)}: rename, or ingest --map 'KEY=FIELD'"
+            known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
+            wrong = f"{wrong}; here the columns are {here}, {known}"
             raise ConfigError(Problem(wrong, str(self.path), 1))
         header = self.end == 0
         self._opened.seek(self.end)
