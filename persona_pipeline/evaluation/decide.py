@@ -1,6 +1,6 @@
 """What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, cast
@@ -20,7 +20,7 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense,
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
-from persona_pipeline.scoring.messages.reading import read_messages, worst_messages
+from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.world.models import Window
@@ -103,10 +103,34 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-        answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
-        known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
+        answered = {run_id: item for run_id, item in zip(calls, read, strict=True) if item.is_answered}
+        since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id, item in answered.items() if item.is_low}
+        earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
+        judged_by, each = {item.judged_by for item in read}, iter(earlier)
+        read = [*read, *(item for item in earlier if item.judged_by in judged_by)]
+        for run_id, parts in since.items():
+            usage = add_usage((answered[run_id].usage, *(next(each).usage for _ in parts)))
+            answered[run_id] = answered[run_id].model_copy(update={"usage": usage})
+        known = {run_id: _dated(snapshot, plans[run_id], item, read) for run_id, item in answered.items()}
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
+
+
+def _earlier(snapshot: Snapshot, plan: AgentPlan) -> Iterator[tuple[Sequence[MessageCall], int]]:
+    """Yield what is asked to date a drift: the windows of the baseline, and the time between them and the window."""
+    agent_id, window = plan.scope.agent_id, plan.scope.window
+    taken = [Window(item.end, item.start) for item in plan.baseline.messages] if plan.baseline else []
+    if window.start is None or not taken:
+        return
+    # Older messages are not read: a part of a window would be another question.
+    first = history_of(window).start
+    whole = [item for item in taken if first and item.start and item.start >= first]
+    known = {item.verdict.message for item in snapshot.known_verdicts.get(agent_id, ())}
+    for earlier in (*whole, Window(window.start, taken[-1].end)):
+        own = snapshot.messages.within(earlier, agent_id=agent_id)
+        if earlier.end <= window.start and not known.issuperset(message.id for message in own):
+            talk = snapshot.messages.talk(agent_id, earlier)
+            yield readings_of(plan.readings[0].character, talk, snapshot.most_messages)
 
 
 def _dated(
@@ -115,6 +139,13 @@ def _dated(
     """Return verdicts on a window with what earlier verdicts and the texts of messages add to them."""
     series = series_of(snapshot, own.agent_id, read, plan.scope.window.end)
     dated = own.dated(series, snapshot.labelled.get(own.agent_id))
+    if change := dated.change:
+        # The date may as well be that of any message before it that nobody judged.
+        judged = {item.message for item in series}
+        before = max(item.said_at for item in series if item.said_at <= change.since and item.message != change.message)
+        gap = snapshot.messages.within(Window(change.since, before), agent_id=own.agent_id)
+        off = change.give_or_take + sum(message.id not in judged for message in gap)
+        dated = dated.model_copy(update={"change": replace(change, give_or_take=off)})
     if not dated.share.n_out:
         return dated
     said = snapshot.messages.talk(own.agent_id, history_of(plan.scope.window))
@@ -134,11 +165,9 @@ def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:
 
 def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> DimensionEvaluation:
     """Return a dimension with verdicts on messages, and with what they cost."""
-    return (
-        dimension
-        if read is None
-        else dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
-    )
+    if read is None:
+        return dimension
+    return dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
 
 
 def series_of(

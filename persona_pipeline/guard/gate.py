@@ -53,7 +53,7 @@ from persona_pipeline.guard.report import (
 from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.propositions.models import dimension_label
+from persona_pipeline.world.propositions.models import ADHERENCE, dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
@@ -372,6 +372,11 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             continue
         found = Finding(kind=kind, message=message, remedy=remedy, command=command, agent_id=agent, dimension=name)
         findings.append(found)
+    if (read := evaluation.messages) and read.lacks_verdicts:
+        message = f"{agent}: {read.text(evaluation.display_name)} ({_counted(read.unscored)}): {read.detail}"
+        command = record_command(evaluation)
+        told = {"message": message, "remedy": f"ask again with `{command}`", "command": command}
+        findings.append(Finding(kind="coverage", agent_id=agent, dimension=ADHERENCE.name, **told))
     if not any(finding.kind == "coverage" for finding in findings):
         findings += _covered_in_all([evaluation], rules, agent)
     return findings

@@ -1,9 +1,11 @@
 """What an importer is: it looks whether a source is of its format, and makes messages of its lines and turns."""
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -129,6 +131,8 @@ _BEGINNING = 65_536
 _LARGEST = 500_000_000
 # A number of seconds beyond this is one of milliseconds: it would be the year 5138.
 _MILLISECONDS = 1e11
+# Seconds or milliseconds as a text; digits in any other number may be a date.
+_SECONDS = re.compile(r"\d{10}(\.\d+)?|\d{13}")
 
 
 @dataclass(frozen=True)
@@ -281,9 +285,18 @@ def value_at(record: Any, key: str) -> Any:
 
 
 def as_text(name: str, value: Any) -> Any:
-    """Return a mapped value as the message field wants it: a number as text or as a time, the texts of content parts."""
+    """Return a mapped value as the message field wants it: a number as text or as a time, the texts of content parts.
+
+    A time without an offset is taken for UTC.
+    """
     if isinstance(value, list) and name == "text":
         return text_of(value)
+    if name == "created_at" and isinstance(value, str):
+        if _SECONDS.fullmatch(value):
+            return timestamp(float(value))
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(value.upper().removesuffix("UTC").strip())
+            return value if moment.tzinfo else rfc3339(moment.replace(tzinfo=UTC), exact=True)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return timestamp(value) if name == "created_at" else str(value)
     return value

@@ -12,12 +12,14 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.documents.json import visible
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import KEYS, MessageLabel, marks_of
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
+from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message
@@ -45,10 +47,13 @@ class OwnMessages(Importer):
         return mapped or not found or any(record.keys() & set(REQUIRED) for record in found)
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        # Lines of another program's may have some fields under their own names: they are read like those that are mapped.
+        mapped = replace(options, fields={name: name for name in FIELDS} | dict(options.fields))
+
         def parse(record: Any) -> Message:
             if options.fields and isinstance(record, dict):
-                taken = set(options.fields)
-                record = {**{key: item for key, item in record.items() if key not in taken}, **options.given(record)}
+                given = mapped.given(record)
+                record = {key: item for key, item in record.items() if key not in mapped.fields} | given
             return parse_message(record)
 
         try:
@@ -59,6 +64,8 @@ class OwnMessages(Importer):
             raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error
 
 
+# Characters of the keys of another program that are shown.
+_LONGEST = 300
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
 _LARGEST_UNPACKED = 2_000_000_000
@@ -122,9 +129,11 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         return OwnMessages()
     said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
     if not fitting:
+        keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), _LONGEST)
         said = (
             f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
-            "or which of its keys are a message's with --map KEY=FIELD"
+            f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
+            f"once for each FIELD of {', '.join(FIELDS)}"
         )
     raise ConfigError(Problem(said, source.name))
 

@@ -27,6 +27,8 @@ from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 NOBODY = "Judge not validated: 0 human labels. Label some in `persona-pipeline view`"
 UNREAD = "Verdicts on messages were not recorded, so no message out of character is shown"
+# What a message contradicts that breaks no claim.
+FACTS = "facts of the persona"
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
@@ -170,7 +172,7 @@ class AgentRow:
         """Return the claims that a message breaks, in words where the run has them."""
         known = self.report.evaluation.dimensions[ADHERENCE.name].propositions
         words = {name: f"{row.claim}{' (should not happen)' if row.inverted else ''}" for name, row in known.items()}
-        return [words.get(name, name) for name in item.verdict.claims] or ["facts of the persona"]
+        return [words.get(name, name) for name in item.verdict.claims] or [FACTS]
 
     @property
     def in_character(self) -> str:
@@ -461,8 +463,14 @@ def score_change(before: float | None, now: float | None) -> str:
 def _called(finding: Finding, name: str) -> Finding:
     """Return a finding that begins with an agent's id with its name instead."""
     message = finding.message.removeprefix(f"{finding.agent_id}: ")
-    is_named = not name or message == finding.message
-    return finding if is_named else finding.model_copy(update={"message": f"{name}: {message}"})
+    if not name or message == finding.message:
+        return finding
+    return finding.model_copy(update={"message": message if is_named(message, name) else f"{name}: {message}"})
+
+
+def is_named(text: str, name: str) -> bool:
+    """Return whether a text on an agent begins with its name, as the sentence on its messages does."""
+    return text.startswith((f"{name}: ", f"{name} has been "))
 
 
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:

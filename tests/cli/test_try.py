@@ -135,6 +135,7 @@ def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Pe
     assert (done.returncode, done.stdout.startswith("Cannot be told: ")) == (3, True)
     assert "chats.jsonl:21: is not JSON" in done.stderr
     assert "Not read: 20 lines of 180" in done.stdout
+    assert done.stderr.splitlines()[10:] == ["and 10 more"]
 
 
 UNREADABLE = {

@@ -14,9 +14,11 @@ from typing import Any
 import dagster as dg
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 
 from persona_pipeline.api.frames import report_frame
 from persona_pipeline.api.results import Evaluation
+from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.cli.evaluate import _table
@@ -186,6 +188,17 @@ def test_a_reader_of_part_of_the_messages_says_how_many_it_did_not_read(world: W
     assert "not judged" in read.text("Bob")
 
 
+def test_a_judge_that_fails_on_messages_is_never_in_character(world: World) -> None:
+    run(world, update_baseline=True, as_of=week_end(3), agents=["bob"])
+    done = run(world, lambda _: Unscored.API_ERROR, agents=["bob"])
+    assert (verdict(done, "bob"), done.report.exit_code) == (Result.CANNOT_TELL, 3)
+    [found] = [item for item in done.report.all_findings() if item.kind == "coverage"]
+    assert "28 not judged" in found.message and found.command
+    # A few messages that could not change the verdict do not hold it up.
+    few = run(world, lambda q: Unscored.API_ERROR if "half day 65" in q.evidence else reply(q), agents=["bob"])
+    assert len(read_of(few, "bob").verdicts) < 28 or verdict(few, "bob") is Result.HELD
+
+
 @pytest.mark.parametrize("reading", [None, lambda _: Unscored.UNRECORDED])
 def test_without_answers_nothing_is_said_of_messages(world: World, reading: Any) -> None:
     done = run(world, reading)
@@ -345,3 +358,26 @@ def test_the_sample_world_shows_who_drifted_and_since_when(
         "dwight": (21, 0), "jim": (22, 0), "michael": (0, 22), "pam": (21, 0),
     }  # fmt: skip
     assert "out of character since 2026-06-15 08:38 UTC" in done.stdout
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_drift_is_dated_that_began_between_the_baseline_and_the_window(
+    world: World, is_read: bool, is_fresh: bool
+) -> None:
+    """The store of CI is fresh: it has no verdicts of the baseline's windows either."""
+
+    def reading(question: Question) -> Mapping[str, Any] | Unscored:
+        return reply(question) if is_read or "half day 60?" not in question.evidence else Unscored.UNRECORDED
+
+    asked = {"window": "3d", "agents": ["ann"]}
+    run(world, update_baseline=True, as_of=DRIFT - timedelta(days=3), baseline_windows=2, **asked)
+    if is_fresh:
+        with world.store.begin() as connection:
+            connection.execute(sa.delete(tables.message_verdicts))
+    change = read_of(run(world, reading, **asked), "ann").drift
+    assert change is not None and change.before[0] == change.before[1]
+    if is_read:
+        assert (change.since, change.give_or_take) == (DRIFT + timedelta(minutes=2), 0)
+    else:
+        assert change.since > DRIFT + timedelta(hours=23) and change.give_or_take >= 16

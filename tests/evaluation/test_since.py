@@ -11,6 +11,8 @@ from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.lab.since import SinceReport, compare_since
+from persona_pipeline.reporting.pages.experiments import since_page
+from persona_pipeline.reporting.render import render_page
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.world import World
@@ -98,6 +100,12 @@ def test_one_more_message_out_of_character_never_makes_the_result_better(make: C
         results.append(order.index(found(world, reading=reading, agents=["ann"]).agents[0].result))
     assert results == sorted(results)
     assert set(results) == {0, 1, 2}
+
+
+def test_who_was_out_of_character_before_too_is_not_called_in_character(make: Callable[..., World]) -> None:
+    shown = render_page(since_page(found(make(lambda number: number % 2 == 0), agents=["ann"])), "table")
+    assert "no drop: ann: 14 of 28 messages in character" in shown.lower() and "\nin character: " not in shown
+    assert "breaks: dry" in shown
 
 
 def test_without_verdicts_on_messages_it_cannot_be_told(

@@ -283,12 +283,23 @@ def test_who_and_where_can_be_mapped(tmp_path: Path) -> None:
         fields={"n": "id", "who": "agent_id", "room": "channel", "said": "text", "at": "created_at"},
     )  # fmt: skip
     assert found.text == "hi"
+    # A key that has a field's name anyway is read like those that are mapped.
+    (found,) = rows_of(
+        tmp_path, "own.csv", "part,agent_id,channel,text,created_at\n7,ann,c,hi,1772355600\n", format_name="messages",
+        fields={"part": "id"},
+    )  # fmt: skip
+    assert (found.id, found.created_at.isoformat()) == ("7", "2026-03-01T09:00:00+00:00")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
         ("x.jsonl", '{"foo": 1}', "of no format that is known by its look; say which with --format"),
+        (
+            "x.csv",
+            "Ticket,Body\n1,hi\n",
+            r"keys \(Ticket, Body\) are a message's with --map 'KEY=FIELD', once for each .* id, ",
+        ),
         ("x.txt", "hello", "of no format"),
         ("missing.jsonl", None, "does not exist"),
     ],
@@ -426,6 +437,13 @@ def test_a_dotted_key_leads_to_one_value(key: str, value: Any) -> None:
         ("created_at", 1e11 + 1, "1973-03-03T09:46:40.001000Z"),
         ("created_at", 1.25, "1970-01-01T00:00:01.250000Z"),
         ("created_at", 1e300, "1e+300"),
+        ("created_at", "1777284017", "2026-04-27T10:00:17Z"),
+        ("created_at", "1777284017000", "2026-04-27T10:00:17Z"),
+        ("created_at", "2026-04-27 10:00:17", "2026-04-27T10:00:17Z"),
+        ("created_at", "2026-04-27 10:00:17 UTC", "2026-04-27T10:00:17Z"),
+        ("created_at", "2026-04-27T10:00:17+02:00", "2026-04-27T10:00:17+02:00"),
+        ("created_at", "27.4.2026", "27.4.2026"),
+        ("created_at", "20260427100017", "20260427100017"),
     ],
 )
 def test_a_mapped_value_is_what_the_field_wants(name: str, value: Any, text: Any) -> None:
@@ -496,6 +514,15 @@ def test_a_format_is_known_by_its_look(tmp_path: Path, name: str | None, file: s
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     found = [each for each in IMPORTERS.names() if importer_of(Source(path, file), each).recognises(Source(path, file))]
     assert found == ([name] if name else [])
+
+
+def test_a_csv_that_lacks_a_column_names_its_own_and_how_to_map_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("part,channel,body,created_at\n1,c,hi,1772355600\n", encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"are part, channel, body, created_at, a message's are id, .*--map 'KEY=FIELD'"
+    ):
+        list(importer_of(Source(path, "x.csv")).rows(Source(path, "x.csv"), ReadOptions()))
 
 
 def test_what_could_be_two_formats_is_asked(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
 _MAPPED, _SAMPLES = 300, 3
+# Lines that could not be read and are named, as many as a screen has room for.
+_NAMED = 10
 # Of an export that was read in part, no finding is no pass.
 _LEAST_READ = 0.95
 # Made-up times lie so far back that a conversation a minute does not come into the future.
@@ -89,12 +91,13 @@ def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", 
     if not messages and options.reading.starting is None and "-" not in files:
         reading, dated = replace(options.reading, starting=utc_now() - _AGO), False
         messages, imported = read_export(files, replace(options, reading=reading))
-    for problem in imported.result.problems:
-        typer.echo(str(problem), err=True)
+    unread = imported.result.problems
+    more = [f"and {len(unread) + imported.result.unnamed - _NAMED} more"] if len(unread) > _NAMED else []
+    typer.echo("".join(f"{line}\n" for line in (*unread[:_NAMED], *more)), err=True, nl=False)
     if not messages:
         said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
         # Lines that are not valid are bad input; a source without any is nothing to look at.
-        kind = ConfigError if imported.result.problems else NothingError
+        kind = ConfigError if unread else NothingError
         raise kind(f"{said}; say what it is with --format, or which keys are a message's with --map KEY=FIELD")
     return messages, imported, dated
 

@@ -52,6 +52,7 @@ from persona_pipeline.reporting.pages.evaluation import (
 from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.text import asset, format_delta, format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
+    FACTS,
     MANY,
     UNREAD,
     AgentRow,
@@ -257,7 +258,7 @@ def _kinds(rows: Sequence[AgentRow]) -> Section | None:
     found = list[list[str]]()
     for row in rows:
         kinds = count_kinds(row.messages.verdicts if row.messages else [])
-        counts = {claim or "facts of the persona": count for claim, count in kinds.claims.items()}
+        counts = {claim or FACTS: count for claim, count in kinds.claims.items()}
         if counts:
             counts |= {f"messages {part} of a conversation": count for part, count in kinds.parts.items()}
         if counts and len(kinds.places) > 1:

@@ -40,6 +40,7 @@ from persona_pipeline.reporting.view import (
     ReportView,
     ScoreCell,
     dropped,
+    is_named,
     kind_label,
     not_judged,
     remedies,
@@ -114,9 +115,7 @@ def agent_lines(view: ReportView) -> Iterator[Item]:
     for (tone, text), alike in lines[:_MOST_LINES]:
         names = [one_line(row.name, 40) for row in alike]
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        # The sentence on messages begins with the name.
-        is_named = text.startswith((f"{names[0]}: ", f"{names[0]} has been "))
-        who = [] if is_named else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
+        who = [] if is_named(text, names[0]) else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
         yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
     if left := sum(len(alike) for _, alike in lines[_MOST_LINES:]):
         yield Item(f"and {left} other agents (-v)", tone="warn")
@@ -133,7 +132,7 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
     of_run = [finding for finding in serious if not finding.agent_id]
     for finding in (*of_run[:_MOST_LINES], *shown):
         yield _finding_line(finding, _MOST_SLIGHT_TEXT)
-    for remedy in remedies(serious)[:_MOST_REMEDIES]:
+    for remedy in remedies([*serious, *(item for item in shown if item.kind == "names")])[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if view.quoted:
         yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from persona_pipeline.base.status import Result
 from persona_pipeline.lab.results import (
     AgentDifference,
     Bisection,
@@ -37,6 +38,7 @@ from persona_pipeline.reporting.text import (
     one_line,
     plural,
 )
+from persona_pipeline.reporting.view import FACTS
 from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -457,6 +459,8 @@ def _sides(agent: "AgentSince", names: Iterable[str]) -> list[AnyCell]:
 
 
 def _one_since(agent: "AgentSince") -> Iterator[Item]:
-    yield Item([Span(f"{agent.result.status.word}: ", "own"), Span(agent.text, limit=_MOST_LINE)])
+    # An agent that was out of character before, too, has not dropped, and is not in character.
+    word = "no drop" if agent.result is Result.HELD else agent.result.status.word
+    yield Item([Span(f"{word}: ", "own"), Span(agent.text, limit=_MOST_LINE)])
     for worst in agent.worst:
-        yield from worst_lines(agent.name, worst, worst.verdict.claims, {})
+        yield from worst_lines(agent.name, worst, worst.verdict.claims or [FACTS], {})

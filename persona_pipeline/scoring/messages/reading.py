@@ -23,6 +23,7 @@ from persona_pipeline.scoring.messages.verdicts import (
     SaidLine,
     WorstMessage,
     in_order,
+    share_in_character,
 )
 from persona_pipeline.world.models import Entry, Message, Trajectory, conversations, grouped
 from persona_pipeline.world.propositions.models import Proposition, claim_variables, fill_template
@@ -331,9 +332,11 @@ def _joined(read: Sequence[_CallRead], left_out: int) -> MessageVerdicts:
             unscored[item.reason.value] += len(item.reading.asked) - len(item.verdicts)
     answers = [answer for item in read for answer in item.answers]
     models = sorted({answer.model for answer in answers if answer.model})
+    verdicts = in_order([verdict for item in read for verdict in item.verdicts])
     return MessageVerdicts(
         agent_id=read[0].reading.character.agent_id,
-        verdicts=in_order([verdict for item in read for verdict in item.verdicts]),
+        verdicts=verdicts,
+        share=share_in_character(verdicts),
         unscored=dict(+unscored),
         detail=next((item.detail for item in read if item.detail), ""),
         left_out=left_out,

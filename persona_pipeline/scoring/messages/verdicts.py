@@ -332,6 +332,12 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return self.change if self.change and self.change.is_drift else None
 
     @property
+    def lacks_verdicts(self) -> bool:
+        """Whether the messages without a verdict, were they out of character, make the whole interval lie below 80 %."""
+        counts = [*counts_by_conversation(self.verdicts), (0, sum(self.unscored.values()), 0)]
+        return bool(self.unscored) and share_of_counts(counts).high < LOWEST_SHARE
+
+    @property
     def is_low(self) -> bool:
         """Whether the share in character is below 80 %."""
         return self.share.share is not None and self.share.share < LOWEST_SHARE
@@ -341,14 +347,13 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return sentence(name, self.share, self.change, not_judged=sum(self.unscored.values()))
 
     def dated(self, series: Sequence[MessageVerdict], labelled: Mapping[str, Role] | None = None) -> "MessageVerdicts":
-        """Return the verdicts with their share, the last change in a longer series that ends with them, and the agreement.
+        """Return the verdicts with the last change in a longer series that ends with them, and the agreement.
 
         Args:
             labelled: verdicts of people, by message.
         """
         agreement = agreement_of({item.message: item.verdict for item in self.verdicts}, labelled or {})
-        found = {"share": share_in_character(self.verdicts), "change": last_change(series), "agreement": agreement}
-        return self.model_copy(update=found)
+        return self.model_copy(update={"change": last_change(series), "agreement": agreement})
 
 
 def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, strict_json
+from persona_pipeline.base.documents.json import JsonError, content_hash, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
-from persona_pipeline.base.text import storable
+from persona_pipeline.base.text import shortened, storable
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 
@@ -28,6 +28,8 @@ ENDINGS = (".jsonl", ".csv")
 _BLOCK = 1 << 20
 # The longest text that is taken, each character of it escaped, and some more.
 _LONGEST_LINE = 16_000_000
+# Characters of a wrong header that are shown.
+_LONGEST_HEADER = 300
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,10 @@ class MessageFile:
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
             names = next(csv.reader(start), [])
         if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
-            raise ConfigError(Problem(f"{wrong}; the columns are {', '.join(FIELDS)}", str(self.path), 1))
+            here = shortened(", ".join(map(visible, names)), _LONGEST_HEADER)
+            known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
+            wrong = f"{wrong}; here the columns are {here}, {known}"
+            raise ConfigError(Problem(wrong, str(self.path), 1))
         header = self.end == 0
         self._opened.seek(self.end)
         text = io.TextIOWrapper(self._opened, encoding="utf-8", errors="surrogateescape", newline="")
