@@ -47,7 +47,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.evaluation.folder import FolderReader
-from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, log_wealth
+from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
@@ -57,6 +57,7 @@ from persona_pipeline.judging.verdict import (
 )
 from persona_pipeline.lab.bisect.bisect import BisectRequest, bisect_commits
 from persona_pipeline.lab.compare.compare import Contest, compare_versions
+from persona_pipeline.lab.compare.paired import log_wealth
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     moments,
@@ -101,7 +102,7 @@ def stops(differences: Numbers, level: float) -> Numbers:
     """Return after how many scenes each run shows a change, infinity where it never does."""
     found = np.full(len(differences), math.inf)
     for place, row in enumerate(differences):
-        shown = np.flatnonzero(log_wealth(row, np.zeros(1))[0] >= math.log(1 / level))
+        shown = np.flatnonzero(np.maximum(log_wealth(row), log_wealth(-row)) >= math.log(2 / level))
         if len(shown):
             found[place] = shown[0] + 1
     return found
