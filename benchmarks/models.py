@@ -212,7 +212,7 @@ def watched(both: Contestants, row: str) -> Iterator[tuple[list[int], list[float
 
     def decided(tallies: Any, request: ComparisonRequest) -> bool:
         told = decide(tallies, request)
-        found = differences_of([*tallies.values()], request.change, intervals=False)
+        found = differences_of([*tallies.values()], request.change, looking=True)
         if any(moved(agent) for agent in found):
             calls.append(both.calls + len(both.qualities))
         return told

@@ -1,32 +1,32 @@
 """What the scores of an interview tell: a mean over scenes, how far sessions agree, and what dropped since another interview.
 
-Scores are arrays of (scenes, sessions) or (dimensions, scenes, sessions), in points (0-9), NaN where there is none. A scene is one
-unit: its sessions are repeats of it, and intervals are over scenes.
+Scores are arrays of (scenes, sessions) in points (0-9), NaN where there is none. A scene is one unit: its sessions are repeats of
+it, and intervals are over scenes.
 
 **Agreement.** The intraclass correlation of one session, one-way, ICC(1,1) of Shrout and Fleiss (1979), with the F interval of
 McGraw and Wong (1996): sessions are repeats in no order, not raters that every scene has in common.
 
-**Drops.** A scene's sessions before are compared with its sessions after: Student's t of each mean's drop, one-sided. Its variance
-is that of sessions within scenes and of drops between scenes. By Bonferroni over all means, of dimensions, of kinds of scene in
-them and of claims, one of them is called wrongly in 5 % of interviews at most. A whole session may have a mood of its own, which
-sessions within scenes do not show. So a drop must also be one of sessions: Student's t of their means, each scene's own level taken
-off, by Bonferroni over all scenes and their kinds.
+**Drops.** Student's t of the mean drop over scenes, one-sided. How much sessions of a scene differ is learnt from the earlier
+interview alone, drawn towards a usual value: the interview that is judged never widens its own limits, so that a lower score
+never makes a verdict better.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.statistics import LEVEL, Numbers, special
+from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.guard.baselines.variance import Numbers, special
 from persona_pipeline.lab.interview.results import MeanChange, Retest
 
 FEWEST_SCENES = 6
-# Normal quantile of a power of .8.
-_POWER = 0.8416
-# A kind of scene has few sessions to learn its variance from: that of its dimension counts as so many degrees of freedom beside
-# them. It is never less than that of a whole score by rounding.
-_PRIOR, _LEAST_VARIANCE = 12, 1 / 12
+# Standard deviation of one conversation's score in points, assumed until an interview shows more.
+DIMENSION_GUESS, CLAIM_GUESS = 1.0, 1.5
+# Degrees of freedom that the usual value counts for.
+GUESS_DEGREES = 12
+# A score is a whole number: sessions that agree still differ by rounding.
+_LEAST_VARIANCE = 1 / 12
+_POWER = 0.8
 
 
 def means(values: Numbers) -> Numbers:
@@ -35,15 +35,15 @@ def means(values: Numbers) -> Numbers:
     return np.where(known, values, 0.0).sum(axis=-1) / np.where(known.any(axis=-1), known.sum(axis=-1), np.nan)
 
 
-def mean_interval(values: Numbers, lowest: float = 0.0) -> tuple[float | None, float | None, float | None]:
-    """Return the mean of scenes and its 95 % interval within ``lowest`` to 9 (Student's t); None below 6 scenes, and of none."""
+def mean_interval(values: Numbers) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of scenes and its 95 % interval within 0 to 9 (Student's t); None below 6 scenes, and of none."""
     if not len(values):
         return None, None, None
     mean = float(values.mean())
     if len(values) < FEWEST_SCENES:
         return mean, None, None
     reach = float(special().stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return mean, max(lowest, mean - reach), min(9.0, mean + reach)
+    return mean, max(0.0, mean - reach), min(9.0, mean + reach)
 
 
 def retest(scores: Numbers) -> Retest:
@@ -65,81 +65,35 @@ def retest(scores: Numbers) -> Retest:
     return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 
 
-def changes(
-    before: Numbers, after: Numbers, groups: Sequence[Sequence[int]], *, whole_only: int = 0
-) -> list[list[MeanChange | None]]:
-    """Return the change of each dimension's mean over each group of scenes; None where no scene of it has both.
+def variance_of(scores: Numbers, usual: float) -> tuple[float, int]:
+    """Return the variance between sessions of a scene, drawn towards a usual one, and its degrees of freedom."""
+    degrees = int(np.maximum(np.isfinite(scores).sum(axis=1) - 1, 0).sum())
+    squares = float(np.nansum((scores - means(scores)[:, None]) ** 2))
+    variance = (GUESS_DEGREES * usual + squares) / (GUESS_DEGREES + degrees)
+    return max(variance, _LEAST_VARIANCE), GUESS_DEGREES + degrees
 
-    ``before``, ``after``: (dimensions, scenes, sessions), the same scenes in both. ``whole_only``: so many of the last dimensions
-    are reported for the first group alone.
+
+def change_of(before: Numbers, after: Numbers, variance: tuple[float, int], tests: int) -> MeanChange | None:
+    """Return the change of a mean over scenes that both interviews have; None where no scene is scored in both.
+
+    ``variance``: between sessions of a scene, and its degrees of freedom. ``tests``: how many means are tested together.
     """
-    both, split = np.concatenate([before, after], axis=2), before.shape[2]
-    drops, errors, degrees = _drops(before, after, groups)
-    drops[len(both) - whole_only :, 1:] = np.nan
-    tests = max(1, int(np.isfinite(drops).sum()))
-    critical = special().stdtrit(degrees, 1 - LEVEL / tests)
-    chances = np.minimum(1.0, tests * special().stdtr(degrees, -drops / errors))
-    pairs = np.stack([means(before), means(after)], axis=-1)
-    found: list[list[MeanChange | None]] = []
-    for dimension, own in enumerate(pairs):
-        row: list[MeanChange | None] = []
-        for place, scenes in enumerate(groups if dimension < len(pairs) - whole_only else groups[:1]):
-            paired = own[list(scenes)]
-            paired = paired[np.isfinite(paired).all(axis=1)]
-            if not len(paired):
-                row.append(None)
-                continue
-            _, low, high = mean_interval(paired[:, 1] - paired[:, 0], -9.0)
-            of_sessions = min(1.0, len(groups) * _of_sessions(both[dimension, list(scenes)], split))
-            row.append(
-                MeanChange(
-                    before=float(paired[:, 0].mean()),
-                    after=float(paired[:, 1].mean()),
-                    low=low,
-                    high=high,
-                    p_value=max(float(chances[dimension, place]), of_sessions),
-                    detectable=float((critical[dimension, place] + _POWER) * errors[dimension, place]),
-                    scenes=len(paired),
-                )
-            )
-        found.append(row)
-    return found
-
-
-def _drops(before: Numbers, after: Numbers, groups: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the drop of each mean as (dimensions, groups), its standard error, and that one's degrees of freedom; NaN: no pair."""
-    member = np.zeros((before.shape[1], len(groups)))
-    for place, scenes in enumerate(groups):
-        member[list(scenes), place] = 1.0
-    counts = [np.isfinite(side).sum(axis=-1) for side in (before, after)]
-    paired = (counts[0] > 0) & (counts[1] > 0)
-    levels = [means(side) for side in (before, after)]
-    drop = np.where(paired, levels[0] - levels[1], 0.0)
-    residuals = np.concatenate([before - levels[0][..., None], after - levels[1][..., None]], axis=-1)
-    within = np.where(paired, np.nansum(residuals**2, axis=-1), 0.0) @ member
-    inverse = np.where(paired, sum(1 / np.maximum(count, 1) for count in counts), 0.0)
-    weight = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=paired)
-    scenes = paired @ member
-    between = (weight * drop**2) @ member - ((weight * drop) @ member) ** 2 / np.maximum(weight @ member, 1e-9)
-    degrees = np.where(paired, counts[0] + counts[1] - 1, 0) @ member - 1
-    squares = within + between
-    usual = squares[:, :1] / np.maximum(degrees[:, :1], 1)
-    variance = np.maximum((squares + _PRIOR * usual) / (degrees + _PRIOR), _LEAST_VARIANCE)
-    known = np.where(scenes > 0, scenes, np.nan)
-    # What a kind of scene borrows from its dimension is known no better than the dimension.
-    freedom = np.clip(degrees + _PRIOR, 1, np.maximum(degrees[:, :1], 1))
-    return drop @ member / known, np.sqrt(variance * (inverse @ member)) / known, freedom
-
-
-def _of_sessions(scores: Numbers, split: int) -> float:
-    """Return the p-value of a drop between the first sessions and the others of (scenes, sessions); 0 where too few tell."""
-    known = np.isfinite(scores)
-    scores = scores[known[:, :split].any(axis=1) & known[:, split:].any(axis=1)]
-    told = means((scores - means(scores)[:, None]).T)
-    first, last = (side[np.isfinite(side)] for side in (told[:split], told[split:]))
-    degrees = len(first) + len(last) - 2
-    if degrees < 2 or not (len(first) and len(last)):
-        return 0.0
-    spread = math.sqrt((len(first) * first.var() + len(last) * last.var()) / degrees * (1 / len(first) + 1 / len(last)))
-    drop = float(first.mean() - last.mean())
-    return float(special().stdtr(degrees, -drop / spread)) if spread else float(drop <= 0)
+    known = [np.isfinite(side).sum(axis=1) for side in (before, after)]
+    paired = (known[0] > 0) & (known[1] > 0)
+    scenes = int(paired.sum())
+    if not scenes:
+        return None
+    first, last = (float(means(side[paired]).mean()) for side in (before, after))
+    size, degrees = variance
+    error = math.sqrt(size * sum(float((1 / count[paired]).sum()) for count in known)) / scenes
+    reach = float(special().stdtrit(degrees, 0.975)) * error
+    wanted = float(special().stdtrit(degrees, 1 - LEVEL / tests)) + float(special().stdtrit(degrees, _POWER))
+    return MeanChange(
+        before=first,
+        after=last,
+        low=max(-9.0, last - first - reach),
+        high=min(9.0, last - first + reach),
+        p_value=min(1.0, tests * float(special().stdtr(degrees, (last - first) / error))),
+        detectable=wanted * error,
+        scenes=scenes,
+    )
