@@ -58,9 +58,7 @@ def draw(seed: int, *, drop: float = 0.0, missing: float = 0.0, tails: int = 30,
 
 
 def significant(before: np.ndarray, after: np.ndarray) -> list[bool]:
-    found = [
-        change_of(first, last, variance_of(first, 1.0), len(before)) for first, last in zip(before, after, strict=True)
-    ]
+    found = [change_of(first, last, variance_of(first), len(before)) for first, last in zip(before, after, strict=True)]
     return [item is not None and (item.p_value or 0.0) <= 0.05 for item in found]
 
 
@@ -78,15 +76,16 @@ def test_a_drop_is_seen() -> None:
 def test_what_has_no_pair_is_none() -> None:
     (before, *_), (after, *_) = draw(0)
     after[:3] = np.nan
-    found = change_of(before, after, variance_of(before, 1.0), 1)
+    found = change_of(before, after, variance_of(before), 1)
     assert found is not None and found.scenes == 15
-    assert change_of(before, np.full_like(after, np.nan), variance_of(before, 1.0), 1) is None
+    assert change_of(before, np.full_like(after, np.nan), variance_of(before), 1) is None
 
 
 def test_the_variance_between_sessions_is_drawn_towards_the_usual_one() -> None:
     scores = np.array([[7.0, 9.0], [5.0, np.nan]])
     assert variance_of(scores, 1.0) == (pytest.approx((12 * 1.0 + 1 * 2.0) / 13), 13)
     assert variance_of(scores[:, :1], 4.0) == (4.0, 12)
+    assert variance_of(scores, 1.0, least=3.0) == (3.0, 13)
 
 
 SCORES = st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=1, max_size=12)
@@ -99,7 +98,7 @@ def test_a_lower_score_never_makes_a_drop_less_sure(rows: list[list[int]], split
     before, after = scores[:, :split], scores[:, split:]
     damage = data.draw(st.lists(st.integers(0, 9), min_size=after.size, max_size=after.size))
     worse = np.maximum(after - np.array(damage).reshape(after.shape), 0.0)
-    variance = variance_of(before, 1.0)
+    variance = variance_of(before)
     known, damaged = change_of(before, after, variance, 5), change_of(before, worse, variance, 5)
     assert known is not None and damaged is not None
     assert damaged.p_value <= known.p_value and damaged.change <= known.change

@@ -43,8 +43,6 @@ from persona_pipeline.lab.interview.results import (
     WorstLine,
 )
 from persona_pipeline.lab.interview.statistics import (
-    CLAIM_GUESS,
-    DIMENSION_GUESS,
     FEWEST_SCENES,
     change_of,
     mean_interval,
@@ -262,9 +260,10 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
     for name in (*told, *claims):
         dimension, _, claim = name.partition("/")
         first, last = (_table(side, name, scenes) for side in (before, now))
-        whole = variance_of(first, (CLAIM_GUESS if claim else DIMENSION_GUESS) ** 2)
+        whole = variance_of(first)
         for kind, own in {"": groups[""]}.items() if claim else groups.items():
-            variance = variance_of(first[own], whole[0]) if kind else whole
+            # Few sessions of a kind may agree by chance.
+            variance = variance_of(first[own], whole[0], least=whole[0]) if kind else whole
             item = change_of(first[own], last[own], variance, tests)
             if item is not None:
                 rows.append(_verdict(item, CLAIM_CHANGE if claim else request.change, dimension, claim, kind))

@@ -20,12 +20,8 @@ from persona_pipeline.guard.baselines.variance import Numbers, special
 from persona_pipeline.lab.interview.results import MeanChange, Retest
 
 FEWEST_SCENES = 6
-# Standard deviation of one conversation's score in points, assumed until an interview shows more.
-DIMENSION_GUESS, CLAIM_GUESS = 1.0, 1.5
-# Degrees of freedom that the usual value counts for.
-GUESS_DEGREES = 12
-# A score is a whole number: sessions that agree still differ by rounding.
-_LEAST_VARIANCE = 1 / 12
+# Variance of one conversation's score in points squared, as assumed; its degrees of freedom; and the least, by rounding alone.
+GUESS, GUESS_DEGREES, LEAST_VARIANCE = 1.5**2, 12, 1 / 12
 _POWER = 0.8
 
 
@@ -65,12 +61,12 @@ def retest(scores: Numbers) -> Retest:
     return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 
 
-def variance_of(scores: Numbers, usual: float) -> tuple[float, int]:
+def variance_of(scores: Numbers, usual: float = GUESS, least: float = LEAST_VARIANCE) -> tuple[float, int]:
     """Return the variance between sessions of a scene, drawn towards a usual one, and its degrees of freedom."""
     degrees = int(np.maximum(np.isfinite(scores).sum(axis=1) - 1, 0).sum())
     squares = float(np.nansum((scores - means(scores)[:, None]) ** 2))
-    variance = (GUESS_DEGREES * usual + squares) / (GUESS_DEGREES + degrees)
-    return max(variance, _LEAST_VARIANCE), GUESS_DEGREES + degrees
+    drawn = (GUESS_DEGREES * usual + squares) / (GUESS_DEGREES + degrees)
+    return max(drawn, least), GUESS_DEGREES + degrees
 
 
 def change_of(before: Numbers, after: Numbers, variance: tuple[float, int], tests: int) -> MeanChange | None:
