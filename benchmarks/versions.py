@@ -57,7 +57,6 @@ from persona_pipeline.judging.verdict import (
 )
 from persona_pipeline.lab.bisect.bisect import BisectRequest, bisect_commits
 from persona_pipeline.lab.compare.compare import Contest, compare_versions
-from persona_pipeline.lab.compare.paired import log_wealth
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     moments,
@@ -73,6 +72,7 @@ from persona_pipeline.lab.states import (
     Side,
     state_of,
 )
+from persona_pipeline.lab.statistics import log_wealth
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.lab.interview.statistics import change_of, mean_interval, retest, variance_of
+from persona_pipeline.lab.statistics import change_of, mean_interval, retest, variance_of
 
 # Six targets, four ratings each: the example of Shrout and Fleiss (1979), table 2.
 TEXTBOOK = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.versions import draw, fixed_size, stops
-from persona_pipeline.lab.compare.paired import RATES, SHARES, WIDEST, log_wealth, paired_change, paired_interval
 from persona_pipeline.lab.compare.tally import ScoreSeries, _difference
 from persona_pipeline.lab.results import ScoreChange
+from persona_pipeline.lab.statistics import RATES, SHARES, WIDEST, log_wealth, paired_change, paired_interval
 
 few = settings(max_examples=25, deadline=None)
 SIZES = st.lists(st.floats(0.0, 9.0).map(lambda value: round(value, 3)), min_size=1, max_size=7)

@@ -11,10 +11,10 @@ from statistics import fmean, median
 import numpy as np
 
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.lab.compare.paired import WIDEST, paired_interval
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
 from persona_pipeline.lab.results import AnswerExpense
 from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.lab.statistics import WIDEST, paired_interval
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of

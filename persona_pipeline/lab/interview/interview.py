@@ -22,7 +22,6 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.plan import judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.guard.baselines.variance import Numbers
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
@@ -42,15 +41,16 @@ from persona_pipeline.lab.interview.results import (
     MeanVerdict,
     WorstLine,
 )
-from persona_pipeline.lab.interview.statistics import (
+from persona_pipeline.lab.interview_scenes import InterviewScene
+from persona_pipeline.lab.statistics import (
     FEWEST_SCENES,
+    Numbers,
     change_of,
     mean_interval,
     means,
     retest,
     variance_of,
 )
-from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
