@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persona_pipeline.guard.baselines.statistics import LEVEL, special
-from persona_pipeline.lab.interview.results import MeanChange, Retest
+from persona_pipeline.lab.results import MeanChange, Retest
 
 Numbers = NDArray[np.float64]
 
