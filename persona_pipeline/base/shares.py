@@ -52,7 +52,7 @@ class ShareDrop:
     Attributes:
         before, now: the two shares, 0-1.
         drop: before - now.
-        low, high: limits of the drop, each with a one-sided level of 5 %.
+        low, high: limits of the drop, each with a one-sided level of 5 %, or less where several are compared.
     """
 
     before: float
@@ -80,13 +80,15 @@ def share_of_counts(counts: Sequence[Counts], confidence: float = CONFIDENCE) ->
     return Share(inside, total - inside, unclear, len(decided), share, low, high)
 
 
-def share_drop(before: Sequence[Counts], now: Sequence[Counts]) -> ShareDrop | None:
+def share_drop(before: Sequence[Counts], now: Sequence[Counts], level: float = DROP_LEVEL) -> ShareDrop | None:
     """Return how much lower the second share is; None where one of them has nothing that is decided.
+
+    ``level``: of each limit, one-sided: 5 %, or the part of it that one of several comparisons has.
 
     The limits of the difference are made from those of the two shares (Newcombe's hybrid score interval, 1998, Statistics in
     Medicine 17; for any intervals: Zou and Donner, 2008).
     """
-    first, second = (share_of_counts(counts, 1 - 2 * DROP_LEVEL) for counts in (before, now))
+    first, second = (share_of_counts(counts, 1 - 2 * level) for counts in (before, now))
     if first.share is None or second.share is None:
         return None
     drop = first.share - second.share
