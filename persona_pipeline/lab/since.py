@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from persona_pipeline.base.errors import raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
-from persona_pipeline.base.shares import Share, ShareDrop, share_drop
+from persona_pipeline.base.shares import DROP_LEVEL, Share, ShareDrop, share_drop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Evaluated, series_of
 from persona_pipeline.evaluation.read import WorldReader
@@ -95,7 +95,10 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))
     before = {item.plan.scope.agent_id: item for item in first.evaluated}
     until = reader.window(request.window, request.as_of, date).end
-    agents = [_agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date) for item in second.evaluated]
+    level = DROP_LEVEL / max(1, len(second.evaluated))
+    agents = [
+        _agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date, level) for item in second.evaluated
+    ]
     agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
@@ -108,7 +111,7 @@ def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> D
     return decided
 
 
-def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime) -> AgentSince:
+def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime, level: float) -> AgentSince:
     scope = item.plan.scope
     sides = [None if side is None else side.evaluation for side in (earlier, item)]
     read = [side.messages for side in sides if side is not None and side.messages is not None]
@@ -123,7 +126,7 @@ def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date:
         before=share_in_character(before),
         after=share,
         text=sentence(name, share, last_change(series)),
-        drop=share_drop(*map(counts_by_conversation, (before, after))),
+        drop=share_drop(counts_by_conversation(before), counts_by_conversation(after), level),
         scores={key: (scores[0].get(key), score) for key, score in scores[1].items()},
         worst=item.evaluation.messages.worst if item.evaluation.messages else [],
     )
