@@ -15,7 +15,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
@@ -171,7 +171,7 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
 
 
 def _asked(world: World, judged: Iterable[Label | JudgeRequest]) -> AskedOf:
-    return FolderReader(world.root).asked((item.agent_id, item.dimension) for item in judged)
+    return asked_now(world.root, ((item.agent_id, item.dimension) for item in judged))
 
 
 def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[tuple[str, str], list[Rated]]:

@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, rai
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -297,7 +297,7 @@ class WorldReader:
         world = self.world
         people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
         labels = peoples_labels(
-            people, FolderReader(world.root).asked((item.agent_id, item.dimension) for item in people), self.known
+            people, asked_now(world.root, ((item.agent_id, item.dimension) for item in people)), self.known
         )
         return Trust(
             labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store), self._readings()
@@ -376,14 +376,14 @@ class WorldReader:
         if state.learnt.model is None:
             return state
         said = self.messages_to_follow(state.learnt, min(window.end, self.world.horizon))
-        found = followed(state.learnt.model, said, window)
+        found = followed(state.learnt, said, window)
         makers = runs.maker_rows(self.world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
         changes = [
             change
             for span in found.spans
             for change in known_changes(persona.agent_id, span, self._commits(span), makers)
         ]
-        return replace(explained(state.learnt, found, changes), is_new=state.is_new)
+        return replace(explained(found, changes), is_new=state.is_new)
 
     def learnt_voice(
         self,
@@ -474,7 +474,7 @@ class WorldReader:
             if voice and voice.model and newest and (state is None or scope.window.end < newest):
                 # What is said after the window tells of a drift that begins in it.
                 said = self.messages_to_follow(voice, newest)
-                known = list(followed(voice.model, said, scope.window).drifts)
+                known = list(followed(voice, said, scope.window).drifts)
             if told or known:
                 found[agent_id] = [*filter(None, [told]), *known]
         return found, broken
