@@ -47,7 +47,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.evaluation.folder import folder_snapshot
-from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, log_wealth
+from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
@@ -72,6 +72,7 @@ from persona_pipeline.lab.states import (
     Side,
     state_of,
 )
+from persona_pipeline.lab.statistics import log_wealth
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -101,7 +102,7 @@ def stops(differences: Numbers, level: float) -> Numbers:
     """Return after how many scenes each run shows a change, infinity where it never does."""
     found = np.full(len(differences), math.inf)
     for place, row in enumerate(differences):
-        shown = np.flatnonzero(log_wealth(row, np.zeros(1))[0] >= math.log(1 / level))
+        shown = np.flatnonzero(np.maximum(log_wealth(row), log_wealth(-row)) >= math.log(2 / level))
         if len(shown):
             found[place] = shown[0] + 1
     return found

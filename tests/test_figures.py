@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "status", "telemetry", "text", "turns",
+        "options", "settings", "shares", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
@@ -71,7 +71,7 @@ SHOWN = {
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",
         "first", "interview.interview", "interview.results",
-        "interview.writing", "interview_scenes", "results", "since",
+        "interview_scenes", "results", "since",
     },
     "reporting": {
         "charts.scores", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",

@@ -68,6 +68,7 @@ def interview(
     from persona_pipeline.cli.claims import asked_for_draft, tell_of_draft
     from persona_pipeline.cli.running import end, watched_judging
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
+    from persona_pipeline.lab.claims.drafts import plan_scenes, write_scenes
     from persona_pipeline.lab.compare.compare import AnsweringOptions, open_answering
     from persona_pipeline.lab.interview.interview import (
         InterviewRequest,
@@ -76,7 +77,6 @@ def interview(
         keep_answers,
     )
     from persona_pipeline.lab.interview.results import find_interview_baseline, save_interview_baseline
-    from persona_pipeline.lab.interview.writing import plan_scenes, write_scenes
     from persona_pipeline.lab.interview_scenes import interview_scenes
     from persona_pipeline.reporting.pages.interview import interview_page
     from persona_pipeline.reporting.render import write_page

@@ -174,6 +174,48 @@ class AgentDifference(Value):
         return found
 
 
+class Retest(Value):
+    """How far sessions of one scene agree.
+
+    Attributes:
+        scenes: how many have a score in each of so many ``sessions``.
+        sd: standard deviation between sessions of a scene, in points.
+        icc, low, high: intraclass correlation of one session, -1 to 1, with its 95 % interval; None: not told, and ``why_not``.
+    """
+
+    scenes: int = 0
+    sessions: int = 0
+    sd: float | None = None
+    icc: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why_not: str = ""
+
+
+class MeanChange(Value):
+    """How a mean over scenes changed, paired by scene; points, 0-9. None: nothing of it is scored on both sides.
+
+    Attributes:
+        low, high: 95 % interval of the change; None below six scenes.
+        p_value: that it did not drop, corrected for all means of the interview.
+        detectable: the drop that would be seen in four of five interviews.
+        scenes: how many have a score on both sides.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    detectable: float | None = None
+    scenes: int = 0
+
+    @property
+    def change(self) -> float | None:
+        """After minus before."""
+        return None if self.after is None or self.before is None else self.after - self.before
+
+
 class Asked(Value):
     """What asking and judging took.
 

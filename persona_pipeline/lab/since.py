@@ -5,17 +5,19 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from persona_pipeline.base.errors import raise_problems
-from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.base.shares import Share
+from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
+from persona_pipeline.base.shares import DROP_LEVEL, Share, ShareDrop, share_drop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Evaluated, series_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import Decided, evaluate
 from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.guard.baselines.regression import dropped
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.messages.verdicts import (
     LEAST_DIFFERENCE,
     WorstMessage,
+    counts_by_conversation,
     last_change,
     sentence,
     share_in_character,
@@ -32,6 +34,7 @@ class AgentSince(BaseModel):
     Attributes:
         before, after: share of messages in character on each side, with intervals.
         text: since when the agent is out of character by its messages, whatever the date; else its share.
+        drop: of the share, with its limits; None: one side has no message in or out of character.
         scores: (before, after) of each dimension, 0-9; None: no score.
         worst: at most five messages after the date that are out of character.
     """
@@ -41,17 +44,24 @@ class AgentSince(BaseModel):
     before: Share
     after: Share
     text: str
+    drop: ShareDrop | None = None
     scores: dict[str, tuple[float | None, float | None]] = {}
     worst: list[WorstMessage] = []
 
     @property
     def result(self) -> Result:
-        """``fell`` where the intervals of both shares do not meet; a drop of 20 points that is not that clear cannot be told."""
-        if self.before.share is None or self.after.share is None:
+        """``fell`` where the share is surely lower, by at least 10 points.
+
+        It cannot be told where the share is lower by 20 points and that may be chance, or where a dimension is lower by more than
+        it may drop: one window on each side does not show how much windows differ.
+        """
+        if self.drop is None:
             return Result.CANNOT_TELL
-        if self.after.high < self.before.low:
+        if self.drop.fell:
             return Result.FELL
-        return Result.CANNOT_TELL if self.after.share <= self.before.share - LEAST_DIFFERENCE else Result.HELD
+        known = [(before, after) for before, after in self.scores.values() if before is not None and after is not None]
+        lower = any(dropped(after, before, REGRESSION_DELTA) for before, after in known)
+        return Result.CANNOT_TELL if lower or self.drop.drop >= LEAST_DIFFERENCE - 1e-9 else Result.HELD
 
 
 class SinceReport(BaseModel):
@@ -85,7 +95,10 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))
     before = {item.plan.scope.agent_id: item for item in first.evaluated}
     until = reader.window(request.window, request.as_of, date).end
-    agents = [_agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date) for item in second.evaluated]
+    level = DROP_LEVEL / max(1, len(second.evaluated))
+    agents = [
+        _agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date, level) for item in second.evaluated
+    ]
     agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
@@ -98,20 +111,22 @@ def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> D
     return decided
 
 
-def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime) -> AgentSince:
+def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime, level: float) -> AgentSince:
     scope = item.plan.scope
     sides = [None if side is None else side.evaluation for side in (earlier, item)]
     read = [side.messages for side in sides if side is not None and side.messages is not None]
     series = series_of(snapshot, scope.agent_id, read, scope.window.end)
+    before = [verdict for verdict in series if verdict.said_at <= date]
     after = [verdict for verdict in series if verdict.said_at > date]
     share, name = share_in_character(after), item.plan.case.display_name
     scores = [{} if side is None else {key: one.score for key, one in side.dimensions.items()} for side in sides]
     return AgentSince(
         agent_id=scope.agent_id,
         name=name,
-        before=share_in_character([verdict for verdict in series if verdict.said_at <= date]),
+        before=share_in_character(before),
         after=share,
         text=sentence(name, share, last_change(series)),
+        drop=share_drop(counts_by_conversation(before), counts_by_conversation(after), level),
         scores={key: (scores[0].get(key), score) for key, score in scores[1].items()},
         worst=item.evaluation.messages.worst if item.evaluation.messages else [],
     )

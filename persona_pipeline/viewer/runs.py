@@ -182,7 +182,7 @@ def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
 
 
 def passed_text(summary: Mapping[str, Any]) -> str:
-    """Return how many tests of a run passed, with the exact 95 % interval of their share."""
+    """Return how many tests of a run passed, with the 95 % interval of their share."""
     interval = pass_interval(summary)
     return f"{summary['passed']} of {summary['total']}" + (
         f" ({interval[0]:.0%}–{interval[1]:.0%})" if interval else ""

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.shares import Counts, share_drop, share_of_counts
 from persona_pipeline.base.status import Result
-from persona_pipeline.lab.since import SinceReport, compare_since
+from persona_pipeline.lab.since import AgentSince, SinceReport, compare_since
 from persona_pipeline.reporting.pages.experiments import since_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.testing.judges import ScriptedJudge
@@ -99,7 +102,50 @@ def test_one_more_message_out_of_character_never_makes_the_result_better(make: C
 
         results.append(order.index(found(world, reading=reading, agents=["ann"]).agents[0].result))
     assert results == sorted(results)
-    assert set(results) == {0, 1, 2}
+    assert {*results} >= {0, 2}
+
+
+COUNTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=8)
+SIDES = st.tuples(st.integers(0, 9), st.integers(0, 9))
+
+
+def both(before: list[Counts], after: list[Counts], scores: dict[str, tuple[float | None, float | None]]) -> Result:
+    shares = {"before": share_of_counts(before), "after": share_of_counts(after)}
+    found = AgentSince(agent_id="ann", name="Ann", text="", drop=share_drop(before, after), scores=scores, **shares)
+    return found.result
+
+
+@given(COUNTS, COUNTS, SIDES, st.data())
+def test_worse_messages_and_scores_after_the_date_never_make_the_result_better(
+    before: list[Counts], after: list[Counts], scores: tuple[int, int], data: st.DataObject
+) -> None:
+    order = [Result.FELL, Result.CANNOT_TELL, Result.HELD]
+    worse: list[Counts] = []
+    for n_in, n_out, n_unclear in after:
+        turned = data.draw(st.integers(0, n_in))
+        worse.append((n_in - turned, n_out + turned, n_unclear))
+    lower = data.draw(st.integers(0, scores[1]))
+    first = both(before, after, {"adherence": scores})
+    assert order.index(both(before, worse, {"adherence": (scores[0], lower)})) <= order.index(first)
+
+
+@pytest.mark.parametrize(
+    ("after", "scores", "result"),
+    [
+        pytest.param([(4, 0, 0)] * 9, (8.0, 7.0), Result.HELD, id="a point lower"),
+        pytest.param(
+            [(4, 0, 0)] * 9, (8.0, 6.9), Result.CANNOT_TELL, id="more than a point lower, and nothing shows it"
+        ),
+        pytest.param([(4, 0, 0)] * 9, (8.0, None), Result.HELD, id="no score"),
+        pytest.param([(2, 1, 0)], (8.0, 8.0), Result.CANNOT_TELL, id="22 points lower in three messages"),
+        pytest.param([(2, 2, 0)] * 9, (8.0, 8.0), Result.FELL, id="50 points lower"),
+        pytest.param([(0, 0, 3)], (8.0, 8.0), Result.CANNOT_TELL, id="all unclear"),
+    ],
+)
+def test_a_drop_that_is_not_sure_cannot_be_told(
+    after: list[Counts], scores: tuple[float | None, float | None], result: Result
+) -> None:
+    assert both([(8, 1, 0)] * 9, after, {"adherence": scores}) is result
 
 
 def test_who_was_out_of_character_before_too_is_not_called_in_character(make: Callable[..., World]) -> None:

@@ -6,10 +6,13 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
@@ -18,7 +21,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
 from persona_pipeline.lab.compare.scenes import Answering
-from persona_pipeline.lab.interview.interview import InterviewRequest, hold_interview, keep_answers
+from persona_pipeline.lab.interview.interview import InterviewRequest, held_against, hold_interview, keep_answers
 from persona_pipeline.lab.interview.results import (
     Interview,
     baseline_file,
@@ -245,6 +248,26 @@ def test_a_budget_ends_it_with_its_own_code(world: World) -> None:
     found = held(world, judge=judged, budget=Budget(1.0))
     # No further session is begun.
     assert (found.exit_code, found.sessions, found.answers) == (4, 1, 67)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_lower_score_never_makes_a_verdict_better(baseline: Interview, data: st.DataObject) -> None:
+    """Scores of any scenes and sessions go down, all of them or a few, in two steps."""
+    order, steps = [Result.FELL, Result.CANNOT_TELL, Result.HELD], [baseline]
+    for _ in range(2):
+        lower = data.draw(st.floats(0, 9))
+        hit = data.draw(st.sets(st.sampled_from([*baseline.scenes]), min_size=1))
+        scenes = dict(steps[-1].scenes)
+        for key in hit:
+            scores = {
+                name: tuple(max(0.0, (x or 0.0) - lower) for x in row) for name, row in scenes[key].scores.items()
+            }
+            scenes[key] = scenes[key].model_copy(update={"scores": scores})
+        steps.append(baseline.model_copy(update={"scenes": scenes}))
+    told = [verdicts(held_against(baseline, step, InterviewRequest("ann"), 1.0)) for step in steps]
+    for better, worse in pairwise(told):
+        assert all(order.index(worse[key]) <= order.index(said) for key, said in better.items())
 
 
 def test_one_claim_that_collapses_is_named(world: World, baseline: Interview) -> None:

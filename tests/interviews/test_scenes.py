@@ -9,7 +9,7 @@ import yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.claims import reads_as_injection
 from persona_pipeline.judging.verdict import Question, Unscored
-from persona_pipeline.lab.interview.writing import plan_scenes, write_scenes
+from persona_pipeline.lab.claims.drafts import plan_scenes, write_scenes
 from persona_pipeline.lab.interview_scenes import KINDS, interview_scenes, shipped_scenes, spoken_languages
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder

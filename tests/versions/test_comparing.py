@@ -22,7 +22,7 @@ from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from tests.world.test_changes import git
 
-WEEKS = 14
+WEEKS = 18
 
 
 @pytest.fixture

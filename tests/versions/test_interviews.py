@@ -114,7 +114,7 @@ def test_the_same_twice_holds_in_every_row_and_stops(world: World) -> None:
     assert (found.stopped, found.exit_code, agent.lines) == ("all is decided", 0, ())
     assert agent.scenes < REQUEST.scenes
     # Each kind in turn.
-    assert len(scenes) == 6 and min(scenes.values()) >= 5
+    assert len(scenes) == 6 and min(scenes.values()) >= 4
     assert 0.95 < agent.expenses["cost_usd"].low <= 1.0 <= agent.expenses["cost_usd"].high < 1.05
 
 
@@ -171,7 +171,7 @@ def test_what_one_side_never_answers_is_no_pair(world: World) -> None:
 
 def test_a_kind_that_was_hardly_seen_is_not_called_held(world: World) -> None:
     """With four scenes of each kind a fault of one is not ruled out, however well the others do."""
-    found, _ = told(world, scenes=15, look=False)
+    found, _ = told(world, scenes=12, look=False)
     item = found.agents["ann"].dimensions["adherence"]
     assert item.moved is ScoreChange.OPEN
     assert not item.open_kinds or set(item.open_kinds) <= {"small_talk", "pressure", "long"}

@@ -137,8 +137,8 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            help="worse: the mean dropped; interval: its whole 95 % interval is below 0; "
-            "pairwise: that of the judge's choices is below one half; none."
+            help="worse: the mean dropped; interval: more tests are lost than won, beyond chance; "
+            "pairwise: the same by the judge's choices; none."
         ),
     ] = "worse",
 ) -> None:

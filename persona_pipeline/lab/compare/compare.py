@@ -247,12 +247,11 @@ def _answers(
 
 def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     """Mark the dimensions that are decided, and return whether all of all agents are."""
-    found = differences_of(list(tallies.values()), request.change, intervals=False)
+    found = differences_of(list(tallies.values()), request.change, looking=True)
     for tally, agent in zip(tallies.values(), found, strict=True):
         tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
         # What needs more than a scene has, such as an earlier window, will find nothing in the next one either.
         tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
-        tally.narrowed = {name: item.open_kinds for name, item in agent.rows.items() if item.open_kinds}
     return all(set(tally.rows) <= tally.done for tally in tallies.values())
 
 

@@ -9,34 +9,25 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.guard.baselines.statistics import (
-    CLAIMS_SHARE,
-    DIMENSIONS_SHARE,
-    LEVEL,
-    PairedChange,
-    corrected,
-    families_named,
-    level_of,
-    paired_change,
-)
+from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.lab.compare.lines import AnsweredScene
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers
 from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, LEAST_TURNS, VOICE, SignalReader
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
 from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.lab.statistics import paired_change, paired_interval
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.models import grouped
 
-RULE = "{families}; p-values and intervals hold whenever one looks, all intervals together in {together:.0%} of comparisons"
+RULE = (
+    "Bonferroni over an agent's dimensions and over its claims{agents}; p-values and intervals hold whenever one looks, "
+    f"all intervals together in {1 - LEVEL:.0%} of comparisons"
+)
 Scored = DimensionEvaluation | PropositionResult
 # The voice of single answers varies about twice as much as what is judged of them.
 NOISIER = 2.0
-# A change that matters is called none in so small a share of what chance is given: to look on costs less than to miss it.
-_SURE = 0.05
 
 
 @dataclass
@@ -53,6 +44,12 @@ class ScoreSeries:
     @property
     def differences(self) -> list[float]:
         return [after - before for before, after in self.pairs]
+
+    @property
+    def differences_by_kind(self) -> dict[str, list[float]]:
+        """Differences by kind of scene; empty where all are of one kind."""
+        found = grouped(zip(self.kinds, self.differences, strict=True), lambda pair: pair[0])
+        return {kind: [own for _, own in pairs] for kind, pairs in found.items()} if len(found) > 1 else {}
 
     def told(self, **found: Any) -> ScoreDifference:
         """Return what was found, with how many scenes it rests on."""
@@ -88,7 +85,6 @@ class AgentTally:
     Attributes:
         repeated: of how many scenes both answered word by word what they had answered before: they tell nothing new.
         done: dimensions, and signals, that are decided: nothing more is asked of them.
-        narrowed: of what is undecided in scenes of some kinds alone, these kinds.
         signals: what is read of answers beside what is judged; None: nothing.
         answered: the scenes both answered.
         alike: dimensions, and claims as (dimension, id), of which the judge is asked the same for both: nothing can have changed.
@@ -106,7 +102,6 @@ class AgentTally:
     alike: set[str | tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
     signals: SignalReader | None = None
-    narrowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answered: list[AnsweredScene] = field(default_factory=list)
 
     @property
@@ -123,13 +118,8 @@ class AgentTally:
 
     def open_rows(self, scene: Scene) -> list[str]:
         """Return the rows that are undecided and of which a scene may tell something."""
-        return [
-            name
-            for name in self.rows
-            if name not in self.done
-            and scene.kind in self.narrowed.get(name, (scene.kind,))
-            and len(scene.lines) >= LEAST_TURNS.get(name, 1)
-        ]
+        lines = len(scene.lines)
+        return [name for name in self.rows if name not in self.done and lines >= LEAST_TURNS.get(name, 1)]
 
     def due(self, scene: Scene) -> list[str]:
         """Return the dimensions to be judged of a scene."""
@@ -241,79 +231,44 @@ def _is_unrecorded(found: Mapping[str, DimensionEvaluation]) -> bool:
 
 
 def rule_of(agents: int) -> str:
-    return RULE.format(families=families_named(agents), together=1 - LEVEL)
+    return RULE.format(agents=f", and over {agents} agents" if agents > 1 else "")
 
 
-def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: bool = True) -> list[AgentDifference]:
+def differences_of(tallies: Sequence[AgentTally], change: float, *, looking: bool = False) -> list[AgentDifference]:
     """Return what the scores of all agents come to; every p-value is corrected for all of them.
 
-    ``intervals``: off for a look in between, which asks only what is decided.
+    ``looking``: more scenes may come, so nothing has held before a rise is ruled out as well.
     """
+    return [_agent_difference(tally, change, len(tallies), looking) for tally in tallies]
+
+
+def _agent_difference(tally: AgentTally, change: float, agents: int, looking: bool) -> AgentDifference:
     # What is asked alike is no test: its differences are nothing, whatever the judge says.
-    dimensions = [(p, name) for p, tally in enumerate(tallies) for name in tally.rows if name not in tally.alike]
-    claims = [(p, key) for p, tally in enumerate(tallies) for key in tally.shared if key not in tally.alike]
-    own = [tallies[place].dimensions[name] for place, name in dimensions]
-    single = [tallies[place].claims[key] for place, key in claims]
-    levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
-    claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
-
-    margins = [change * (NOISIER if name == VOICE else 1) for _, name in dimensions]
-
-    found = [
-        paired_change(item.differences, level, margin=margin, interval=intervals, kinds=item.kinds)
-        for item, level, margin in zip(own, levels, margins, strict=True)
-    ]
-    found_single = [
-        paired_change(item.differences, level, margin=change, interval=intervals)
-        for item, level in zip(single, claim_levels, strict=True)
-    ]
-    right = corrected(
-        np.array([item.p_value for item in found]),
-        np.array([place for place, _ in dimensions], dtype=np.intp),
-        np.array([item.p_value for item in found_single]),
-        np.array([place for place, _ in claims], dtype=np.intp),
-        watched=len(tallies),
+    rows = [name for name in tally.rows if name not in tally.alike]
+    claims = [key for key in tally.shared if key not in tally.alike]
+    found = {name: _alike(tally.dimensions[name]) for name in tally.compared}
+    for name in rows:
+        margin, tests = change * (NOISIER if name == VOICE else 1), len(rows) * agents / DIMENSIONS_SHARE
+        found[name] = _difference(tally.dimensions[name], tests, margin, looking)
+    single = []
+    for name, key in claims:
+        text, edited = tally.text_of(name, key)
+        told = _difference(tally.claims[name, key], len(claims) * agents / CLAIMS_SHARE, change, looking)
+        single.append(ClaimDifference(dimension=name, id=key, claim=text, edited=edited, difference=told))
+    return AgentDifference(
+        agent_id=tally.after.persona.agent_id,
+        display_name=tally.after.persona.display_name,
+        persona_changed=tally.before.persona.hash != tally.after.persona.hash,
+        scenes=tally.scenes,
+        left_out=tally.left_out,
+        repeated=tally.repeated,
+        conversations=tally.conversations,
+        dimensions={name: item for name, item in found.items() if name in tally.compared},
+        signals={name: item for name, item in found.items() if name not in tally.compared} | tally.unknown,
+        claims=tuple(single),
+        only_before=tally.only(tally.before, tally.after),
+        only_after=tally.only(tally.after, tally.before),
     )
-    by_agent = [{name: _alike(tally.dimensions[name]) for name in tally.compared} for tally in tallies]
-    rows: list[list[ClaimDifference]] = [[] for _ in tallies]
-    for (place, name), series, item, p, level, margin in zip(
-        dimensions, own, found, right.dimensions, levels, margins, strict=True
-    ):
-        # Of a signal there are few scenes, and it costs nothing to look on.
-        sure = _SURE if name in tallies[place].compared else 1.0
-        told = _difference(series, item, float(p), level * sure)
-        if told.moved is ScoreChange.SAME and (kinds := _open_kinds(series, margin)):
-            told = told.model_copy(update={"moved": ScoreChange.OPEN, "open_kinds": kinds})
-        by_agent[place][name] = told
-    for (place, (name, key)), series, item, p, level in zip(
-        claims, single, found_single, right.claims, claim_levels, strict=True
-    ):
-        text, edited = tallies[place].text_of(name, key)
-        difference = _difference(series, item, float(p), level * _SURE)
-        rows[place].append(ClaimDifference(dimension=name, id=key, claim=text, edited=edited, difference=difference))
-    return [
-        AgentDifference(
-            agent_id=tally.after.persona.agent_id,
-            display_name=tally.after.persona.display_name,
-            persona_changed=tally.before.persona.hash != tally.after.persona.hash,
-            scenes=tally.scenes,
-            left_out=tally.left_out,
-            repeated=tally.repeated,
-            conversations=tally.conversations,
-            dimensions={name: found for name, found in own_rows.items() if name in tally.compared},
-            signals={name: found for name, found in own_rows.items() if name not in tally.compared} | tally.unknown,
-            claims=tuple(own_claims),
-            only_before=tally.only(tally.before, tally.after),
-            only_after=tally.only(tally.after, tally.before),
-        )
-        for tally, own_rows, own_claims in zip(tallies, by_agent, rows, strict=True)
-    ]
-
-
-def _levels(places: Sequence[int], agents: int, share: float) -> list[float]:
-    tests = np.bincount(np.array(places, dtype=np.intp), minlength=agents).astype(float)
-    levels = level_of(tests, agents, share)
-    return [float(levels[place]) for place in places]
 
 
 def _alike(series: ScoreSeries) -> ScoreDifference:
@@ -321,40 +276,40 @@ def _alike(series: ScoreSeries) -> ScoreDifference:
     return series.told(before=mean, after=mean, change=0.0, low=0.0, high=0.0, moved=ScoreChange.SAME, asked_alike=True)
 
 
-def _open_kinds(series: ScoreSeries, margin: float) -> tuple[str, ...]:
-    """Return the kinds of scenes in which a change of twice the margin is not ruled out: in one alone it is small in the mean."""
-    kinds = grouped(zip(series.kinds, series.differences, strict=True), lambda pair: pair[0])
-    if len(kinds) < 2:
-        return ()
-    told = {
-        kind: paired_change([own for _, own in pairs], LEVEL, margin=2 * margin, interval=False)
-        for kind, pairs in kinds.items()
-    }
-    # A change beyond it is no such change either, and not ruled out.
-    return tuple(kind for kind, found in told.items() if found.margin_p > LEVEL or abs(found.mean or 0.0) >= 2 * margin)
+def _difference(series: ScoreSeries, tests: float, margin: float, looking: bool) -> ScoreDifference:
+    """Return what a score's differences come to, tested over all scenes and over those of each kind.
 
-
-def _difference(series: ScoreSeries, found: PairedChange, p_value: float, sure_level: float) -> ScoreDifference:
+    ``tests``: how many there are, each weighing alike.
+    """
     if not series.pairs:
         return series.told()
+    found, weights = {"": paired_change(series.differences, margin)}, {"": tests}
+    if kinds := series.differences_by_kind:
+        # One kind's change is small in the mean of all, so half of the level is for kinds.
+        found |= {kind: paired_change(own, 2 * margin) for kind, own in kinds.items()}
+        weights = {kind: 2 * tests * (len(kinds) if kind else 1) for kind in found}
+    fell, where_fell = min((2 * weights[kind] * item.fell, kind) for kind, item in found.items())
+    rose, where_rose = min((2 * weights[kind] * item.rose, kind) for kind, item in found.items())
+    ruled_out = {kind: max(item.lower, item.higher if looking else 0.0) for kind, item in found.items()}
+    moved, kind, open_kinds = ScoreChange.OPEN, "", ()
+    if fell <= LEVEL:
+        moved, kind = ScoreChange.FELL, where_fell
+    elif rose <= LEVEL:
+        moved, kind = ScoreChange.ROSE, where_rose
+    elif ruled_out[""] * tests <= LEVEL:
+        open_kinds = tuple(kind for kind in kinds if ruled_out[kind] > LEVEL)
+        moved = ScoreChange.OPEN if open_kinds else ScoreChange.SAME
     before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
-    moved = ScoreChange.OPEN
-    if p_value <= LEVEL:
-        # The middle of the interval, since single scenes far off move the mean; of one kind's scenes they are the change.
-        own = [one for one, kind in zip(series.differences, series.kinds, strict=True) if kind == found.kind]
-        down = fmean(own) < 0 if found.kind else found.low + found.high < 0
-        moved = ScoreChange.FELL if down else ScoreChange.ROSE
-    elif found.margin_p <= sure_level:
-        moved = ScoreChange.SAME
-    known = len(series.pairs) > 1
-    low, high = (found.low, found.high) if known else (None, None)
+    known = len(series.pairs) > 1 and not looking
+    low, high = paired_interval(series.differences, LEVEL / tests) if known else (None, None)
     return series.told(
         before=before,
         after=after,
         change=after - before,
         low=low,
         high=high,
-        p_value=p_value,
+        p_value=min(1.0, fell, rose),
         moved=moved,
-        kind=found.kind if p_value <= LEVEL else "",
+        kind=kind,
+        open_kinds=open_kinds,
     )

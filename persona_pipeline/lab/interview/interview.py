@@ -41,15 +41,16 @@ from persona_pipeline.lab.interview.results import (
     MeanVerdict,
     WorstLine,
 )
-from persona_pipeline.lab.interview.statistics import (
+from persona_pipeline.lab.interview_scenes import InterviewScene
+from persona_pipeline.lab.statistics import (
     FEWEST_SCENES,
     Numbers,
-    changes,
+    change_of,
     mean_interval,
     means,
     retest,
+    variance_of,
 )
-from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
@@ -245,40 +246,40 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
     (0-1) of conversations that must be judged.
     """
     scenes = [key for key, item in now.scenes.items() if key in before.scenes and before.scenes[key].hash == item.hash]
-    kinds = ["", *dict.fromkeys(now.scenes[key].kind for key in scenes)]
-    groups = [[n for n, key in enumerate(scenes) if kind in ("", now.scenes[key].kind)] for kind in kinds]
+    groups = {"": list(range(len(scenes)))}
+    for place, key in enumerate(scenes):
+        groups.setdefault(now.scenes[key].kind, []).append(place)
     known = before.dimensions if request.dimensions is None else now.dimensions
     dimensions = list(dict.fromkeys([*now.dimensions, *known]))
     whys = {name: _why_not(before, now, name, len(scenes), least) for name in dimensions}
     told = [name for name in dimensions if not whys[name]]
     rows = [MeanVerdict(dimension=name, verdict=Result.CANNOT_TELL, why=why) for name, why in whys.items() if why]
     scored = [{name for key in scenes for name in side.scenes[key].scores} for side in (before, now)]
-    claims = {name for name in scored[0] & scored[1] if "/" in name and name.partition("/")[0] in told}
-    if told:
-        names = [*told, *sorted(claims)]
-        first, last = (_tables(side, names, scenes) for side in (before, now))
-        for place, changed in enumerate(changes(first, last, groups, whole_only=len(claims))):
-            dimension, _, claim = names[place].partition("/")
-            allowed = CLAIM_CHANGE if claim else request.change
-            for kind, own, item in zip(kinds, groups, changed, strict=False):
-                if item is not None:
-                    rows.append(_verdict(item, allowed, dimension, claim, kind))
-                elif not claim and now.dimensions[dimension].unjudged and np.isfinite(first[place][own]).any():
-                    why = "none of these scenes is judged"
-                    rows.append(MeanVerdict(dimension=dimension, kind=kind, verdict=Result.CANNOT_TELL, why=why))
+    claims = sorted(name for name in scored[0] & scored[1] if "/" in name and name.partition("/")[0] in told)
+    tests = len(told) * len(groups) + len(claims)
+    for name in (*told, *claims):
+        dimension, _, claim = name.partition("/")
+        first, last = (_table(side, name, scenes) for side in (before, now))
+        whole = variance_of(first)
+        for kind, own in {"": groups[""]}.items() if claim else groups.items():
+            # Few sessions of a kind may agree by chance.
+            variance = variance_of(first[own], whole[0], least=whole[0]) if kind else whole
+            item = change_of(first[own], last[own], variance, tests)
+            if item is not None:
+                rows.append(_verdict(item, CLAIM_CHANGE if claim else request.change, dimension, claim, kind))
+            elif not claim and now.dimensions[dimension].unjudged and np.isfinite(first[own]).any():
+                why = "none of these scenes is judged"
+                rows.append(MeanVerdict(dimension=dimension, kind=kind, verdict=Result.CANNOT_TELL, why=why))
     order = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
     rows.sort(key=lambda row: (bool(row.claim), bool(row.kind), order[row.verdict]))
     left_out = len({*before.scenes, *now.scenes}) - len(scenes)
     return now.model_copy(update={"verdicts": tuple(rows), "baseline": before.taken_at, "changed": left_out})
 
 
-def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
-    """Return scores as (names, scenes, sessions), NaN where there is none."""
-
-    def row(name: str, key: str) -> list[float | None]:
-        return [*side.scenes[key].scores.get(name, ()), *[None] * side.sessions][: side.sessions]
-
-    return np.array([[row(name, key) for key in scenes] for name in names], float)
+def _table(side: Interview, name: str, scenes: Sequence[str]) -> Numbers:
+    """Return scores as (scenes, sessions), NaN where there is none."""
+    rows = (side.scenes[key].scores.get(name, ()) for key in scenes)
+    return np.array([[*row, *[None] * side.sessions][: side.sessions] for row in rows], float)
 
 
 def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from persona_pipeline.base.status import Result
-from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, Retest, WorstLine
+from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, WorstLine
+from persona_pipeline.lab.results import Retest
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import format_delta, format_p, format_score, format_usd
 from persona_pipeline.world.propositions.models import dimension_label

@@ -58,7 +58,7 @@ _WAY_TO_STOCK = 0.3
 FEWEST_CONVERSATIONS, LONGEST_DELAY = 10, 200
 # Where no channel and no pause says where a conversation ends, so many own messages are enough of them.
 FEWEST_UNMARKED = 400
-# From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
+# From so many own messages on, false alarms were measured to be as rare as is said.
 SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
 # Own messages after which what was said one after another is taken to be another conversation: more than most have.

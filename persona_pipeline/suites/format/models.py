@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
@@ -197,7 +198,7 @@ class TrialsFields(StrictFields):
         description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies.",
     )
     flakes_at_most: Share | None = Field(
-        None, description="A gate on the share of attempts that come out unlike the others, by its exact 95 % interval."
+        None, description="A gate on the share of attempts that come out unlike the others, by its 95 % interval."
     )
     cost_limit_usd: Limit | None = Field(None, description="Stop after the attempt that reaches this cost.")
 
@@ -220,9 +221,10 @@ class TrialsFields(StrictFields):
     def _possible(self) -> "TrialsFields":
         if (self.strategy == "at_least") is not (self.at_least is not None) or (self.at_least or 0) > self.count:
             raise ValueError("at_least is written as strategy: {at_least: K, of: COUNT}, and K is at most COUNT")
-        # With no attempt unlike the others the interval of their share ends at 1 - 0.025 ** (1 / count).
-        if self.flakes_at_most is not None and 1 - 0.025 ** (1 / self.count) > self.flakes_at_most:
-            fewest = math.ceil(math.log(0.025) / math.log1p(-self.flakes_at_most)) if self.flakes_at_most else None
+        # With no attempt unlike the others the interval of their share ends at 1 / (1 + count / z²).
+        most, squared = self.flakes_at_most, NormalDist().inv_cdf(0.975) ** 2
+        if most is not None and 1 / (1 + self.count / squared) > most:
+            fewest = math.ceil(squared * (1 / most - 1)) if most else None
             remedy = f"take count: {fewest} or more" if fewest else "no count can; allow more than 0"
             raise ValueError(
                 f"flakes_at_most {self.flakes_at_most:g} cannot be shown by {self.count} attempts; {remedy}"

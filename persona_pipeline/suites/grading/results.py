@@ -461,7 +461,7 @@ class SuiteResult:
 
 
 def pass_interval(summary: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the exact 95 % interval of the share (0-1) of a run's tests that passed; None of a run without tests."""
+    """Return the 95 % interval of the share (0-1) of a run's tests that passed; None of a run without tests."""
     return share_interval(summary["passed"], summary["total"])
 
 

@@ -1,8 +1,12 @@
-"""How sure means and counts are: intervals of means, the sign test, and means by weight."""
+"""How sure means and counts are: intervals of means and shares, two runs of the same tests, and means by weight."""
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+
+from persona_pipeline.base.shares import wilson
+
+SURE = 0.05
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
@@ -23,6 +27,15 @@ def sign_test(wins: int, losses: int) -> float | None:
     return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5))) if wins + losses else None
 
 
+def surely_worse(wins: int, losses: int) -> bool:
+    """Return whether more tests were lost than won, and so many that chance explains it in less than 5 %.
+
+    One more test that is lost, or one fewer that is won, never turns true into false.
+    """
+    p = sign_test(wins, losses)
+    return p is not None and wins < losses and p < SURE
+
+
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
     """Return sum(score * weight) / sum(weight) of (score, weight) pairs, 0 when the weights add up to 0."""
     total = weights = 0.0
@@ -33,11 +46,8 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
 
 
 def share_interval(count: int, total: int) -> tuple[float, float] | None:
-    """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of no cases."""
+    """Return the 95 % interval of a share of tests, 0-1; None of no tests."""
     if total == 0:
         return None
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
-    return low, high
+    low, high = wilson(count / total, total)
+    return max(0.0, low), min(1.0, high)

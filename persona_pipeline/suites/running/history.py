@@ -37,7 +37,7 @@ from persona_pipeline.suites.grading.results import (
     by_target,
     reason_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test, surely_worse
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store
@@ -258,7 +258,7 @@ class PairwiseResult:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Exact 95 % interval of ``win_share``."""
+        """95 % interval of ``win_share``."""
         return share_interval(self.wins, self.wins + self.losses)
 
     @property
@@ -268,8 +268,8 @@ class PairwiseResult:
 
     @property
     def surely_worse(self) -> bool:
-        """Whether the whole interval lies below one half."""
-        return self.interval is not None and self.interval[1] < 0.5
+        """Whether it surely lost more tests than it won."""
+        return surely_worse(self.wins, self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
@@ -422,8 +422,8 @@ class Comparison:
 
     @property
     def surely_worse(self) -> bool:
-        """Whether the whole interval lies below 0."""
-        return self.interval is not None and self.interval[1] < 0
+        """Whether it surely lost more tests than it won."""
+        return surely_worse(self.wins, self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON."""

@@ -125,7 +125,7 @@ def _outcome(
 
 
 def _flake_rate(passed: int, total: int) -> dict[str, float]:
-    """Return the share of attempts that came out unlike most, passed or not, with its exact 95 % interval."""
+    """Return the share of attempts that came out unlike most, passed or not, with its 95 % interval."""
     flakes = min(passed, total - passed)
     low, high = share_interval(flakes, total) or (0.0, 1.0)
     return {"value": flakes / total, "low": low, "high": high}

@@ -1,0 +1,167 @@
+"""Tests of the lab: paired differences that may be looked at after each one, and means over the scenes of an interview.
+
+**Paired differences.** If two versions are the same, which of them has the higher score in a scene is a coin flip, whatever the
+noise of the judge: the two could change places. A bet on the sign of each difference then wins nothing on average, also where the
+stake depends on the size of the difference. What is held is a test martingale, and by Ville's inequality it passes 1 / alpha in a
+share of alpha of runs at most, at whatever time one stops. The stake is tanh(rate x size), with three rates, so that small and
+large changes are both seen. Bets on a fall and on a rise are kept apart and learn nothing from earlier differences: one more
+scene that is worse never makes a fall less sure. After Howard, Ramdas, McAuliffe and Sekhon (2020, time-uniform Chernoff bounds,
+the symmetric case) and Waudby-Smith and Ramdas (2024, betting). The interval assumes that noise is symmetric about the change.
+
+**Interviews.** Scores are arrays of (scenes, sessions) in points (0-9), NaN where there is none. A scene is one unit: its sessions
+are repeats of it, and intervals are over scenes. Agreement of sessions is the intraclass correlation of one session, one-way,
+ICC(1,1) of Shrout and Fleiss (1979), with the F interval of McGraw and Wong (1996). A drop since an earlier interview is tested by
+Student's t of the mean drop over scenes, one-sided. How much sessions of a scene differ is learnt from the earlier interview
+alone, drawn towards a usual value: the interview that is judged never widens its own limits.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persona_pipeline.guard.baselines.statistics import LEVEL, special
+from persona_pipeline.lab.results import MeanChange, Retest
+
+Numbers = NDArray[np.float64]
+
+# Per point, and what each begins with. Measured: as quick as rates that adapt to the spread of the differences.
+RATES, SHARES = np.array([0.2, 0.7, 2.5]), np.array([0.25, 0.25, 0.5])
+# A stake is never everything.
+_LARGEST_STAKE = 1.0 - 1e-7
+# The largest change of a score.
+WIDEST = 9.0
+# Halvings of the range of changes: to a ten-thousandth of a point.
+_HALVINGS = 18
+
+
+@dataclass(frozen=True)
+class PairedChange:
+    """What paired differences say so far. P-values (0-1) are one-sided and hold at any time, of any number of looks.
+
+    Attributes:
+        fell, rose: that it did not fall, and that it did not rise.
+        lower, higher: that it is lower, or higher, by the margin or more.
+    """
+
+    fell: float
+    rose: float
+    lower: float
+    higher: float
+
+
+def paired_change(differences: Sequence[float], margin: float) -> PairedChange:
+    """Return what differences say, after the last of them.
+
+    ``differences``: after minus before, in the order they came. ``margin``: a change that matters, above 0.
+    """
+    values = np.asarray(differences, dtype=float)
+    return PairedChange(_p_value(-values), _p_value(values), _p_value(values + margin), _p_value(margin - values))
+
+
+def paired_interval(differences: Sequence[float], level: float, widest: float = WIDEST) -> tuple[float, float]:
+    """Return the confidence sequence of the change after the last difference: its lower and upper end.
+
+    ``level``: share (0-1) of runs in which it may miss the change at some time. ``widest``: no change is larger.
+    """
+    values = np.asarray(differences, dtype=float)
+    return _low_end(values, level / 2, widest), -_low_end(-values, level / 2, widest)
+
+
+def log_wealth(values: Numbers) -> Numbers:
+    """Return the log of what is held after each value by bets that values are above 0; they begin with one unit of money."""
+    stakes = np.clip(np.tanh(RATES[:, None] * values), -_LARGEST_STAKE, _LARGEST_STAKE)
+    held = np.cumsum(np.log1p(stakes), axis=1) + np.log(SHARES)[:, None]
+    return np.logaddexp.reduce(held, axis=0)
+
+
+def _p_value(values: Numbers) -> float:
+    """Return the p-value that values are not above 0."""
+    return min(1.0, math.exp(-float(log_wealth(values).max(initial=0.0))))
+
+
+def _low_end(values: Numbers, level: float, widest: float) -> float:
+    """Return the largest change that values are shown to be above; ``-widest``: none."""
+    low, high = -widest, widest
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _p_value(values - middle) <= level else (low, middle)
+    return low
+
+
+FEWEST_SCENES = 6
+# Variance of one conversation's score in points squared, as assumed; its degrees of freedom; and the least, by rounding alone.
+GUESS, GUESS_DEGREES, LEAST_VARIANCE = 1.8**2, 12, 1 / 12
+_POWER = 0.8
+
+
+def means(values: Numbers) -> Numbers:
+    """Return the mean of what is known along the last axis, NaN where nothing is."""
+    known = np.isfinite(values)
+    return np.where(known, values, 0.0).sum(axis=-1) / np.where(known.any(axis=-1), known.sum(axis=-1), np.nan)
+
+
+def mean_interval(values: Numbers) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of scenes and its 95 % interval within 0 to 9 (Student's t); None below 6 scenes, and of none."""
+    if not len(values):
+        return None, None, None
+    mean = float(values.mean())
+    if len(values) < FEWEST_SCENES:
+        return mean, None, None
+    reach = float(special().stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return mean, max(0.0, mean - reach), min(9.0, mean + reach)
+
+
+def retest(scores: Numbers) -> Retest:
+    """Return how far the sessions of (scenes, sessions) agree, over the scenes that have a score in each."""
+    whole = scores[np.isfinite(scores).all(axis=1)]
+    scenes, sessions = whole.shape
+    if scenes < FEWEST_SCENES or sessions < 2:
+        return Retest(scenes=scenes, sessions=sessions, why_not=f"{FEWEST_SCENES} scenes in two sessions are needed")
+    between = sessions * float(whole.mean(axis=1).var(ddof=1))
+    within = float(whole.var(axis=1, ddof=1).mean())
+    degrees = scenes * (sessions - 1)
+    told = Retest(scenes=scenes, sessions=sessions, sd=math.sqrt(within))
+    if not within:
+        return told.model_copy(update={"why_not": "every scene has the same score in each session"})
+    ratio = between / within
+    low = ratio / float(special().fdtri(scenes - 1, degrees, 0.975))
+    high = ratio * float(special().fdtri(degrees, scenes - 1, 0.975))
+    icc = [max(-1.0, (each - 1) / (each + sessions - 1)) for each in (ratio, low, high)]
+    return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
+
+
+def variance_of(scores: Numbers, usual: float = GUESS, least: float = LEAST_VARIANCE) -> tuple[float, int]:
+    """Return the variance between sessions of a scene, drawn towards a usual one, and its degrees of freedom."""
+    degrees = int(np.maximum(np.isfinite(scores).sum(axis=1) - 1, 0).sum())
+    squares = float(np.nansum((scores - means(scores)[:, None]) ** 2))
+    drawn = (GUESS_DEGREES * usual + squares) / (GUESS_DEGREES + degrees)
+    return max(drawn, least), GUESS_DEGREES + degrees
+
+
+def change_of(before: Numbers, after: Numbers, variance: tuple[float, int], tests: int) -> MeanChange | None:
+    """Return the change of a mean over scenes that both interviews have; None where no scene is scored in both.
+
+    ``variance``: between sessions of a scene, and its degrees of freedom. ``tests``: how many means are tested together.
+    """
+    known = [np.isfinite(side).sum(axis=1) for side in (before, after)]
+    paired = (known[0] > 0) & (known[1] > 0)
+    scenes = int(paired.sum())
+    if not scenes:
+        return None
+    first, last = (float(means(side[paired]).mean()) for side in (before, after))
+    size, degrees = variance
+    error = math.sqrt(size * sum(float((1 / count[paired]).sum()) for count in known)) / scenes
+    reach = float(special().stdtrit(degrees, 0.975)) * error
+    wanted = float(special().stdtrit(degrees, 1 - LEVEL / tests)) + float(special().stdtrit(degrees, _POWER))
+    return MeanChange(
+        before=first,
+        after=last,
+        low=max(-9.0, last - first - reach),
+        high=min(9.0, last - first + reach),
+        p_value=min(1.0, tests * float(special().stdtr(degrees, (last - first) / error))),
+        detectable=wanted * error,
+        scenes=scenes,
+    )
