@@ -201,7 +201,7 @@ def reason_not_to_run(text: str) -> str | None:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample world, with the files that pages tell their readers to write."""
     root = tmp_path_factory.mktemp("reader")
-    for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
+    for name in ("personas", "propositions", "messages", "recordings", "baselines", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
     (root / "persona.yaml").write_text("alerts: [voice-team]\n", encoding="utf-8")
     (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/how-to/suites.md")[0].text, encoding="utf-8")

@@ -11,12 +11,12 @@ from statistics import fmean
 from typing import NamedTuple
 
 import pytest
+from persona_pipeline.guard.calibration.measures import bias, spearman
+from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.calibration.measures import bias, spearman
-from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.line import Recording
@@ -117,7 +117,7 @@ def test_the_page_prints_the_agreement_that_the_files_give() -> None:
 
 @pytest.mark.parametrize("reader", ["first", "second"])
 def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_path: Path) -> None:
-    for name in ("personas", "propositions", "messages", "calibration"):
+    for name in ("personas", "propositions", "messages"):
         shutil.copytree(ROOT / name, tmp_path / name)
     own = {"first": lambda item: item, "second": lambda item: replace(item, score=labels()[item.key].score)}[reader]
     write_recordings(tmp_path / "recordings", [own(item) for item in recordings().values()])

@@ -16,16 +16,15 @@ from persona_pipeline.guard.baselines.regression import TOLERANCE, DropRule, che
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,
+    doubted_findings,
     drop_sentence,
     fall_sentence,
     injections,
     judge_findings,
     judge_health,
     likeness_findings,
-    people_findings,
     record_command,
     said_again_findings,
-    unbelieved_findings,
     undecided_findings,
 )
 from persona_pipeline.guard.report import (
@@ -122,9 +121,8 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *_allowed(evaluation.agent_id, comparison, rules),
             *_coverage(evaluation, comparison, rules),
             *_threshold(evaluation, rules),
-            *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
+            *doubted_findings(comparison),
             *judge_findings(evaluation, comparison),
-            *people_findings(evaluation, comparison),
             *likeness_findings(evaluation),
             *said_again_findings(evaluation),
             *judge_health(evaluation),

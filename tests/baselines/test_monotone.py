@@ -6,17 +6,17 @@ from datetime import UTC, date, datetime, timedelta
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from persona_pipeline.guard.calibration.judge_change import DimensionShift, JudgeChange, JudgeName
 
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline, Measure, People
-from persona_pipeline.guard.calibration.judge_change import DimensionShift, JudgeChange, JudgeName
-from persona_pipeline.guard.calibration.known import PeoplesLabels
 from persona_pipeline.guard.gate import GateRules, exit_code_of, is_believable, nothing_evaluated, run_coverage
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.guard.trust import Trust
+from persona_pipeline.judging.recordings.known import PeoplesLabels
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 from persona_pipeline.guard.labels.files import Label, label_of, stale_reasons, write_label_files
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter

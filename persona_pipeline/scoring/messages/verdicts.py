@@ -180,7 +180,7 @@ def _interval(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
     is_few = len(counts) < FEWEST_CONVERSATIONS
     correlation = USUAL_CORRELATION if is_few else LEAST_CORRELATION
     effective = float(sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * correlation)).sum())
-    low, high = _wilson(float(inside.sum() / sizes.sum()), effective)
+    low, high = wilson(float(inside.sum() / sizes.sum()), effective)
     if not is_few:
         subsets = _subsets(len(counts))
         drawn_low, drawn_high = map(float, np.quantile((subsets @ inside) / (subsets @ sizes), (0.025, 0.975)))
@@ -198,7 +198,8 @@ def _subsets(number: int) -> Any:
     return drawn[drawn.any(axis=1)]
 
 
-def _wilson(share: float, number: float) -> tuple[float, float]:
+def wilson(share: float, number: float) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share (0-1) of so many."""
     scale = 1 + _Z**2 / number
     centre = (share + _Z**2 / (2 * number)) / scale
     half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2)) / scale
