@@ -150,7 +150,6 @@ NOT_RUN = {
     "watch": "watches until it is stopped; tests/corrections watch",
     "collect": "serves until it is stopped; tests/traces run it",
     "corrections serve": "serves until it is stopped; tests/corrections run it",
-    "canary": "asks a live judge; --estimate is run",
     "propositions draft": "asks a live judge",
     "personas import": "reads a card of the reader's own; tests/cards read others",
     "personas export": "writes a persona that was a card; tests/cards write others",
@@ -192,8 +191,6 @@ ENDS = {
 def reason_not_to_run(text: str) -> str | None:
     if any(live in text for live in LIVE):
         return "asks a live judge"
-    if text == "canary --estimate":
-        return None
     return next((why for begin, why in NOT_RUN.items() if text.startswith(begin)), None)
 
 

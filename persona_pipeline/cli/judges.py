@@ -45,7 +45,7 @@ def calibrate(
     """
     from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.evaluation.read import WorldReader
-    from persona_pipeline.guard.findings import label_findings
+    from persona_pipeline.guard.gate import label_findings
     from persona_pipeline.reporting.pages.instruments import calibration_page
     from persona_pipeline.reporting.render import write_page
 
@@ -67,7 +67,10 @@ def canary(
     estimate: Estimate = False,
     max_usd: MaxUsd = None,
 ) -> None:
-    """Run ``doctor --judge``, which took the place of this command. Its former options are accepted and do nothing."""
+    """Run ``doctor --judge``, which took the place of this command.
+
+    Its former options are accepted and do nothing.
+    """
     from persona_pipeline.cli.world.doctor import doctor
 
     typer.echo("canary is `persona-pipeline doctor --judge` now", err=True)

@@ -31,8 +31,7 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration import Calibration
-from persona_pipeline.guard.findings import label_findings
-from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.gate import GateRules, label_findings
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.notify import Notice, addresses, notify

@@ -15,8 +15,7 @@ from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchorRound, usa
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
-from persona_pipeline.guard.findings import label_findings
-from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
+from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import ANCHORS, Trust, answers_in, explained, without_other_judges

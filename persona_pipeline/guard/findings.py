@@ -16,12 +16,8 @@ from persona_pipeline.world.propositions.models import dimension_label
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
 MOST_CLAIMS = 2
-# Labels of people that say how far they agree with a judge.
-FEWEST_MESSAGES, FEWEST_JUDGMENTS = 20, 50
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
-# The page where people label.
-_VIEW = "persona-pipeline view"
 
 
 def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
@@ -111,20 +107,6 @@ def _other_judge(agent_id: str, others: Sequence[DimensionComparison]) -> Findin
         command=command,
         agent_id=agent_id,
     )
-
-
-def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding]:
-    """Yield a finding where people labelled too few messages and judgments to say how far they agree with a judge."""
-    messages, judgments = labelled
-    if messages < FEWEST_MESSAGES and judgments < FEWEST_JUDGMENTS:
-        yield Finding(
-            kind="calibration",
-            message=f"{agent_id}: people labelled {messages} messages of {FEWEST_MESSAGES}, or {judgments} judgments of "
-            f"{FEWEST_JUDGMENTS}: nobody knows how far they agree with the judge",
-            remedy=f"label messages in `{_VIEW}`, or leave out --require-calibration",
-            command=_VIEW,
-            agent_id=agent_id,
-        )
 
 
 def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:

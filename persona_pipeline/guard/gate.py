@@ -60,6 +60,9 @@ _LEAST = ("min_coverage", "threshold", "require_calibration")
 LOOSER = "judged by looser rules: "
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
+# Labels of people that say how far they agree with a judge, and the page where they give them.
+FEWEST_MESSAGES, FEWEST_JUDGMENTS = 20, 50
+VIEW = "persona-pipeline view"
 
 # The names that `--fail-on` and `--only-fail-on` take, and the kinds of finding of each; each kind has a name of its own too. An
 # older name means what it meant.
@@ -131,6 +134,20 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if looser else []),
         ],
     )
+
+
+def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding]:
+    """Yield a finding where people labelled too few messages and judgments to say how far they agree with a judge."""
+    messages, judgments = labelled
+    if messages < FEWEST_MESSAGES and judgments < FEWEST_JUDGMENTS:
+        yield Finding(
+            kind="calibration",
+            message=f"{agent_id}: people labelled {messages} messages of {FEWEST_MESSAGES}, or {judgments} judgments of "
+            f"{FEWEST_JUDGMENTS}: that is too few to say how far they agree with the judge",
+            remedy=f"label messages in `{VIEW}`, or leave out --require-calibration",
+            command=VIEW,
+            agent_id=agent_id,
+        )
 
 
 def kept_rules(findings: Iterable[Finding]) -> list[str]:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.files import look_of
 from persona_pipeline.evaluation.calibrate import Judgment, judged_population
-from persona_pipeline.guard.findings import FEWEST_JUDGMENTS
+from persona_pipeline.guard.gate import FEWEST_JUDGMENTS
 from persona_pipeline.guard.labels.files import LABELS, MOST_NOTE, Label, label_of, load_label_files, write_label_files
 from persona_pipeline.guard.labels.messages import (
     OF_OTHER_TEXTS,

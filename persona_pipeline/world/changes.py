@@ -37,6 +37,7 @@ _WHAT = {
     "suites": "suite",
     "interviews": "interview",
     "labels": "labels",
+    "baselines": "anchors",
     "lexicons": "lexicon",
     "background": "everyday language",
     "nudges": "nudges",

@@ -123,13 +123,13 @@ def _pair(texts: Mapping[str, list[str]], stock: tuple[str, list[str]]) -> _Pair
 
 
 def _compared(one: tuple[str, list[str]], other: tuple[str, list[str]]) -> _Pair:
-    sides, scores = (one, other), list[dict[str, float]]()
+    sides = (one, other)
     grams = [[_grams(text) for text in texts] for _, texts in sides]
     totals = [sum(own, Counter[str]()) for own in grams]
+    scores = list[dict[str, float]]()
     for side in (0, 1):
-        own, others = totals[side], totals[1 - side]
-        scored = zip(sides[side][1], grams[side], strict=True)
-        scores.append({text: _likelihood(gram, own - gram, others) for text, gram in scored})
+        found = (_likelihood(gram, totals[side], totals[1 - side]) for gram in grams[side])
+        scores.append(dict(zip(sides[side][1], found, strict=True)))
     ordered = [sorted(found, key=lambda text: (-found[text], text)) for found in scores]
     hits = [score > 0 for found in scores for score in found.values()]
     return _Pair((one[0], other[0]), (ordered[0], ordered[1]), sum(hits) / len(hits))
@@ -142,9 +142,9 @@ def _grams(text: str) -> Counter[str]:
 
 def _likelihood(gram: Counter[str], own: Counter[str], others: Counter[str]) -> float:
     """Return by how much a text is likelier among its writer's other texts than among another's (naive Bayes)."""
-    size = len(own | others) / 2
-    level = math.log((others.total() + size) / (own.total() + size))
-    return sum(n * (math.log((own[key] + 0.5) / (others[key] + 0.5)) + level) for key, n in gram.items())
+    # Without the text itself, which is one of the writer's.
+    level = math.log((others.total() + 1) / (own.total() - gram.total() + 1))
+    return sum(n * (math.log((own[key] - n + 0.5) / (others[key] + 0.5)) + level) for key, n in gram.items())
 
 
 @cache
