@@ -15,7 +15,7 @@ The judges:
     dice      in or out by a coin
     constant  in for everything
     usual     each agent's usual verdict: in for some, out for others
-    claims    in where half of the words of the persona are short: by agent, whatever it said
+    claims    the same, with another one now and then
     tone      in where the text has a friendly tone, whoever is said to have written it
     5, 10, 15 %: reads, and is wrong in so many of a hundred
 
@@ -27,6 +27,7 @@ judges that are called changed within 52 runs although nothing changed.
 import argparse
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -135,17 +136,19 @@ def rate(hits: int, runs: int) -> str:
 
 
 def passes(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each judge and number of anchors."""
+    """Yield a row for each judge and number of anchors; all judges are asked about the same draws."""
     yield "judge", "asked", *WORLDS
-    for name, judge in JUDGES.items():
+    hits = Counter[tuple[str, int, str]]()
+    for size in (20, 40):
+        for kind in WORLDS:
+            dice = random.Random(f"{seed} {kind} {size}")
+            for _ in range(runs):
+                agents = draw_anchors(*world(dice, kind), size)
+                for name, judge in JUDGES.items():
+                    hits[name, size, kind] += check_of(asked(dice, agents, judge)).passed is True
+    for name in JUDGES:
         for size in (20, 40):
-            cells = []
-            for kind in WORLDS:
-                dice, hits = random.Random(f"{seed} {name} {kind} {size}"), 0
-                for _ in range(runs):
-                    hits += check_of(asked(dice, draw_anchors(*world(dice, kind), size), judge)).passed is True
-                cells.append(rate(hits, runs))
-            yield name, str(size), *cells
+            yield name, str(size), *(rate(hits[name, size, kind], runs) for kind in WORLDS)
 
 
 def upgrade(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
