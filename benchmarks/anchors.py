@@ -35,11 +35,12 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+from persona_pipeline.base.shares import wilson
 from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent, check_of, has_changed
 from persona_pipeline.guard.anchors.drawing import draw_anchors
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.reading import Character
-from persona_pipeline.scoring.messages.verdicts import Role, wilson
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message
 
 Said = tuple[dict[str, Character], dict[str, list[str]], list[MessageLabel]]
