@@ -76,7 +76,7 @@ from persona_pipeline.evaluation.run import (
 )
 from persona_pipeline.judging.batches import collect_batches, submit_batch
 from persona_pipeline.judging.claims import questions_of
-from persona_pipeline.judging.estimate import Range, estimate_questions
+from persona_pipeline.judging.estimate import Range, estimate
 from persona_pipeline.judging.open import (
     JudgeOptions,
     OpenedJudge,
@@ -405,7 +405,7 @@ def in_batches(stage: Stage) -> tuple[Range, float, float]:
     options = ModelOptions.from_settings(get_settings())
     asked = [item for item in planned_requests(stage.world, EvaluationRequest()) if item.trajectory.entries]
     questions = [question for _, question in questions_of(asked, max_tokens=options.max_tokens)]
-    said = estimate_questions(questions, options, stage.world.store)
+    said = estimate([], options=options, store=stage.world.store, also=questions)
     assert said.batch_usd
     assert said.worst_usd is not None
     submit_batch(stage.world.store, options, questions)

@@ -46,7 +46,7 @@ from scipy import stats
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import folder_snapshot
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, log_wealth
 from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
@@ -297,7 +297,7 @@ class History:
 
     def record(self) -> None:
         """Record what the judge says of the world as it stands; what is not asked any more goes."""
-        snapshot, side = FolderReader(self.root).snapshot(), Side("", self.root)
+        snapshot, side = folder_snapshot(self.root), Side("", self.root)
         newest = snapshot.messages.newest
         assert newest is not None
         answers = RecordedAnswers(KnownVerdicts(self.root / "recordings", None))

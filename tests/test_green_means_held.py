@@ -499,9 +499,9 @@ def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sourc
     from persona_pipeline.evaluation.changes import source_versions
 
     write(small_world.root, {"baselines/bob.json": "{}"})
-    before = source_versions(small_world.root, small_world.store).by_source()
+    before = source_versions(small_world.root, small_world.store).by_source
     write(small_world.root, {path: "x"})
-    now = source_versions(small_world.root, small_world.store).by_source()
+    now = source_versions(small_world.root, small_world.store).by_source
     assert {name for name in now if now[name]["bob"] != before[name]["bob"]} == sources
     # Without a baseline nothing is read in their light.
     assert {name for name in now if now[name]["ann"] != before[name]["ann"]} == sources - {"baseline"}
@@ -511,7 +511,7 @@ def test_a_persona_that_is_a_link_to_the_outside_has_a_version(small_world: Worl
     from persona_pipeline.evaluation.changes import source_versions
 
     (small_world.root / "personas" / "eve.yaml").symlink_to(ENDLESS)
-    assert source_versions(small_world.root, small_world.store).personas["eve"] == "unreadable"
+    assert source_versions(small_world.root, small_world.store).by_source["persona"]["eve"] == "unreadable"
 
 
 # One rule of coverage ------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from persona_pipeline.corrections.judgment import (
 from persona_pipeline.corrections.records import Action, GateCall, PriorAttempts, decide
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import load_message_labels, majority
-from persona_pipeline.judging.estimate import Estimate, estimate_questions
+from persona_pipeline.judging.estimate import Estimate, estimate
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
@@ -183,7 +183,7 @@ def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, 
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = questions if fresh else [item for item in questions if item.key not in recorded.recordings]
     options = ModelOptions.from_settings(world.settings, judge)
-    return estimate_questions(missing, options, None if fresh else world.store)
+    return estimate([], options=options, store=None if fresh else world.store, also=missing)
 
 
 def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:

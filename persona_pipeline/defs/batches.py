@@ -48,11 +48,11 @@ def require_affordable(world: World, options: ModelOptions, questions: Sequence[
 
     Raises ``ConfigError``: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
     """
-    from persona_pipeline.judging.estimate import estimate_questions
+    from persona_pipeline.judging.estimate import estimate
 
     answers = asyncio.run(CollectedBackend(world.store, options).ask(questions))
     missing = [question for question, answer in zip(questions, answers, strict=True) if answer.data is None]
-    usd = estimate_questions(missing, options, world.store).batch_usd
+    usd = estimate([], options=options, store=world.store, also=missing).batch_usd
     if usd is None:
         raise ConfigError(
             f"no price is known for {options.model}, so PERSONA_MAX_USD and PERSONA_DAILY_USD cannot be kept; set them to 0"

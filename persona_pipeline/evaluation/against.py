@@ -27,6 +27,7 @@ from persona_pipeline.guard.report import (
 )
 from persona_pipeline.judging.verdict import Ask, Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world.changes import DECIDING, deciding_files
+from persona_pipeline.world.models import grouped
 from persona_pipeline.world.revisions import files_at, find_revision, write_files
 from persona_pipeline.world.settings import world_file_at
 from persona_pipeline.world.world import World
@@ -223,15 +224,13 @@ def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
 
 
 def _told(verdicts: Verdicts) -> str:
-    grouped: dict[tuple[str, Result], list[str]] = {}
     named = {agent_id for agent_id, dimension in verdicts if dimension}
-    for (agent_id, dimension), said in verdicts.items():
-        if not dimension and agent_id in named:
-            continue
-        grouped.setdefault((agent_id, said), []).extend([dimension] if dimension else [])
+    shown = ((key, said) for key, said in verdicts.items() if key[1] or key[0] not in named)
+    alike = grouped(shown, lambda item: (item[0][0], item[1]))
+    dimensions = {key: [name for (_, name), _ in own if name] for key, own in alike.items()}
     told = [
         f"{agent or 'the run'} {said.status.word}{f' ({_named(own)})' if own else ''}"
-        for (agent, said), own in grouped.items()
+        for (agent, said), own in dimensions.items()
     ]
     return _named(told, "; ")
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from persona_pipeline.base.errors import raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.history import verdicts_of
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.read import WorldReader
@@ -115,7 +115,7 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
 
 
 def _asked(world: World, judged: Iterable[Label]) -> AskedOf:
-    return FolderReader(world.root).asked((item.agent_id, item.dimension) for item in judged)
+    return asked_now(world.root, ((item.agent_id, item.dimension) for item in judged))
 
 
 def _messages(world: World) -> list[MessageCalibration]:

@@ -49,30 +49,26 @@ class MessageVersion:
         return cls(int(count), digest) if count.isdigit() and digest else None
 
 
+# Versions by agent, by source: 'persona', 'messages', 'baseline', or a dimension, whose claims it is about.
+Versions = Mapping[str, Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class SourceVersions:
-    """Versions by agent. A persona that has no file has no entry; every other file that is missing is ``absent``.
+    """The versions of all sources. A persona that has no file has no entry; every other file that is missing is ``absent``.
 
-    Attributes:
-        propositions: by dimension; that of convergence is of the lexicons, too.
-        baselines: what drops are measured against and how they are read: golden file, labels.
+    The version of convergence is of the lexicons, too; that of a baseline of all by which drops are measured and read: golden
+    file, labels. ``misnamed``: files whose names can be no agent's.
     """
 
-    personas: Mapping[str, str]
-    propositions: Mapping[str, Mapping[str, str]]
-    baselines: Mapping[str, str]
+    by_source: Versions
     messages: Mapping[str, MessageVersion]
     misnamed: tuple[str, ...] = ()
 
     @property
     def agent_ids(self) -> list[str]:
         """The agents, sorted."""
-        return sorted(self.personas)
-
-    def by_source(self) -> dict[str, Mapping[str, str]]:
-        """Return the versions by source, then by agent."""
-        said = {agent_id: str(version) for agent_id, version in self.messages.items()}
-        return {PERSONA: self.personas, **self.propositions, BASELINE: self.baselines, MESSAGES: said}
+        return sorted(self.by_source[PERSONA])
 
 
 def source_versions(root: Path, store: Store) -> SourceVersions:
@@ -83,15 +79,15 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     # What reports show beside the scores.
     weighing = _digests(root / LABELS, (".jsonl",))
     claims = {name: _proposition_versions(root / PROPOSITIONS / name, personas) for name in ALL_DIMENSIONS}
-    words = _digests(root / LEXICONS, _YAML)
-    return SourceVersions(
-        personas=personas,
-        propositions=claims
-        | {CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()}},
-        baselines={name: _beside(golden[name], weighing) if name in golden else ABSENT for name in personas},
-        messages=message_versions(store, personas),
-        misnamed=tuple(sorted(files.keys() - personas.keys())),
-    )
+    words, said = _digests(root / LEXICONS, _YAML), message_versions(store, personas)
+    by_source = {
+        PERSONA: personas,
+        **claims,
+        CONVERGENCE: {name: _beside(found, words) for name, found in claims[CONVERGENCE].items()},
+        BASELINE: {name: _beside(golden[name], weighing) if name in golden else ABSENT for name in personas},
+        MESSAGES: {agent_id: str(version) for agent_id, version in said.items()},
+    }
+    return SourceVersions(by_source, said, tuple(sorted(files.keys() - personas.keys())))
 
 
 def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
@@ -160,8 +156,6 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
-# Versions by agent, by source: 'persona', 'messages', 'baseline', or a dimension, whose claims it is about.
-Versions = Mapping[str, Mapping[str, str]]
 Settled = Callable[[MessageVersion | None, MessageVersion], bool]
 
 
@@ -226,14 +220,13 @@ def find_changes(
         reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
     """
     changes, waiting = [], []
-    current = now.by_source()
     observed = recorded.get(MESSAGES, {})
     for agent_id in now.agent_ids:
         is_new = agent_id not in known or agent_id not in observed
         if reading and is_new:
             waiting.append(agent_id)
             continue
-        for source, versions in current.items():
+        for source, versions in now.by_source.items():
             version, before = versions[agent_id], recorded.get(source, {}).get(agent_id)
             if version == before and not is_new:
                 continue

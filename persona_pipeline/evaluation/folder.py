@@ -32,39 +32,33 @@ from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet,
 from persona_pipeline.world.world import FUTURE_GRACE, utc_now
 
 
-@dataclass(frozen=True)
-class FolderReader:
-    """Reads a world's folder where there is no store: as it stands, or as a commit has it."""
+def folder_snapshot(root: Path, now: datetime | None = None) -> Snapshot:
+    """Return messages, names and lexicon of a folder as of a moment; None: now."""
+    names = read_names(root)
+    log = folder_messages(root, names, until=(now or utc_now()) + FUTURE_GRACE)
+    return Snapshot(
+        messages=MessageLog(tuple(message for message in log.messages if not message.synthetic)),
+        generated=MessageLog(tuple(message for message in log.messages if message.synthetic)),
+        names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
+        lexicon=world_lexicon(root),
+    )
 
-    root: Path
 
-    def snapshot(self, now: datetime | None = None) -> Snapshot:
-        """Return messages, names and lexicon as of a moment; None: now."""
-        names = read_names(self.root)
-        log = folder_messages(self.root, names, until=(now or utc_now()) + FUTURE_GRACE)
-        return Snapshot(
-            messages=MessageLog(tuple(message for message in log.messages if not message.synthetic)),
-            generated=MessageLog(tuple(message for message in log.messages if message.synthetic)),
-            names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
-            lexicon=world_lexicon(self.root),
-        )
-
-    def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
-        """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
-        labelled = grouped(dict.fromkeys(judged), lambda item: item[0])
+def asked_now(root: Path, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
+    """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
+    labelled = grouped(dict.fromkeys(judged), lambda item: item[0])
+    try:
+        there = agent_ids(root) if labelled else []
+    except ConfigError as error:
+        return dict.fromkeys(labelled, error)
+    found: dict[str, AskedNow | ConfigError] = {}
+    for agent_id in labelled.keys() & there:
         try:
-            there = agent_ids(self.root) if labelled else []
+            claims = {name: find_proposition_set(root / PROPOSITIONS, name, agent_id) for _, name in labelled[agent_id]}
+            found[agent_id] = AskedNow(load_persona(root, agent_id), claims)
         except ConfigError as error:
-            return dict.fromkeys(labelled, error)
-        found: dict[str, AskedNow | ConfigError] = {}
-        for agent_id in labelled.keys() & there:
-            try:
-                folder = self.root / PROPOSITIONS
-                claims = {name: find_proposition_set(folder, name, agent_id) for _, name in labelled[agent_id]}
-                found[agent_id] = AskedNow(load_persona(self.root, agent_id), claims)
-            except ConfigError as error:
-                found[agent_id] = error
-        return found
+            found[agent_id] = error
+    return found
 
 
 # Numbers in golden files are rounded to four places.
@@ -86,22 +80,22 @@ class Retaken:
     unknown: dict[str, list[str]] = field(default_factory=dict)
 
 
-def retake_baselines(folder: FolderReader, settings: Settings) -> list[Retaken]:
+def retake_baselines(root: Path, settings: Settings) -> list[Retaken]:
     """Take every golden file of a world's folder again and return what differs."""
-    paths = sorted((folder.root / BASELINES).glob("*.json"))
+    paths = sorted((root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    snapshot, judge = folder.snapshot(), RecordedBackend(folder.root / RECORDINGS, settings=settings)
-    return [_retake(folder, snapshot, judge, path) for path in paths]
+    snapshot, judge = folder_snapshot(root), RecordedBackend(root / RECORDINGS, settings=settings)
+    return [_retake(root, snapshot, judge, path) for path in paths]
 
 
-def _retake(folder: FolderReader, snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
+def _retake(root: Path, snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
     baseline, found = load_baseline(path), Retaken(path)
-    persona = load_persona(folder.root, baseline.agent_id)
+    persona = load_persona(root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(windows_noted(known.get("recordings")))
-        claims = StoredSet.read(folder.root / PROPOSITIONS, name, persona.agent_id)
+        claims = StoredSet.read(root / PROPOSITIONS, name, persona.agent_id)
         again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:

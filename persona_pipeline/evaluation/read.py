@@ -411,14 +411,14 @@ class WorldReader:
         if state.learnt.model is None:
             return state
         said = self.messages_to_follow(state.learnt, min(window.end, self.world.horizon))
-        found = followed(state.learnt.model, said, window)
+        found = followed(state.learnt, said, window)
         makers = runs.maker_rows(self.world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
         changes = [
             change
             for span in found.spans
             for change in known_changes(persona.agent_id, span, self._commits(span), makers)
         ]
-        return replace(explained(state.learnt, found, changes), is_new=state.is_new)
+        return replace(explained(found, changes), is_new=state.is_new)
 
     def learnt_voice(
         self,
@@ -509,7 +509,7 @@ class WorldReader:
             if voice and voice.model and newest and (state is None or scope.window.end < newest):
                 # What is said after the window tells of a drift that begins in it.
                 said = self.messages_to_follow(voice, newest)
-                known = list(followed(voice.model, said, scope.window).drifts)
+                known = list(followed(voice, said, scope.window).drifts)
             if told or known:
                 found[agent_id] = [*filter(None, [told]), *known]
         return found, broken

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -17,7 +17,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     KnownChange,
     VoiceAlarm,
     VoiceChange,
-    VoiceModel,
     VoiceProvenance,
     VoiceReading,
     follow_voice,
@@ -63,6 +62,12 @@ class VoiceState:
     def agent_id(self) -> str:
         """Whose voice it is."""
         return self.learnt.agent_id
+
+    @property
+    def spans(self) -> list[Window]:
+        """When something may have changed that made an alarm, for each of them."""
+        alarms = (found.alarm for found in self.alarms)
+        return [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in alarms]
 
     @property
     def learnable(self) -> bool:
@@ -160,27 +165,10 @@ def alarm_window(found: VoiceChange) -> Window:
     return Window(end=found.alarm.raised_at.created_at, start=found.alarm.began_at.created_at - _INSTANT)
 
 
-@dataclass(frozen=True)
-class Followed:
-    """An agent's newest messages held against its voice, with the alarms of the window and the one that stands at its end.
-
-    ``drifts``: all times in which it did not sound like itself, in the window or not.
-    """
-
-    readings: tuple[VoiceReading, ...]
-    alarms: tuple[VoiceAlarm, ...]
-    drifts: tuple[KnownDrift, ...]
-    stands: bool
-
-    @property
-    def spans(self) -> list[Window]:
-        """When something may have changed that made an alarm, for each of them."""
-        return [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in self.alarms]
-
-
-def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> Followed:
-    """Hold an agent's messages since its voice was learnt against it."""
-    readings, alarms = follow_voice(model, messages)
+def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -> VoiceState:
+    """Hold an agent's messages since its voice was learnt against it; what may have made an alarm is not looked for."""
+    assert learnt.model is not None
+    readings, alarms = follow_voice(learnt.model, messages)
     drifts = [
         KnownDrift(
             agent_id=alarm.agent_id,
@@ -192,7 +180,8 @@ def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> 
     ]
     stands = bool(drifts) and drifts[-1].until is None
     shown = [alarm for alarm in alarms if alarm.raised_at.created_at in window or (stands and alarm is alarms[-1])]
-    return Followed(tuple(readings), tuple(shown), tuple(drifts), stands)
+    told = tuple(map(VoiceChange, shown))
+    return VoiceState(learnt, readings=tuple(readings), alarms=told, stands=stands, drifts=tuple(drifts))
 
 
 def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
@@ -202,14 +191,13 @@ def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | 
     return next((last.message.created_at for last, now in pairs if now.sum <= 0), None)
 
 
-def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:
+def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
     """Return how a voice stands, each alarm with the changes around it: those known beside the runs', which the messages tell."""
-    said = pairwise(reading.message for reading in found.readings)
+    said = pairwise(reading.message for reading in state.readings)
     began = [now for before, now in said if now.run_id and now.run_id != before.run_id]
     runs = [KnownChange(now.created_at, f"run {now.run_id} of the agents began") for now in began]
     around = sorted({*changes, *runs}, key=lambda item: item.at)
-    alarms = tuple(voice_change(alarm, around) for alarm in found.alarms)
-    return VoiceState(learnt, readings=found.readings, alarms=alarms, stands=found.stands, drifts=found.drifts)
+    return replace(state, alarms=tuple(voice_change(found.alarm, around) for found in state.alarms))
 
 
 def known_changes(

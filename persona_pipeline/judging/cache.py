@@ -4,11 +4,10 @@ import asyncio
 import hashlib
 import json
 import logging
-import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,9 +17,10 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from persona_pipeline.base.database.engine import Store, chunks, upsert
-from persona_pipeline.base.database.tables import judgments, remembered
+from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.base.documents.json import canonical_json, content_hash, strict_json
 from persona_pipeline.judging.verdict import Answer, Question, Usage
+from persona_pipeline.world.models import grouped
 
 log = logging.getLogger(__name__)
 
@@ -163,11 +163,8 @@ class KeptAnswers:
     def keys(self, kind: str) -> dict[str, list[str]]:
         """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
         query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
-        found: dict[str, list[str]] = {}
-        with self.store.connect() as connection:
-            for subject_key, key in connection.execute(query):
-                found.setdefault(subject_key, []).append(key)
-        return found
+        rows = grouped(self.store.rows(query), lambda row: row.subject_key)
+        return {subject_key: [row.key for row in own] for subject_key, own in rows.items()}
 
     def answers(self, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
         """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""
@@ -203,58 +200,6 @@ def _unpacked(column: str) -> Any:
 
 def _endpoint_key(base_url: str, model: str) -> str:
     return content_hash({"endpoint": base_url, "model": model})
-
-
-# Between two looks at who asks, and how long ago whoever does not any more was counted last.
-_LOOK_SECONDS, _GONE = 1.0, timedelta(seconds=5)
-_USERS = remembered.c
-
-
-class KeyUsers:
-    """The processes that ask with one key just now, as far as the store knows: a server limits them together.
-
-    ``key``: of the server, or what else it tells its users by; only its hash is kept. A store that does not answer tells of nobody.
-    """
-
-    def __init__(self, cache: JudgmentCache, key: str) -> None:
-        self._cache = cache
-        self._group = f"judge {hashlib.sha256(key.encode()).hexdigest()[:16]} "
-        self._name = self._group + uuid.uuid4().hex
-
-    @asynccontextmanager
-    async def counted(self, tell: Callable[[int], None]) -> AsyncIterator[None]:
-        """Be one of them for as long as the block runs, and say from time to time how many there are."""
-        await self._tell(tell)
-        telling = asyncio.create_task(self._keep_telling(tell))
-        try:
-            yield
-        finally:
-            telling.cancel()
-            self._cache.writer.submit(self._leave)
-
-    async def _tell(self, tell: Callable[[int], None]) -> None:
-        try:
-            tell(await asyncio.wait_for(asyncio.wrap_future(self._cache.writer.submit(self._count)), _LOOK_SECONDS))
-        except (SQLAlchemyError, TimeoutError) as error:
-            log.debug("nobody knows who else asks: %s", type(error).__name__)
-
-    async def _keep_telling(self, tell: Callable[[int], None]) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            await self._tell(tell)
-
-    def _count(self) -> int:
-        with self._cache.store.begin() as connection:
-            upsert(connection, remembered, [{"name": self._name, "value": None}])
-            seen = sa.select(_USERS.updated_at).where(_USERS.name.startswith(self._group))
-            moments = connection.execute(seen).scalars().all()
-        # By the clock of the store, which has just seen this one.
-        return sum(max(moments) - moment < _GONE for moment in moments)
-
-    def _leave(self) -> None:
-        old = _USERS.name.startswith("judge ") & (_USERS.updated_at < datetime.now(UTC) - timedelta(days=1))
-        with suppress(SQLAlchemyError), self._cache.store.begin() as connection:
-            connection.execute(sa.delete(remembered).where((_USERS.name == self._name) | old))
 
 
 _ABILITY = "ability"

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from persona_pipeline.base.documents.json import JsonError, content_hash, list_s
 from persona_pipeline.base.text import storable
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
-from persona_pipeline.world.models import Trajectory, seed_from
+from persona_pipeline.world.models import Trajectory, grouped, seed_from
 from persona_pipeline.world.propositions.models import CONVERGENCE
 
 TEXTS = tomllib.loads((Path(__file__).parent / "data" / "rules.toml").read_text(encoding="utf-8"))
@@ -297,12 +298,9 @@ def questions_of(
 def _groups(requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
     if size <= 1:
         return [[index] for index in range(len(requests))]
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for index, request in enumerate(requests):
-        shared = (request.dimension, request.trajectory, request.persona, request.sample, request.agent_id)
-        alike.setdefault(shared, []).append(index)
+    shared = attrgetter("dimension", "trajectory", "persona", "sample", "agent_id")
     groups: list[list[int]] = []
-    for indexes in alike.values():
+    for indexes in grouped(range(len(requests)), lambda index: shared(requests[index])).values():
         indexes.sort(key=lambda index: requests[index].key)
         random.Random(seed_from(*(requests[index].key for index in indexes))).shuffle(indexes)
         groups.extend(_chunks(indexes, requests, size))

@@ -101,11 +101,10 @@ def learnt_answers(store: Store, model: str) -> dict[str, Range]:
         .order_by(judgments.c.created_at.desc())
         .limit(_MOST_ANSWERS)
     )
-    with store.connect() as connection:
-        for kind, usage in connection.execute(query):
-            tokens = (usage or {}).get("output_tokens") or 0
-            if tokens and usage.get("calls", 1) == 1:
-                found.setdefault(kind, []).append(tokens)
+    for kind, usage in store.rows(query):
+        tokens = (usage or {}).get("output_tokens") or 0
+        if tokens and usage.get("calls", 1) == 1:
+            found.setdefault(kind, []).append(tokens)
     return {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
 
 
@@ -134,23 +133,7 @@ def estimate(
         also: questions of other kinds.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    return estimate_questions([*claim_questions(requests, options, grouping), *also], options, store, count=count)
-
-
-def claim_questions(
-    requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int | None = None
-) -> list[Question]:
-    """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
-    shown = [request for request in requests if request.trajectory.entries]
-    shown += [canary.request for canary in canaries_for(shown, options.canaries)]
-    asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)
-    return [question for _, question in asking]
-
-
-def estimate_questions(
-    questions: Sequence[Question], options: ModelOptions, store: Store | None = None, *, count: bool = True
-) -> Estimate:
-    """Return what asking these questions is expected to take; see ``estimate``."""
+    questions = [*claim_questions(requests, options, grouping), *also]
     style = RequestStyle(options.model, options.effort)
     asked = questions if store is None else _unanswered(questions, options, store)
     answers = {} if store is None else learnt_answers(store, options.model)
@@ -172,6 +155,16 @@ def estimate_questions(
         uncounted,
         known=len(questions) - len(asked),
     )
+
+
+def claim_questions(
+    requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int | None = None
+) -> list[Question]:
+    """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
+    shown = [request for request in requests if request.trajectory.entries]
+    shown += [canary.request for canary in canaries_for(shown, options.canaries)]
+    asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)
+    return [question for _, question in asking]
 
 
 class _Sums:

@@ -112,16 +112,7 @@ class Pacer:
         self._accepted_at = float("-inf")
         self._refused_at = float("-inf")
         self._refused_in_a_row = 0
-        self._users = 1
         self.refused = 0
-
-    def share(self, users: int) -> None:
-        """Take one part of what the server allows, as so many processes ask it with one key."""
-        part, self._users = self._users / users, users
-        for allowance, _ in self._taken({}):
-            allowance.per_minute *= part
-            allowance.level *= part
-            allowance.most = allowance.most and allowance.most * part
 
     def idle(self, since: float) -> float:
         """Return for how many seconds the server has let nothing through, counted from a moment of the pacer's clock at most."""
@@ -194,9 +185,7 @@ class Pacer:
         fixed, per_minute = self._fixed.get(kind, float("inf")), limit
         if reset is not None and reset >= _SHORTEST_RESET and remaining < limit:
             per_minute = (limit - remaining) * _MINUTE / reset
-        most, rate, remaining = (
-            value / self._users for value in (min(limit, fixed), min(per_minute, fixed), remaining)
-        )
+        most, rate = min(limit, fixed), min(per_minute, fixed)
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)

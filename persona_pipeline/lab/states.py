@@ -9,7 +9,7 @@ from pathlib import Path
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.folder import folder_snapshot
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
 from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -269,7 +269,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
     def state(self, revision: Revision) -> State | None:
         """Return the agent's state in a commit; None where it has no persona or message. ConfigError: its files are not valid."""
         root = self.root(revision)
-        side, snapshot = Side(revision.short, root, revision), FolderReader(root).snapshot(self.world.clock())
+        side, snapshot = Side(revision.short, root, revision), folder_snapshot(root, self.world.clock())
         newest = snapshot.messages.newest
         if self.agent_id not in side.agent_ids() or newest is None:
             return None

@@ -192,14 +192,9 @@ class HistoryPoint(_Section):
 
 
 class Voice(_Section):
-    """How one agent writes: the code of its language (``unknown``: it cannot be told), and the messages it was measured on.
-
-    ``x`` and ``y``: its place on a plane where agents who write alike stand close; only distances mean something.
-    """
+    """How one agent writes; what else is known of it stands in the JSON alone."""
 
     name: str = ""
-    language: str = ""
-    messages: int | None = None
 
 
 class VoicePair(_Section):
@@ -251,19 +246,16 @@ class ChangeSeen(_Section):
 class AlarmSeen(_Section):
     """An alarm as ``scoring.voice_alarm.VoiceAlarm`` tells it, and what changed around it."""
 
-    text: str
     began_at: SaidAt
     raised_at: SaidAt
-    messages: int
     quotes: list[SaidAt] = Field(default_factory=list)
     changes: list[ChangeSeen] = Field(default_factory=list)
 
 
 class VoiceSeen(_Section):
-    """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it.
+    """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it; ``learnt_from``: as its provenance has it.
 
-    ``threshold``: None while the voice is not learnt, or tells nothing; ``learnt_from``: what from, as its provenance has it.
-    ``sum``: after the newest message, 0 to the threshold.
+    ``threshold``: None while the voice is not learnt, or tells nothing. ``sum``: after the newest message, 0 to the threshold.
     """
 
     text: str

@@ -45,10 +45,7 @@ _WHAT = {
     ".persona": "store",
     ".github": "workflow",
 }
-_SPREAD = (
-    *("windows", "samples", "between", "below", "between_medians", "below_medians"),
-    *("spread", "degrees", "outliers"),
-)
+_SPREAD = ("windows", "samples", "between")
 _JUDGED_BY = ("judge_model", "prompt_version")
 _ACCEPTED = "accepted"
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000

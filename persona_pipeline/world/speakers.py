@@ -7,6 +7,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
@@ -211,22 +212,10 @@ def _slips(one: str, other: str) -> int | None:
     numbers = [[sign for sign in name if sign.isdigit()] for name in (one, other)]
     if all(numbers) and numbers[0] != numbers[1]:
         return None
-    distance = _distance(one, other)
+    # Letters that are left out, changed, or swapped with their neighbour.
+    same = sum(block.size for block in SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks())
+    distance = max(len(one), len(other)) - same
     return distance if distance <= most else None
-
-
-def _distance(one: str, other: str) -> int:
-    """Return how many letters must be added, left out, changed or swapped with their neighbour to make one name the other."""
-    rows = [list(range(len(other) + 1))]
-    for i, letter in enumerate(one, start=1):
-        row = [i]
-        for j, against in enumerate(other, start=1):
-            cost = min(row[-1] + 1, rows[-1][j] + 1, rows[-1][j - 1] + (letter != against))
-            if i > 1 and j > 1 and (letter, one[i - 2]) == (other[j - 2], against):
-                cost = min(cost, rows[-2][j - 2] + 1)
-            row.append(cost)
-        rows.append(row)
-    return rows[-1][-1]
 
 
 BASELINES = "baselines"

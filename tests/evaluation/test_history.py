@@ -19,7 +19,7 @@ from persona_pipeline.evaluation.history import (
 )
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.evaluation.voice import Followed, VoiceState, explained, followed, followed_text, known_changes
+from persona_pipeline.evaluation.voice import VoiceState, explained, followed, followed_text, known_changes
 from persona_pipeline.guard.baselines.drift import WindowScore
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
 from persona_pipeline.judging.verdict import Usage
@@ -28,6 +28,7 @@ from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.scoring.voice_alarm.model import (
     KnownChange,
     VoiceAlarm,
+    VoiceChange,
     VoiceModel,
     VoiceProvenance,
     VoiceReading,
@@ -245,8 +246,11 @@ def reading(hours: int, total: float, run: str | None = None) -> VoiceReading:
 
 def test_runs_of_the_agents_that_began_around_an_alarm_are_told() -> None:
     runs = ["one", "one", "two", "two", None, "three"]
-    found = Followed(tuple(reading(n, 0.5, run) for n, run in enumerate(runs)), (alarm(1, 9),), (), True)
-    (change,) = explained(LearntVoice("ann", "h", None), found, [KnownChange(END, "a commit")]).alarms
+    readings = tuple(reading(n, 0.5, run) for n, run in enumerate(runs))
+    found = VoiceState(
+        LearntVoice("ann", "h", None), readings=readings, alarms=(VoiceChange(alarm(1, 9)),), stands=True
+    )
+    (change,) = explained(found, [KnownChange(END, "a commit")]).alarms
     assert {item.what for item in change.changes} == {
         "a commit", "run two of the agents began", "run three of the agents began",
     }  # fmt: skip
@@ -268,8 +272,8 @@ def test_an_alarm_stands_until_the_sum_is_at_nothing(
     told = [reading(n, total) for n, total in enumerate(sums)], [alarm(*item) for item in alarms]
     monkeypatch.setattr("persona_pipeline.evaluation.voice.follow_voice", lambda *_: told)
     window = Window(END + timedelta(hours=9), END + timedelta(hours=1))
-    found = followed(cast("VoiceModel", None), [], window)
-    assert (found.stands, [item.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
+    found = followed(LearntVoice("ann", "h", cast("VoiceModel", "learnt")), [], window)
+    assert (found.stands, [item.alarm.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
 
 
 def learnt(*sides: VoiceSide, everyday: int = 900) -> VoiceState:

@@ -1,25 +1,18 @@
 """Keeping to a server's limits a minute."""
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
-import sqlalchemy as sa
 
-from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.judging.cache import JudgmentCache, KeyUsers
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.pace import Admission, Limit, Pacer
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
-from tests.support.clock import LONG, Clock, held, until
+from tests.support.clock import LONG, Clock, until
 from tests.support.judging import requests
 from tests.support.messages_server import ANSWER, MessagesServer, status
 from tests.support.rate_limits import RateLimits
@@ -257,77 +250,3 @@ def test_a_server_that_only_refuses_is_given_up(
     assert "HTTP 429" in answers[0].detail
     assert said in answers[-1].detail
     assert sum(verdict.usage.usd or 0 for verdict in answers) == 0
-
-
-def test_of_what_is_left_to_several_each_takes_a_part() -> None:
-    pacer, clock = pacer_that_heard((0.0, 200, told(60, 60)))
-    pacer.share(4)
-    sent = 0
-    while pacer.wait(ONE) == 0:
-        taken(pacer)
-        sent += 1
-    assert sent == 15
-    assert pacer.wait(ONE) == pytest.approx(4.0)
-    pacer.heard(taken_at(pacer, clock, 100.0), 200, told(60, 8))
-    assert [pacer.wait({Limit.REQUESTS: cost}) for cost in (2.0, 3.0)] == pytest.approx([0.0, 4.0])
-    pacer.share(1)
-    assert pacer.wait({Limit.REQUESTS: 8.0}) == pytest.approx(0.0)
-
-
-def taken_at(pacer: Pacer, clock: Moment, moment: float) -> Admission:
-    clock.now = moment
-    return taken(pacer)
-
-
-def test_processes_with_one_key_count_each_other_and_those_with_another_do_not(store: Store) -> None:
-    heard: dict[str, list[int]] = {}
-
-    async def run() -> None:
-        caches = [JudgmentCache(store) for _ in range(3)]
-        keys = dict(zip(("first", "second", "other"), (("a", "a", "b")), strict=True))
-        async with AsyncExitStack() as stack:
-            for cache, (name, key) in zip(caches, keys.items(), strict=True):
-                heard[name] = []
-                await stack.enter_async_context(KeyUsers(cache, f"server secret-{key}").counted(heard[name].append))
-            await until(lambda: heard["first"][-1] == 2)
-        for cache in caches:
-            cache.flush()
-
-    asyncio.run(run())
-    assert (heard["first"][0], heard["second"][0], set(heard["other"])) == (1, 2, {1})
-    with store.connect() as connection:
-        assert connection.execute(sa.select(tables.remembered.c.name).where(IS_A_USER)).all() == []
-
-
-def test_a_process_that_died_is_not_counted_for_long_and_no_key_is_written_down(store: Store) -> None:
-    heard: list[int] = []
-
-    async def run() -> None:
-        cache = JudgmentCache(store)
-        with store.begin() as connection:
-            gone = datetime.now(UTC) - timedelta(seconds=30)
-            name = f"judge {hashlib.sha256(b'server secret').hexdigest()[:16]} gone"
-            connection.execute(sa.insert(tables.remembered).values(name=name, updated_at=gone))
-        async with KeyUsers(cache, "server secret").counted(heard.append):
-            with store.connect() as connection:
-                names = connection.execute(sa.select(tables.remembered.c.name).where(IS_A_USER)).scalars().all()
-            assert len(names) == 2
-            assert "secret" not in str(names)
-
-    asyncio.run(run())
-    assert heard == [1]
-
-
-def test_a_store_that_does_not_answer_leaves_a_process_its_own_limits(store: Store) -> None:
-    heard: list[int] = []
-
-    async def run() -> int:
-        with held(store):
-            async with KeyUsers(JudgmentCache(store), "key").counted(heard.append):
-                return 7
-
-    assert asyncio.run(run()) == 7
-    assert heard == []
-
-
-IS_A_USER = tables.remembered.c.name.startswith("judge ")

@@ -13,10 +13,11 @@ from persona_pipeline.evaluation.run import open_scope, run_evaluation, score_st
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import counting
-from persona_pipeline.world.messages.counting import age_out, check_counts, said_by_agent
+from persona_pipeline.world.messages.counting import age_out, said_by_agent
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import touched_windows
+from tests.support.counting import counted_wrongly
 
 NOON = datetime(2026, 6, 20, 12, tzinfo=UTC)
 
@@ -49,7 +50,7 @@ def test_old_days_go_in_batches_and_stay_out_however_they_come_again(world: Worl
     assert (again.inserted, again.kept_out, again.unchanged) == (0, 5, 5)
     assert ids(world) == kept
     assert age_out(world.store, 4, now=NOON) == 0
-    assert check_counts(world.store) == {}
+    assert counted_wrongly(world.store) == {}
     assert said_by_agent(world.store)["ann"].all.messages == 5
     age_out(world.store, 400, now=NOON)
     assert write_messages(world.store, messages).inserted == 5

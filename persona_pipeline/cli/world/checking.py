@@ -164,7 +164,7 @@ def _tracked(root: Path) -> Iterator[Problem]:
 
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
-    from persona_pipeline.evaluation.folder import FolderReader, retake_baselines
+    from persona_pipeline.evaluation.folder import retake_baselines
 
     settings = get_settings()
     if require_signed and settings.signing_secret is None:
@@ -172,7 +172,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
     if checked.problems:
         return
     unknown: dict[str, list[str]] = {}
-    for item in retake_baselines(FolderReader(root), settings):
+    for item in retake_baselines(root, settings):
         checked.problems += [
             Problem(f"says {text}; take it again with `persona-pipeline baseline`", str(item.path))
             for text in item.wrong[:MOST_DIFFERENCES]
@@ -191,7 +191,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
-    from persona_pipeline.evaluation.folder import FolderReader
+    from persona_pipeline.evaluation.folder import asked_now
     from persona_pipeline.guard.calibration import usable
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.judging.cache import KeptAnswers
@@ -209,7 +209,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
     kept = KeptAnswers(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
-    asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
+    asked = asked_now(root, ((label.agent_id, label.dimension) for label in labels))
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         stale = usable(own, asked, is_judged=known.knows).stale

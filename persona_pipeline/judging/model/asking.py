@@ -4,12 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from persona_pipeline.base.calls import AgentBreakers, Breaker
-from persona_pipeline.judging.cache import JudgmentCache, KeyUsers
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.layers import Claims, OpenedJudge
 from persona_pipeline.judging.model.messages import (
@@ -223,7 +223,6 @@ class ModelBackend:
         self._fallbacks_rejected = 0
         self._expected = Expected(self.options)
         self._client = SharedClient(self.options, self.pacer)
-        self._users: KeyUsers | None = None
         self._stack = AsyncExitStack()
 
     @property
@@ -268,7 +267,7 @@ class ModelBackend:
             if self._run_ends is None and self.options.run_deadline is not None:
                 self._run_ends = time.monotonic() + self.options.run_deadline
             shown = self.progress.shown(len(pending)) if self.progress else nullcontext()
-            async with self._client.opened(), self._among_others(), shown:
+            async with self._client.opened(), shown:
 
                 async def answer(call: Call) -> bool:
                     answers[call.key] = await self._answer(call, shared=call.prefix in shared)
@@ -289,15 +288,6 @@ class ModelBackend:
                     if self.cache:
                         self.cache.flush()
         return list(each_paid_once(calls, answers))
-
-    def _among_others(self) -> AbstractAsyncContextManager[None]:
-        if self.cache is None:
-            return nullcontext()
-        if self._users is None:
-            with self._client.lent() as client:
-                key = getattr(client, "api_key", None)
-            self._users = KeyUsers(self.cache, f"{self.options.endpoint} {self.options.model} {key}")
-        return self._users.counted(self.pacer.share)
 
     def _charge(self, answers: dict[str, Answer]) -> None:
         """Let those who use what message batches brought bear what it cost."""

@@ -226,18 +226,14 @@ class ModelOptions:
             Limit.INPUT_TOKENS: settings.judge_input_tokens_per_minute,
             Limit.OUTPUT_TOKENS: settings.judge_output_tokens_per_minute,
         }
+        same = ("width", "deadline", "max_tokens", "grouping", "canaries", "prices")
         return cls(
             provider=provider,
             model=settings.judge_model if is_set else provider.default_model or "",
             effort=settings.judge_effort or None,
-            width=settings.judge_width,
-            deadline=settings.judge_deadline,
             run_deadline=settings.run_deadline,
-            max_tokens=settings.judge_max_tokens,
-            grouping=settings.judge_grouping,
-            canaries=settings.judge_canaries,
-            prices=settings.judge_prices,
             per_minute={kind: most for kind, most in limits.items() if most is not None},
+            **{name: getattr(settings, f"judge_{name}") for name in same},
         )
 
     @property

@@ -150,10 +150,10 @@ def draft_backend(judge: Judge) -> Backend:
 
 def cost_of(question: Question, settings: Settings) -> str:
     """Return what asking is expected to take, in words."""
-    from persona_pipeline.judging.estimate import estimate_questions
+    from persona_pipeline.judging.estimate import estimate
     from persona_pipeline.judging.providers.base import ModelOptions
 
-    return str(estimate_questions([question], ModelOptions.from_settings(settings)))
+    return str(estimate([], options=ModelOptions.from_settings(settings), also=[question]))
 
 
 def _planned(

@@ -11,7 +11,7 @@ from persona_pipeline.reporting.text import format_score
 
 _BEST = 9.0
 _BAR_WIDTH, _BAR_HEIGHT = 120.0, 10.0
-_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 96.0, 24.0, 3.0
+_SPARK_WIDTH, _SPARK_HEIGHT = 96.0, 24.0
 _TIMELINE = Plot(200.0)
 _TICKS = [(score / _BEST, str(score)) for score in (0, 3, 6, 9)]
 _MOST_DATES = 6
@@ -57,28 +57,13 @@ def small_line(scores: Sequence[float | None]) -> Markup:
         None if score is None else (float(round(index * step)), float(round(_SPARK_HEIGHT * (1 - score / _BEST))))
         for index, score in enumerate(scores)
     ]
-    if sum(point is not None for point in points) < 2:
-        return Markup("")
-    return Markup('<svg viewBox="0 0 96 24" aria-hidden="true"><path d="{}"/></svg>').format(path(points))
-
-
-def sparkline(scores: Sequence[float | None]) -> Markup:
-    """Return a line through the scores (0-9; None: a gap) with the last one dotted."""
-    step = (_SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(scores) - 1)
-    floor, height = _SPARK_HEIGHT - _SPARK_MARGIN, _SPARK_HEIGHT - 2 * _SPARK_MARGIN
-    points = [
-        None if score is None else (_SPARK_MARGIN + index * step, floor - height * score / _BEST)
-        for index, score in enumerate(scores)
-    ]
     known = [score for score in scores if score is not None]
-    title = "no scores"
-    if known:
-        title = f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}"
-    parts = [line_path(points)]
-    last = next((point for point in reversed(points) if point), None)
-    if last:
-        parts.append(element("circle", {"class": "dot", "cx": last[0], "cy": last[1], "r": 2.5}))
-    return picture(_SPARK_WIDTH, _SPARK_HEIGHT, title, parts, classes="chart sparkline")
+    if len(known) < 2:
+        return Markup("")
+    label = f"{len(known)} windows, {format_score(known[0])} to {format_score(known[-1])}"
+    return Markup('<svg viewBox="0 0 96 24" role="img" aria-label="{}"><path d="{}"/></svg>').format(
+        label, path(points)
+    )
 
 
 @dataclass(frozen=True)

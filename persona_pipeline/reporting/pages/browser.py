@@ -12,7 +12,7 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import timeline_figure, voice_figure
-from persona_pipeline.reporting.charts.scores import bullet, small_line, sparkline
+from persona_pipeline.reporting.charts.scores import bullet, small_line
 from persona_pipeline.reporting.page import (
     Block,
     Cell,
@@ -159,10 +159,8 @@ class AgentBlock:
 
     @cached_property
     def charts(self) -> RowCharts:
-        spark = None
-        if len(self.points) > 1:
-            spark = sparkline([point.overall for point in self.points])
-        return RowCharts([cell_bar(cell) for cell in self.row.cells], spark)
+        line = small_line([point.overall for point in self.points])
+        return RowCharts([cell_bar(cell) for cell in self.row.cells], line or None)
 
     @cached_property
     def timeline(self) -> Figure | None:

@@ -108,19 +108,16 @@ def _finding_line(finding: Finding, limit: int = _MOST_TEXT) -> Item:
 
 def agent_lines(view: ReportView) -> Iterator[Item]:
     """Yield a line for each agent that dropped or cannot be told, the worst first; one for all of whom the same is said."""
-    said: dict[tuple[Tone, str], list[str]] = {}
-    for row in sorted(view.rows, key=lambda row: row.severity):
-        if row.needs_a_look:
-            tone: Tone = row.status.tone
-            said.setdefault((tone, dropped(row) or untold(row)), []).append(one_line(row.name, 40))
-    lines = list(said.items())
-    for (tone, text), names in lines[:_MOST_LINES]:
+    rows = (row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look)
+    lines = list(grouped(rows, lambda row: (row.status.tone, dropped(row) or untold(row))).items())
+    for (tone, text), alike in lines[:_MOST_LINES]:
+        names = [one_line(row.name, 40) for row in alike]
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         # The sentence on messages begins with the name.
         is_named = text.startswith((f"{names[0]}: ", f"{names[0]} has been "))
         who = [] if is_named else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
         yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
-    if left := sum(len(names) for _, names in lines[_MOST_LINES:]):
+    if left := sum(len(alike) for _, alike in lines[_MOST_LINES:]):
         yield Item(f"and {left} other agents (-v)", tone="warn")
 
 

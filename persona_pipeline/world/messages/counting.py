@@ -49,13 +49,17 @@ class Tally:
 class Said:
     """What an agent has said up to some moment.
 
-    ``all``: its messages; ``judged``: the same without what changed outside every window it was evaluated on. ``newest``: when
-    the newest of them was sent; None: there is none.
+    ``all``: its messages; ``unjudged``: what of them changed outside every window it was evaluated on; ``judged``: the rest.
+    ``newest``: when the newest of them was sent; None: there is none.
     """
 
-    all: Tally
-    judged: Tally
+    all: Tally = Tally()
+    unjudged: Tally = Tally()
     newest: datetime | None = None
+
+    @property
+    def judged(self) -> Tally:
+        return self.all - self.unjudged
 
 
 def said_by_agent(store: Store, until: datetime = _LATEST) -> dict[str, Said]:
@@ -66,17 +70,16 @@ def said_by_agent(store: Store, until: datetime = _LATEST) -> dict[str, Said]:
     count_messages(store)
     later: dict[str, Tally] = defaultdict(Tally)
     with store.connect() as connection:
-        rows = connection.execute(sa.select(_TOTALS)).all()
+        totals = _totals(connection)
         for (agent_id, _), tally in _tallies(connection, _MESSAGES.c.created_at > until).items():
             later[agent_id] += tally
         newest = {agent_id: _newest(connection, agent_id, until) for agent_id in later}
-    found = {}
-    for row in rows:
-        everything = Tally(row.messages, row.digest) - later.get(row.agent_id, Tally())
-        if everything.messages:
-            judged = everything - Tally(row.unjudged_messages, row.unjudged_digest)
-            found[row.agent_id] = Said(everything, judged, newest.get(row.agent_id, row.newest))
-    return found
+    none = Tally()
+    said = {
+        agent_id: replace(total, all=total.all - later.get(agent_id, none), newest=newest.get(agent_id, total.newest))
+        for agent_id, total in totals.items()
+    }
+    return {agent_id: item for agent_id, item in said.items() if item.all.messages}
 
 
 def said_on_days(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], Tally]:
@@ -84,13 +87,6 @@ def said_on_days(store: Store, agent_ids: Sequence[str], first: date, last: date
     count_messages(store)
     with store.connect() as connection:
         return _kept(connection, agent_ids, [first, last])
-
-
-def messages_by_agent(store: Store) -> dict[str, int]:
-    """Return how many messages everybody has, counted to now."""
-    count_messages(store)
-    rows = store.rows(sa.select(_TOTALS.c.agent_id, _TOTALS.c.messages).where(_TOTALS.c.messages != 0))
-    return dict(map(tuple, rows))
 
 
 def count_messages(store: Store) -> int:
@@ -140,43 +136,6 @@ def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
     return deleted
 
 
-def check_counts(store: Store) -> dict[str, int]:
-    """Compare what is counted with all messages, mend what differs, and return how many days of which agents did.
-
-    Memory does not grow with the messages, and writers wait for one agent's at most.
-    """
-    count_messages(store)
-    differing: dict[str, int] = {}
-    known = sa.union(sa.select(_TOTALS.c.agent_id), sa.select(_DAYS.c.agent_id), sa.select(tables.agents.c.id))
-    for agent_id in sorted(row[0] for row in store.rows(known)):
-        with store.begin() as connection:
-            _lock(connection)
-            now = {day: tally for (_, day), tally in _tallies(connection, _MESSAGES.c.agent_id == agent_id).items()}
-            kept = {day: tally for (_, day), tally in _kept(connection, [agent_id]).items()}
-            # What is noted and not counted yet is no difference.
-            noted = set(connection.execute(sa.select(_CHANGES.c.day).where(_CHANGES.c.agent_id == agent_id)).scalars())
-            wrong = {day for day in now.keys() | kept.keys() if now.get(day) != kept.get(day)} - noted
-            total = _totals(connection, [agent_id]).get(agent_id)
-            summed = sum(kept.values(), Tally())
-            if (total.tally if total else Tally()) != summed:
-                aside = total.unjudged if total else Tally()
-                _write_totals(connection, {agent_id: _Total(summed, aside, _newest(connection, agent_id))})
-                wrong = wrong or {datetime.now(UTC).date()}
-            if wrong:
-                differing[agent_id] = len(wrong)
-                _count(connection, {agent_id: wrong})
-    return differing
-
-
-@dataclass(frozen=True)
-class _Total:
-    """The sum over an agent's days, what of it changed outside every window, and when the newest message was sent."""
-
-    tally: Tally = Tally()
-    unjudged: Tally = Tally()
-    newest: datetime | None = None
-
-
 def _count(connection: Connection, days: Mapping[str, Collection[date]]) -> None:
     """Count some days of some agents and bring their totals in line."""
     touched = [(agent_id, day) for agent_id in sorted(days) for day in sorted(days[agent_id])]
@@ -199,11 +158,11 @@ def _count(connection: Connection, days: Mapping[str, Collection[date]]) -> None
         one = sa.delete(_DAYS).where(_DAYS.c.agent_id == sa.bindparam("of"), _DAYS.c.day == sa.bindparam("on"))
         connection.execute(one, gone)
     known, judged = _totals(connection, list(days)), _judged_days(connection, days)
-    totals: dict[str, _Total] = {}
+    totals: dict[str, Said] = {}
     for (agent_id, day), difference in changed.items():
-        total = totals.get(agent_id) or known.get(agent_id, _Total())
+        total = totals.get(agent_id) or known.get(agent_id, Said())
         aside = none if day in judged[agent_id] else difference
-        totals[agent_id] = _Total(total.tally + difference, total.unjudged + aside, total.newest)
+        totals[agent_id] = Said(total.all + difference, total.unjudged + aside, total.newest)
     for agent_id, total in totals.items():
         last = total.newest if total.newest and total.newest.date() not in days[agent_id] else None
         latest = max(filter(None, (last, newest.get(agent_id))), default=None)
@@ -213,21 +172,22 @@ def _count(connection: Connection, days: Mapping[str, Collection[date]]) -> None
     _write_totals(connection, totals)
 
 
-def _totals(connection: Connection, agent_ids: Sequence[str]) -> dict[str, _Total]:
-    rows = connection.execute(sa.select(_TOTALS).where(_TOTALS.c.agent_id.in_(agent_ids)))
+def _totals(connection: Connection, agent_ids: Sequence[str] | None = None) -> dict[str, Said]:
+    """Return what is counted of agents (None: of everybody)."""
+    query = sa.select(_TOTALS) if agent_ids is None else sa.select(_TOTALS).where(_TOTALS.c.agent_id.in_(agent_ids))
     return {
-        row.agent_id: _Total(
+        row.agent_id: Said(
             Tally(row.messages, row.digest), Tally(row.unjudged_messages, row.unjudged_digest), row.newest
         )
-        for row in rows
+        for row in connection.execute(query)
     }
 
 
-def _write_totals(connection: Connection, totals: Mapping[str, _Total]) -> None:
+def _write_totals(connection: Connection, totals: Mapping[str, Said]) -> None:
     rows = [
         {
             "agent_id": agent_id,
-            **vars(total.tally),
+            **vars(total.all),
             "newest": total.newest,
             "unjudged_messages": total.unjudged.messages,
             "unjudged_digest": total.unjudged.digest,

@@ -17,7 +17,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
-from persona_pipeline.world.messages.counting import aged_out_before, messages_by_agent
+from persona_pipeline.world.messages.counting import aged_out_before, said_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
 from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
@@ -304,7 +304,7 @@ def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
     """Return how many real messages everybody has, but for those from some files."""
     if not without:
-        return messages_by_agent(store)
+        return {agent_id: said.all.messages for agent_id, said in said_by_agent(store).items()}
     query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id).where(*_said_during(None))
     query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
     return {row[0]: row[1] for row in store.rows(query)}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
+from persona_pipeline.reporting.charts.scores import Series, bullet, small_line, timeline
 from persona_pipeline.reporting.charts.svg import element
 
 START = datetime(2026, 6, 5, 17, tzinfo=UTC)
@@ -72,9 +72,8 @@ def test_a_bullet_says_in_words_what_it_shows() -> None:
 
 
 @given(st.lists(SCORES, max_size=20))
-def test_a_sparkline_is_drawn_for_any_scores(scores: list[float | None]) -> None:
-    chart = sparkline(scores)
-    assert len(parts(chart, "circle")) == any(score is not None for score in scores)
+def test_a_small_line_is_drawn_where_there_are_two_scores(scores: list[float | None]) -> None:
+    assert bool(small_line(scores)) == (sum(score is not None for score in scores) > 1)
 
 
 @given(st.text())
@@ -85,5 +84,5 @@ def test_any_text_in_a_chart_is_only_text(text: str) -> None:
 
 
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
-    charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
+    charts = [bullet(5, 6), small_line([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
     assert not any("style=" in chart for chart in charts)
