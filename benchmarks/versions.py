@@ -48,7 +48,7 @@ sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.evaluation.folder import folder_snapshot
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
-from persona_pipeline.guard.calibration.known import KnownVerdicts
+from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Evidence,

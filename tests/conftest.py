@@ -84,6 +84,8 @@ def _shut_out(patched: pytest.MonkeyPatch) -> None:
     patched.setenv("PERSONA_JUDGE_CANARIES", "0")
     # Neither is the call about single messages: tests of that call set this to 400.
     patched.setenv("PERSONA_MESSAGE_VERDICTS", "0")
+    # Nor those about anchors: tests of the check of the judge set this to 20.
+    patched.setenv("PERSONA_ANCHORS", "0")
     get_settings.cache_clear()
 
 

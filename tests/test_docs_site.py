@@ -150,7 +150,6 @@ NOT_RUN = {
     "watch": "watches until it is stopped; tests/corrections watch",
     "collect": "serves until it is stopped; tests/traces run it",
     "corrections serve": "serves until it is stopped; tests/corrections run it",
-    "canary": "asks a live judge; --estimate is run",
     "propositions draft": "asks a live judge",
     "personas import": "reads a card of the reader's own; tests/cards read others",
     "personas export": "writes a persona that was a card; tests/cards write others",
@@ -192,8 +191,6 @@ ENDS = {
 def reason_not_to_run(text: str) -> str | None:
     if any(live in text for live in LIVE):
         return "asks a live judge"
-    if text == "canary --estimate":
-        return None
     return next((why for begin, why in NOT_RUN.items() if text.startswith(begin)), None)
 
 
@@ -201,7 +198,7 @@ def reason_not_to_run(text: str) -> str | None:
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample world, with the files that pages tell their readers to write."""
     root = tmp_path_factory.mktemp("reader")
-    for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
+    for name in ("personas", "propositions", "messages", "recordings", "baselines", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
     (root / "persona.yaml").write_text("alerts: [voice-team]\n", encoding="utf-8")
     (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/how-to/suites.md")[0].text, encoding="utf-8")

@@ -57,8 +57,8 @@ SHOWN = {
     "guard": {
         "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
         "baselines.statistics",
-        "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "known_drift", "labels.exchange", "labels.files", "labels.messages",
+        "anchors.check", "anchors.drawing", "calibration", "gate", "known_drift",
+        "labels.exchange", "labels.files", "labels.messages",
         "report", "trust",
     },
     "importing": {
@@ -66,7 +66,7 @@ SHOWN = {
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",
-        "recordings.replay", "synthetic", "verdict",
+        "recordings.known", "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",

@@ -57,23 +57,6 @@ def other_judge(data: dict) -> None:
         known["judge_model"] = "another"
 
 
-def judge_changes(world: Path, before: str = "another") -> None:
-    judged = {"model": "claude (read for the sample world)", "prompt_version": "rubric-2026-11"}
-    points = {"value": -9.0, "low": -9.0, "high": -9.0, "n": 200}
-    change = {
-        "before": {"model": before, "prompt_version": "rubric-2026-11"},
-        "now": judged,
-        "anchors": 200,
-        "labelled": 0,
-        "points": points,
-        "alike": {"value": 0.5, "low": 0.4, "high": 0.6, "n": 200},
-        "dimensions": [{"dimension": "adherence", "points": points}],
-        "reasons": ["another judge"],
-    }
-    (world / "calibration").mkdir(exist_ok=True)
-    (world / "calibration" / "judge_changes.json").write_text(json.dumps({"changes": [change]}), "utf-8")
-
-
 def labels(world: Path) -> None:
     """People who, it says, see what the judge does not."""
     found = []
@@ -237,8 +220,7 @@ MUTATIONS: dict[str, Edit] = {
     "a neighbour's noise": golden("pam", noisy),
     "a new neighbour's noise": ghost,
     "a baseline of another judge": golden("michael", other_judge),
-    "another judge who gives nine points less": several(golden("michael", other_judge), judge_changes),
-    "judge changes of the judge itself": lambda world: judge_changes(world, "claude (read for the sample world)"),
+    "anchors of no agent": written("baselines/anchors.jsonl", '{"agent_id": "a", "name": "a", "persona": null, "anchors": []}\n'),
     "labels invented": labels,
     "a lexicon": written("lexicons/agreement.xx.yaml", "language: xx\nphrases: [paper, ream]\n"),
     "nudges": written("nudges/repetition.yaml", "texts: ['{example}']\n"),

@@ -89,7 +89,12 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
     addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
     # Calls are counted below.
     path = os.pathsep.join([str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")])
-    fixed = {"PERSONA_JUDGE_CANARIES": "0", "PERSONA_MESSAGE_VERDICTS": "0", "PYTHONPATH": path}
+    fixed = {
+        "PERSONA_JUDGE_CANARIES": "0",
+        "PERSONA_MESSAGE_VERDICTS": "0",
+        "PERSONA_ANCHORS": "0",
+        "PYTHONPATH": path,
+    }
     everybody = {**addresses, **FAST, **fixed}
     made = Deployment(tmp_path / "containers", world, variables, everybody, ["others"])
     made.services["redis"]["command"] += ["--port", "6379", "--save", "", "--dir", str(tmp_path)]

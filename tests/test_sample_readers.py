@@ -15,8 +15,7 @@ import pytest
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.calibration.measures import bias, spearman
-from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+from persona_pipeline.guard.calibration import bias
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.line import Recording
@@ -24,6 +23,7 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend, load_rec
 from persona_pipeline.judging.recordings.writing import write_recordings
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from tests.support.ranks import spearman
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "sample-world.md"
@@ -46,10 +46,7 @@ class Pair(NamedTuple):
 @cache
 def recordings() -> dict[str, Recording]:
     agents = [path.stem for path in (ROOT / "personas").glob("*.yaml")]
-    # What the reading test asked is no week's, and a third reader's.
-    third = {key for reading in load_readings(ROOT / READINGS) for key in reading.keys}
-    found = {key: item for name in agents for key, item in load_recordings(ROOT / "recordings" / name, None).items()}
-    return {key: item for key, item in found.items() if key not in third}
+    return {key: item for name in agents for key, item in load_recordings(ROOT / "recordings" / name, None).items()}
 
 
 @cache
@@ -117,7 +114,7 @@ def test_the_page_prints_the_agreement_that_the_files_give() -> None:
 
 @pytest.mark.parametrize("reader", ["first", "second"])
 def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_path: Path) -> None:
-    for name in ("personas", "propositions", "messages", "calibration"):
+    for name in ("personas", "propositions", "messages"):
         shutil.copytree(ROOT / name, tmp_path / name)
     own = {"first": lambda item: item, "second": lambda item: replace(item, score=labels()[item.key].score)}[reader]
     write_recordings(tmp_path / "recordings", [own(item) for item in recordings().values()])
@@ -132,26 +129,3 @@ def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_pa
     assert {item.agent_id for item in findings} == {"michael"}
     assert {item.dimension for item in findings if item.kind == "regression"} == {*ALL_DIMENSIONS} - {"convergence"}
     assert sum(item.kind == "proposition_drop" for item in findings) == 19
-
-
-def apart() -> Iterator[str]:
-    """Return the table of docs/how-to/good-claims.md: each claim of an agent on its own messages and on others' under its name."""
-    read = {key: item for path in (ROOT / "recordings").iterdir() for key, item in load_recordings(path, None).items()}
-    found: dict[tuple[str, bool], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for shown in load_readings(ROOT / READINGS)[0].transcripts:
-        for inverted, scores in ((False, shown.scores), (True, shown.inverted)):
-            for key, score in scores.items():
-                found[read[key].proposition_id, inverted][0 if shown.own else 1].append(score)
-    rows = []
-    for (name, inverted), (own, others) in found.items():
-        distance = (fmean(own) - fmean(others)) * (-1 if inverted else 1)
-        told = f"`{name}`{' (inverted)' * inverted}"
-        rows.append((distance, f"| {told} | {fmean(own):.1f} | {fmean(others):.1f} | {distance:.1f} |"))
-    for _, line in sorted(rows, reverse=True):
-        yield line
-
-
-def test_the_page_of_claims_prints_what_the_reading_test_found() -> None:
-    page = (ROOT / "docs" / "how-to" / "good-claims.md").read_text(encoding="utf-8")
-    printed = page.partition("<!-- claims -->")[2].partition("<!-- /claims -->")[0].strip().splitlines()[2:]
-    assert printed == list(apart())

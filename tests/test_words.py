@@ -14,7 +14,7 @@ from tests.support.worlds import replace_in
 PROJECT = Path(__file__).parents[1]
 # What was said once, and what is said now.
 GIVEN_UP = {
-    "nobody knows how far": "not validated: 0 human labels",
+    "nobody knows how far": "judge not checked",
     "do not trust its green": "low power: drops below 3.5 would be missed",
     "as far as these windows tell": "no slow trend",
     "dullest needs": "messages needed to detect 1.0",

@@ -130,8 +130,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     )
     fail_on: Sequence[str] | None = Field(
         default=None,
-        description="Findings that fail the run as well, with commas between them: the warnings `moved`, `injection`, `reading`, "
-        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `judge_changed` and `people`. "
+        description="Findings that fail the run as well, with commas between them: the warnings `moved`, `injection`, "
+        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm` and `judge_changed`. "
         "It takes none away.",
     )
     only_fail_on: Sequence[str] | None = Field(
@@ -141,12 +141,12 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     )
     require_calibration: bool | None = Field(
         default=None,
-        description="Fail a dimension whose judge people's labels do not show to be better than chance "
+        description="Fail until people labelled 20 messages or 50 judgments "
         "([calibration.md](../explanation/calibration.md)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
     )
     against: str | None = Field(
         default=None,
-        description="A commit whose baselines, labels, judge changes and lexicons decide, such as `HEAD^1` of a pull request; "
+        description="A commit whose baselines, labels and lexicons decide, such as `HEAD^1` of a pull request; "
         "files here that would make another verdict are named, and nothing stored is believed "
         "([reports.md](reports.md#a-pull-request-is-judged-by-its-base)).",
     )

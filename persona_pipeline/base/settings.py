@@ -52,6 +52,7 @@ class Settings(BaseSettings):
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
         message_verdicts: an agent's messages in a window that are judged one by one, the newest; 0: none.
+        anchors: messages with a known verdict by which the judge is checked in every run; 0: it is not checked.
         daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
@@ -63,7 +64,7 @@ class Settings(BaseSettings):
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         undecided_delta: points (0-9) from which a dimension's drop cannot be told rather than have held, where it may be chance.
-        require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
+        require_calibration: the gate fails until people have labelled 20 messages or 50 judgments.
         otel_events: send scores as OpenTelemetry events.
         otel_explanations: send the judge's reasons along with them.
         score_backends: where scores of spans are shown besides, with commas between them: ``langfuse``, ``phoenix``.
@@ -88,6 +89,7 @@ class Settings(BaseSettings):
     judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
     judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
     message_verdicts: int = Field(default=400, ge=0)
+    anchors: int = Field(default=20, ge=0, le=40)
     daily_usd: float = Field(default=0.0, ge=0)
     run_deadline: float | None = None
     suite_allow_env: str = ""

@@ -32,7 +32,7 @@ COMMANDS = {
     "Start": (first, init, ingest, collect, validate, doctor),
     "Evaluate": (evaluate, interview, baseline, facts),
     "Look": (view, report, since, compare, bisect, changes),
-    "Teach the judge": (calibrate, canary),
+    "Teach the judge": (calibrate,),
     "Guard and correct": (watch,),
     "Keep": (forget, schema, migrate),
 }
@@ -48,7 +48,8 @@ for panel, commands in COMMANDS.items():
         # ``try`` is a word of Python.
         app.command("try" if command is first else None, rich_help_panel=panel)(command)
 # Of earlier releases.
-app.command(hidden=True, context_settings={"ignore_unknown_options": True})(label)
+for former in (label, canary):
+    app.command(hidden=True, context_settings={"ignore_unknown_options": True})(former)
 for panel, groups in GROUPS.items():
     for name, group in groups.items():
         app.add_typer(group, name=name, rich_help_panel=panel)

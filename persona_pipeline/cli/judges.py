@@ -1,4 +1,4 @@
-"""``persona-pipeline calibrate``, ``canary`` and ``recordings``: can a judge be believed, did it change, what did it say."""
+"""``persona-pipeline calibrate`` and ``recordings``: how far people agree with a judge, and what it said."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,96 +33,48 @@ def calibrate(
     format: Format = "table",
     output: Output = None,
     require_calibration: Annotated[
-        bool, typer.Option("--require-calibration", help="Fail when a dimension has too few labels to tell.")
+        bool,
+        typer.Option("--require-calibration", help="Fail until people labelled 20 messages or 50 judgments."),
     ] = False,
 ) -> None:
     """Measure each judge against people's labels; asks nobody.
 
-    Rank correlation and judge bias.
+    Agreement on messages, judge bias in points, and what ten more labels would tell.
 
-    Exit codes: 0 no judge is known to be bad, 1 one is no better than chance on a dimension, 2 usage or configuration, 3 not known
-    (with --require-calibration).
+    Exit codes: 0 measured, 2 usage or configuration, 3 nobody labelled, or too little (with --require-calibration).
     """
     from persona_pipeline.evaluation.calibrate import calibrate_world
+    from persona_pipeline.evaluation.read import WorldReader
+    from persona_pipeline.guard.gate import label_findings
     from persona_pipeline.reporting.pages.instruments import calibration_page
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
-    found = calibrate_world(open_world(), names(dimensions))
-    data = found.model_dump(mode="json")
-    for row, item in zip(data["dimensions"], found.dimensions, strict=True):
-        row |= {"missing": item.missing, "belief": item.belief}
-    write_page(calibration_page(found), data, format, output)
-    if require_calibration and (not found.dimensions or any(item.missing for item in found.dimensions)):
+    world = open_world()
+    found, labelled = calibrate_world(world, names(dimensions)), WorldReader(world).trust().labelled
+    write_page(calibration_page(found), found.model_dump(mode="json"), format, output)
+    if require_calibration and (short := list(label_findings(world.root.name, labelled))):
+        typer.echo(short[0].text, err=True)
         end(EXIT_COVERAGE)
     end(
-        int(any(item.belief == "chance" for item in found.dimensions)),
-        looked_at=sum(item.labelled for item in found.dimensions),
-        looked_for="labels of this world's judgments; people give them in `persona-pipeline view`",
+        looked_at=found.labelled,
+        looked_for="labels of this world's messages; people give them in `persona-pipeline view`",
     )
 
 
 def canary(
-    anchors: Annotated[int, typer.Option(min=20, max=2000, help="Judgments made again for each earlier judge.")] = 80,
-    before: Annotated[
-        str | None, typer.Option(help="Model of the earlier judge; default: the judges of the baselines.")
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     estimate: Estimate = False,
     max_usd: MaxUsd = None,
 ) -> None:
-    """Ask the live judge what the baselines' judge was asked: has it changed?
+    """Run ``doctor --judge``, which took the place of this command.
 
-    People's labels are used where there are some. What was found is written to calibration/judge_changes.json: with it, runs of the
-    new judge are compared with baselines of the old one.
-
-    Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
+    Its former options are accepted and do nothing.
     """
-    from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
-    from persona_pipeline.guard.baselines.golden import BASELINES
-    from persona_pipeline.guard.calibration.judge_change import CHANGES, FEWEST_ANCHORS, JudgeName, save_judge_changes
-    from persona_pipeline.judging.claims import PROMPT_VERSION
-    from persona_pipeline.judging.estimate import estimate as estimated
-    from persona_pipeline.judging.open import JudgeOptions, open_judge
-    from persona_pipeline.judging.providers.base import ModelOptions
-    from persona_pipeline.reporting.pages.instruments import judge_change_page
-    from persona_pipeline.reporting.render import print_page
-    from persona_pipeline.reporting.text import cost_line
-    from persona_pipeline.scoring.results import add_usage
+    from persona_pipeline.cli.world.doctor import doctor
 
-    world = open_world()
-    now = JudgeName(model=world.settings.judge_model, prompt_version=PROMPT_VERSION)
-    canaries = plan_canaries(world, now, before=before, anchors=anchors)
-    if not canaries:
-        golden = sorted((world.root / BASELINES).glob("*.json"))
-        if golden:
-            typer.echo(f"every baseline was judged by {now}, the current judge: there is nothing to compare")
-        end(looked_at=len(golden), looked_for="baselines; `persona-pipeline baseline` takes them")
-    for item in canaries:
-        typer.echo(
-            f"{item.before}: {len(item.requests)} judgments are made again, {item.labelled} of them labelled by people",
-            err=True,
-        )
-        if len(item.requests) < FEWEST_ANCHORS:
-            typer.echo(f"hint: below {FEWEST_ANCHORS} a change is seen in less than half of the cases", err=True)
-    requests = [request for item in canaries for request in item.requests]
-    typer.echo(str(estimated(requests, options=ModelOptions.from_settings(world.settings))), err=True)
-    if estimate:
-        return
-    # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
-    judge = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, recorded=False))
-    compared = [run_canary(item, judge) for item in canaries]
-    for item in compared:
-        print_page(judge_change_page(item.change))
-    typer.echo(cost_line(add_usage(item.usage for item in compared)), err=True)
-    if any(item.failed for item in compared):
-        typer.echo(
-            f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",
-            err=True,
-        )
-        end(EXIT_COVERAGE)
-    path = save_judge_changes(world.root / CHANGES, [item.change for item in compared])
-    typer.echo(f"written: {path}", err=True)
-    end(int(any(item.change.changed for item in compared)))
+    typer.echo("canary is `persona-pipeline doctor --judge` now", err=True)
+    doctor(calls=False, dagster=False, judge=True, estimate=estimate, max_usd=max_usd)
 
 
 app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
@@ -157,13 +109,9 @@ def unused(context: typer.Context, **asked: Any) -> None:
 
     They are stale, of another window, or slipped in.
     """
-    from persona_pipeline.guard.calibration.reading import READINGS, load_readings
-
     world = open_world()
     backend = _replayed(world, request_of(context, asked))
-    # What the reading test asked is no window's.
-    tested = {key for reading in load_readings(world.root / READINGS) for key in reading.keys}
-    left = [item for item in backend.unused() if item.kind == "proposition" and item.key not in tested]
+    left = [item for item in backend.unused() if item.kind == "proposition"]
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
     known = len(backend.recordings) + len(backend.failures)

@@ -30,8 +30,8 @@ from persona_pipeline.evaluation.history import SavedRun, saved_run
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration
-from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.calibration import Calibration
+from persona_pipeline.guard.gate import GateRules, label_findings
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.notify import Notice, addresses, notify
@@ -138,12 +138,11 @@ def review_table(due: Sequence[Reviewed]) -> str:
     return "\n".join(lines)
 
 
-BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
-COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "bias")
+ENOUGH, CURRENT = "enough_labels", "labels_are_current"
+COLUMNS = ("dimension", "judge", "labelled", "bias")
 
 _OF_CALIBRATION = {
-    BELIEVED: "No judge is no better than chance where people labelled enough.",
-    ENOUGH: "Every dimension has the labels it takes to know its judge.",
+    ENOUGH: "People labelled 20 messages or 50 judgments.",
     CURRENT: "No label is of a claim, a persona or messages that changed since.",
 }
 
@@ -151,16 +150,15 @@ _OF_CALIBRATION = {
 def build_calibration(place: Place) -> dg.AssetsDefinition:
     @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
     def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-        """How each judge agrees with people on each dimension. Judges nothing."""
+        """How far each judge agrees with people. Judges nothing."""
         with known_failures():
-            found = calibrate_world(world.open())
-        chance = [_named(item) for item in found.dimensions if item.belief == "chance"]
-        few = [f"{_named(item)}: {item.missing} missing" for item in found.dimensions if item.missing]
+            opened = world.open()
+            found, labelled = calibrate_world(opened), WorldReader(opened).trust().labelled
+        few = [item.message.partition(": ")[2] for item in label_findings("", labelled)]
         return dg.MaterializeResult(
             metadata=calibration_metadata(found),
             check_results=[
-                _warning(BELIEVED, chance, {}),
-                _warning(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY], {}),
+                _warning(ENOUGH, few if any(labelled) else [NOBODY], {}),
                 _warning(CURRENT, found.stale, {}),
             ],
         )
@@ -169,33 +167,24 @@ def build_calibration(place: Place) -> dg.AssetsDefinition:
 
 
 def calibration_metadata(found: Calibration) -> metadata.Metadata:
-    """Return a row a judge and dimension, and what to plot."""
+    """Return a row a judge and dimension, one a judge of messages, and what to plot."""
     rows = [
         {
             "dimension": item.dimension,
             "judge": f"{item.judge_model} ({item.prompt_version})",
-            "judged": item.judged,
             "labelled": item.labelled,
-            "belief": item.belief,
-            "rank": measured(item.rank),
             "bias": measured(item.bias, signed=True),
         }
         for item in found.dimensions
     ]
-    ranks = {
-        f"rank_correlation/{item.dimension}": round(item.rank.value, 4)
-        for item in found.dimensions
-        if item.rank.value is not None
+    messages = {
+        f"agreement/{item.judge_model}": f"{item.agreed} of {item.compared} messages" for item in found.messages
     }
     return {
         "calibration": metadata.table(rows, COLUMNS),
-        "labelled": sum(item.labelled for item in found.dimensions),
-        **ranks,
+        "labelled": found.labelled,
+        **messages,
     }
-
-
-def _named(item: DimensionCalibration) -> str:
-    return f"{item.dimension} ({item.judge_model})"
 
 
 _warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)

@@ -14,7 +14,6 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.files import digest_within, regular_digest, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES
-from persona_pipeline.guard.calibration.judge_change import CHANGES
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
 from persona_pipeline.world.messages.counting import Said, said_by_agent
@@ -59,7 +58,7 @@ class SourceVersions:
     """The versions of all sources. A persona that has no file has no entry; every other file that is missing is ``absent``.
 
     The version of convergence is of the lexicons, too; that of a baseline of all by which drops are measured and read: golden
-    file, labels, judge changes. ``misnamed``: files whose names can be no agent's.
+    file, labels. ``misnamed``: files whose names can be no agent's.
     """
 
     by_source: Versions
@@ -77,8 +76,8 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     files = _digests(root / PERSONAS, _YAML)
     personas = {stem: version for stem, version in files.items() if is_agent_id(stem)}
     golden = _digests(root / BASELINES, (".json",))
-    # What decides how a drop is read: people's labels, and what was found of pairs of judges.
-    weighing = {**_digests(root / LABELS, (".jsonl",)), **_digests((root / CHANGES).parent, (CHANGES.name,))}
+    # What reports show beside the scores.
+    weighing = _digests(root / LABELS, (".jsonl",))
     claims = {name: _proposition_versions(root / PROPOSITIONS / name, personas) for name in ALL_DIMENSIONS}
     words, said = _digests(root / LEXICONS, _YAML), message_versions(store, personas)
     by_source = {

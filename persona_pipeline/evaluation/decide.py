@@ -8,18 +8,19 @@ from typing import Any, cast
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.history import SavedRun, drift_findings
+from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchorRound, usage_of
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
-from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
+from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
-from persona_pipeline.guard.trust import Trust, moved, set_apart, told
+from persona_pipeline.guard.trust import ANCHORS, Trust, answers_in, explained, without_other_judges
 from persona_pipeline.judging.open import replayed_by
-from persona_pipeline.judging.verdict import Judge, Unscored
+from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
@@ -28,7 +29,7 @@ from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
 HasRecorded = Callable[..., bool]
-_JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions")
+_JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions", ANCHORS)
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ class Evaluated:
 class Guard:
     """What decides whether a drop is a regression: the rules, the baselines of all agents, and what is known of the judges.
 
-    The scores of other agents are not part of it: what they did in the same week explains no drop.
+    The scores of other agents are not part of it: what they did in the same week explains no drop. ``points``: earlier windows.
     """
 
     rules: GateRules
     watched: Watched = field(default_factory=Watched)
     trust: Trust = field(default_factory=Trust)
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 
 def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
     """Return what decides whether a drop is a regression."""
-    return Guard(rules, snapshot.watched, snapshot.trust)
+    return Guard(rules, snapshot.watched, snapshot.trust, snapshot.points)
 
 
 def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
@@ -131,6 +133,39 @@ def _earlier(snapshot: Snapshot, plan: AgentPlan) -> Iterator[tuple[Sequence[Mes
         if earlier.end <= window.start and not known.issuperset(message.id for message in own):
             talk = snapshot.messages.talk(agent_id, earlier)
             yield readings_of(plan.readings[0].character, talk, snapshot.most_messages)
+
+
+def with_anchors(
+    snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge, *, twice: bool = False
+) -> tuple[Snapshot, list[Evaluated]]:
+    """Return evaluations of the newest windows with the judge's answers on anchors, and the snapshot that keeps those.
+
+    Of a judge that was asked nothing else nothing is asked. ``twice``: an answer that is not given twice shows no change later.
+    """
+    known, ask, paid = snapshot.anchor_answers, getattr(judge, "ask", None), Usage()
+    current = {(scope.agent_id, scope.window) for scope in snapshot.agents}
+    newest = [at for at, item in enumerate(evaluated) if (item.plan.scope.agent_id, item.plan.scope.window) in current]
+    if known is None and ask is not None and snapshot.anchors and any(evaluated[at].plan.requests for at in newest):
+        day = max(scope.window.end for scope in snapshot.agents).date()
+        asked = AnchorRound(snapshot.anchors, day, 2 if twice else 1)
+        read = run_async(read_messages([([call], 0) for call in asked.calls], ask))
+        known, paid = asked.answers(read), usage_of(read)
+    found = list(evaluated)
+    for at in newest:
+        found[at] = _with_answers(found[at], known, paid)
+        paid = Usage()
+    return replace(snapshot, anchor_answers=known), found
+
+
+def _with_answers(item: Evaluated, known: AnchorAnswers | None, paid: Usage) -> Evaluated:
+    """Return an evaluation with the answers on anchors in its provenance, and with what they cost."""
+    evaluation, expenses = item.evaluation, list(item.expenses)
+    if paid.calls:
+        expenses.append(Expense(mechanism="judge_check", agent_id=evaluation.agent_id, usage=paid))
+    if known is not None:
+        provenance = cast(Provenance, {**evaluation.provenance, ANCHORS: known.model_dump(mode="json")})
+        evaluation = evaluation.model_copy(update={"provenance": provenance})
+    return replace(item, evaluation=evaluation, expenses=expenses)
 
 
 def _dated(
@@ -327,12 +362,34 @@ def compared(
     dimensions that should be there where the baseline has them.
     """
     evaluation = expecting(evaluation, baseline, due)
-    now = moved(evaluation, baseline, guard.trust)
-    comparison = _tested(evaluation, now.baseline, guard)
-    if baseline and now.shifts:
-        strict = _tested(evaluation, now.strict, guard) if now.strict else None
-        comparison = set_apart(comparison, strict, now.shifts, baseline, guard.rules.undecided_delta)
-    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, guard.rules), guard.rules)
+    kept, others = without_other_judges(evaluation, baseline)
+    comparison = explained(
+        evaluation,
+        _tested(evaluation, kept, guard),
+        baseline,
+        others,
+        earlier=_answers_since(evaluation, baseline, guard),
+        trust=guard.trust,
+        rules=guard.rules,
+    )
+    report = judge_agent(evaluation, comparison, guard.rules)
+    short = label_findings(evaluation.agent_id, guard.trust.labelled) if guard.rules.require_calibration else ()
+    return report.model_copy(update={"findings": [*report.findings, *short]})
+
+
+def _answers_since(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> list[AnchorAnswers]:
+    """Return the answers on anchors in an agent's runs since its baseline, those of a judge of another name left out."""
+    taken, judge = answers_in(baseline.provenance) if baseline else None, _judged_by(evaluation)
+    earlier = (
+        point.anchors
+        for point in guard.points.get(evaluation.agent_id, ())
+        if point.window_end < evaluation.window_end and tuple(point.judged_by) == judge
+    )
+    return [item for item in earlier if item and taken and item.day > taken.day]
+
+
+def _judged_by(evaluation: AgentEvaluation) -> tuple[str | None, str | None]:
+    return evaluation.provenance.get("judge_model"), evaluation.provenance.get("prompt_version")
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
@@ -409,7 +466,7 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
     has_recorded: HasRecorded | None = getattr(replayed_by(judge) or judge, "has_recorded", None)
     if plan.baseline is None or not (judge.live or has_recorded):
         return {}
-    baseline = moved(evaluation, plan.baseline, guard.trust).baseline
+    baseline, _ = without_other_judges(evaluation, plan.baseline)
     worth = to_confirm(_compared(evaluation, baseline, guard.rules))
     claims = {
         # A claim file may have gone since: then there is nothing to ask.

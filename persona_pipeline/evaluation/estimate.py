@@ -9,6 +9,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import planned
+from persona_pipeline.guard.anchors.check import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, model_name, price
@@ -95,6 +96,7 @@ def estimate_run(
     store = None if asking.fresh else world.store
     known = {} if asking.fresh else recorded.recordings
     also = [item.question for plan in judged for item in plan.readings if item.question.key not in known]
+    also += [question for question in _anchor_questions(world, request) if question.key not in known]
     also += _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
@@ -108,6 +110,17 @@ def estimate_run(
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+def _anchor_questions(world: World, request: EvaluationRequest) -> list[Question]:
+    """Return what the judge is asked to be checked."""
+    reader = WorldReader(world)
+    snapshot = reader.questions(request)
+    if not snapshot.agents:
+        return []
+    day = max(scope.window.end for scope in snapshot.agents).date()
+    asked = AnchorRound(reader.anchors(snapshot, request), day, 2 if request.update_baseline else 1)
+    return [call.question for call in asked.calls]
 
 
 def _facts_questions(world: World, request: EvaluationRequest, *, fresh: bool) -> list[Question]:

@@ -14,6 +14,7 @@ from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
+from persona_pipeline.guard.anchors.check import AnchorAnswers
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins
@@ -29,6 +30,7 @@ from persona_pipeline.guard.report import (
     expenses_of,
     uuid_from,
 )
+from persona_pipeline.guard.trust import ANCHORS, answers_in
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
@@ -47,6 +49,7 @@ class Point:
         whole: every dimension the agent has claims of is in it.
         window_start: None where it is not known.
         margins: half the width of each dimension's 95 % interval, in points, and ``overall``'s.
+        anchors: the judge's answers on anchors; None: it was not asked.
     """
 
     window_end: datetime
@@ -56,6 +59,7 @@ class Point:
     whole: bool = True
     margins: dict[str, float] = field(default_factory=dict)
     window_start: datetime | None = None
+    anchors: AnchorAnswers | None = None
 
 
 def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
@@ -73,6 +77,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
         "margins": score_margins(evaluation.dimensions)
         if any(i.samples > 1 for i in evaluation.dimensions.values())
         else {},
+        ANCHORS: provenance.get(ANCHORS),
     }
 
 
@@ -88,7 +93,8 @@ def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point
     judged_by = tuple(known.get("judged_by", ()))
     margins = known.get("margins", {})
     start = datetime.fromisoformat(known["window_start"]) if known.get("window_start") else None
-    return Point(window_end, known.get("overall"), known.get("dimensions", {}), judged_by, whole, margins, start)
+    dimensions, anchors = known.get("dimensions", {}), answers_in(known)
+    return Point(window_end, known.get("overall"), dimensions, judged_by, whole, margins, start, anchors)
 
 
 def with_points(

@@ -15,7 +15,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
-from persona_pipeline.scoring.messages.reading import Character, MessageCall, readings_of
+from persona_pipeline.scoring.messages.reading import MessageCall, character_of, readings_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
@@ -133,9 +133,9 @@ def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[MessageCall
     if ADHERENCE.name not in plan.plans or plan.scope.synthetic or not snapshot.most_messages:
         return (), 0
     adherence, case = plan.sets[ADHERENCE.name].propositions, plan.case
-    persona = case.persona if adherence and adherence.include_personas else None
-    claims = adherence.about_messages().propositions if adherence else ()
-    character = Character(case.agent_id, case.display_name, persona, claims, case.names)
+    if adherence is None:
+        return (), 0
+    character = character_of(plan.persona, adherence, case.names)
     return readings_of(character, snapshot.messages.talk(case.agent_id, case.window), snapshot.most_messages)
 
 

@@ -14,26 +14,26 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, rai
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
-from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
-from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
+from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
+from persona_pipeline.guard.anchors.check import AnchoredAgent, load_anchors
+from persona_pipeline.guard.anchors.drawing import MOST_AGENTS, draw_anchors
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents, windows_taken
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
-from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
-from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.files import LABELS, load_labels
-from persona_pipeline.guard.labels.messages import load_message_labels, verdicts_of_people
+from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
+from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.scoring.facts.known import load_canon
+from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
 from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
@@ -68,7 +68,7 @@ from persona_pipeline.world.messages.store import (
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
 from persona_pipeline.world.names import named_agents
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims, stored_sets
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, select_dimensions
+from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import World
 
@@ -81,7 +81,7 @@ _MOST_EACH = 1000
 class WorldReader:
     """Reads what evaluations need of a world. Whoever it gave a snapshot needs neither the world nor the reader.
 
-    What is not valid raises ``ConfigError``: the request, a lexicon, labels, recordings, the file of judge changes. What is wrong
+    What is not valid raises ``ConfigError``: the request, a lexicon, labels, recordings, anchors. What is wrong
     with one agent's files is in ``Snapshot.broken``.
     """
 
@@ -197,6 +197,7 @@ class WorldReader:
             broken={**snapshot.broken, **wrong},
             known_verdicts=self._verdicts(scopes) if snapshot.most_messages else {},
             labelled=self._labelled(snapshot) if snapshot.most_messages else {},
+            anchors=self.anchors(snapshot, request),
             drifts=drifts,
             voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
             learnt=[state.learnt for state in voices.values() if state.is_new],
@@ -294,24 +295,58 @@ class WorldReader:
 
     def trust(self) -> Trust:
         """Return what a world knows of judges."""
-        world = self.world
-        people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
-        labels = peoples_labels(
-            people, asked_now(world.root, ((item.agent_id, item.dimension) for item in people)), self.known
-        )
-        return Trust(
-            labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store), self._readings()
-        )
+        folder = self.world.rules_root / LABELS
+        messages = {label.key for label in load_message_labels(folder) if label.source is MarkSource.PERSON}
+        judgments = {label.key for label in load_labels(folder) if label.is_persons}
+        return Trust((len(messages), len(judgments)), unable_judges(self.world.store))
 
-    def _readings(self) -> list[ReadingTest]:
-        """Return what was found of judges that were tested, and what recordings say now of the same: both must hold."""
-        world, found = self.world, load_readings(self.world.rules_root / READINGS)
-        agents = {item.agent_id for reading in found for item in reading.transcripts}
-        paths = [world.root / RECORDINGS / Recording("", agent_id=name, dimension=DIMENSION).file for name in agents]
-        rows = [
-            row for path in paths if path.exists() for row in load_recording_file(path, world.settings.signing_secret)
-        ]
-        return [*found, *(reading.as_recorded(rows) for reading in found if rows)]
+    def anchors(self, snapshot: Snapshot, request: EvaluationRequest, size: int | None = None) -> list[AnchoredAgent]:
+        """Return the messages with a known verdict by which the judge is checked.
+
+        They are those of the world's file, drawn where there is none; a baseline draws them again where people labelled more.
+        ``size``: by default as the settings say; 0: none.
+        """
+        size = self.world.settings.anchors if size is None else size
+        known = load_anchors(self.world.rules_root / BASELINES / ANCHORS_FILE) if size else []
+        if not size or (known and not request.update_baseline):
+            return known
+        drawn = self.drawn_anchors(snapshot, size, taking=request.update_baseline)
+        of_people = [sum(item.by_people for own in agents for item in own.anchors) for agents in (known, drawn)]
+        return drawn if of_people[1] > of_people[0] or not known else known
+
+    def newest_anchors(self, size: int) -> list[AnchoredAgent]:
+        """Return so many anchors for a check by itself, those of the world's file where none can be drawn."""
+        request = EvaluationRequest()
+        snapshot = self.questions(self.world.settled(request))
+        return self.drawn_anchors(snapshot, size) or self.anchors(snapshot, request, size)
+
+    def drawn_anchors(self, snapshot: Snapshot, size: int, *, taking: bool = False) -> list[AnchoredAgent]:
+        """Return anchors of agents that are evaluated, from the windows of their baselines, or else from before their windows.
+
+        ``taking``: a baseline is taken, so that the windows of now are its windows.
+        """
+        characters, said = dict[str, Character](), dict[str, list[str]]()
+        for scope in sorted(snapshot.agents, key=lambda item: item.agent_id):
+            claims = snapshot.claims.get(scope.agent_id, {}).get(ADHERENCE.name)
+            if scope.synthetic or claims is None or claims.propositions is None or len(said) == MOST_AGENTS:
+                continue
+            characters[scope.agent_id] = character_of(snapshot.persona(scope), claims.propositions)
+            said[scope.agent_id] = self._in_character(snapshot, scope, taking=taking)
+        labels = load_message_labels(self.world.rules_root / LABELS)
+        return draw_anchors(characters, said, labels, size)
+
+    def _in_character(self, snapshot: Snapshot, scope: AgentScope, *, taking: bool) -> list[str]:
+        baseline, own = snapshot.baselines.get(scope.agent_id), scope.window
+        spans = windows_taken(baseline) if baseline else set[Window]()
+        if not spans and taking:
+            spans = {own, *(item.window for item in snapshot.earlier if item.agent_id == scope.agent_id)}
+        elif not spans and own.start is not None:
+            spans = {Window(own.start)}
+        store, found = self.world.store, dict[str, Message]()
+        for span in sorted(spans, key=lambda window: window.end):
+            newest = read_messages(store, span, agent_id=scope.agent_id, limit=_MOST_EACH)
+            found |= {message.id: message for message in newest}
+        return [message.text for message in found.values()]
 
     def window(self, length: str, as_of: datetime | None = None, since: datetime | None = None) -> Window:
         """Return the window that ends at ``as_of`` (default: the newest message in the store that is not in the future).

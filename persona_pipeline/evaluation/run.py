@@ -27,6 +27,7 @@ from persona_pipeline.evaluation.decide import (
     restricted,
     rules_of,
     scored,
+    with_anchors,
     with_messages,
 )
 from persona_pipeline.evaluation.history import SavedRun, announce, rows_of, with_points
@@ -42,6 +43,8 @@ from persona_pipeline.evaluation.plan import (
 )
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
+from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
+from persona_pipeline.guard.anchors.check import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.regression import least_coverage
@@ -60,7 +63,7 @@ from persona_pipeline.guard.gate import (
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport, Terms
-from persona_pipeline.guard.trust import untested_judges
+from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
 from persona_pipeline.scoring.facts.reading import FactsFound
@@ -141,15 +144,27 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
         known = decided.snapshot.baselines
         taken, refused = new_baselines(decided, request) if request.update_baseline else ([], {})
         paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
+        notes = list(_keep_anchors(world, decided.snapshot))
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, decided, generated)
     told = _taken_findings(taken, known) | refused
     run = _run_of(decided, judge, request, generated, GoldenFiles(paths, told))
-    run.notes += [finding.text for finding in told.values()]
+    run.notes += [*notes, *(finding.text for finding in told.values())]
     run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
+
+
+def _keep_anchors(world: World, snapshot: Snapshot) -> Iterator[str]:
+    """Write the anchors that were answered, so that the same ones are asked from now on; yield why they could not be kept."""
+    if snapshot.anchor_answers is None or world.root != world.rules_root:
+        return
+    path = world.root / BASELINES / ANCHORS_FILE
+    try:
+        save_anchors(path, snapshot.anchors)
+    except OSError as error:
+        yield f"{path} cannot be written ({error.strerror or error}): other anchors may check the judge next time"
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,7 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
     snapshot, judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
+    snapshot, judged = with_anchors(snapshot, judged, judge, twice=request.update_baseline)
     broken = {**snapshot.broken, **broken, **wrong}
     broken |= {item.plan.scope.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
     past, now = (
@@ -297,7 +313,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
-        snapshot, judged = _judged(snapshot, plans, judge, guard)
+        snapshot, judged = with_anchors(*_judged(snapshot, plans, judge, guard), judge)
         _write(world, [SavedRun(judged[0].evaluation, whole=False, finished=False)], snapshot, {}, {})
     return judged[0].evaluation
 
@@ -405,7 +421,6 @@ def _run_of(
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)
-    report.findings += untested_judges((item.evaluation for item in reports.values()), snapshot.trust)
     spent = [expense for result in decided.earlier for expense in result.report.expenses]
     report.expenses += [expense.model_copy(update={"mechanism": "history"}) for expense in spent]
     report.expenses += generated.expenses
@@ -468,13 +483,16 @@ def _captured(decided: Decided, result: AgentResult, request: EvaluationRequest)
         if item.plan.scope.agent_id == evaluation.agent_id and _is_alike(snapshot, item, result)
     ]
     windows = [*(item.report.evaluation for item in earlier), evaluation]
-    return captured(
+    baseline = captured(
         evaluation.agent_id,
         [item.dimensions for item in windows],
         judged_on(evaluation),
         spans=[(item.window_start, item.window_end) for item in windows],
         known=snapshot.baselines.get(evaluation.agent_id),
     )
+    answers = evaluation.provenance.get(ANCHORS)
+    kept = {**baseline.provenance, **({ANCHORS: answers} if answers else {})}
+    return baseline.model_copy(update={"provenance": kept})
 
 
 def _is_alike(snapshot: Snapshot, before: AgentResult, newest: AgentResult) -> bool:

@@ -19,6 +19,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point, StoredVerdict
+from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules
@@ -83,6 +84,7 @@ class Snapshot:
         most_messages: of an agent in a window, messages that are judged one by one; 0: none. ``read_messages``: verdicts on them
             by run id, once that was asked; ``known_verdicts``: those that the store has of agents, oldest first.
         labelled: verdicts of people on messages, by agent and message.
+        anchors: messages with a known verdict, by which the judge is checked; ``anchor_answers``: once they were asked.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
@@ -109,6 +111,8 @@ class Snapshot:
     read_messages: Mapping[str, MessageVerdicts] = field(default_factory=dict)
     known_verdicts: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
     labelled: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
+    anchors: Sequence[AnchoredAgent] = ()
+    anchor_answers: AnchorAnswers | None = None
     drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()

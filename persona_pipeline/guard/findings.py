@@ -1,21 +1,13 @@
 """What is said of an agent that is not as it should be: one finding a reason, in a sentence, with what to do about it."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.options import REGRESSION_DELTA
-from persona_pipeline.guard.baselines.models import (
-    FEWEST_LABELS,
-    BaselineComparison,
-    DimensionComparison,
-    JudgeShift,
-    Measure,
-    People,
-    PropositionDrop,
-)
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.regression import Rules
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
@@ -28,12 +20,8 @@ MOST_FLAGGED = 3
 MOST_CLAIMS = 2
 # An agent whose comparison finds only larger drops, in points, is not judged.
 NO_POWER = 4.0
-# Points by which people and judge must differ to be a finding, and the fewest labels that show it.
-FAR_APART, FEWEST_APART = 2.0, 10
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
-# The page where people label.
-_VIEW = "persona-pipeline view"
 
 
 def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
@@ -68,25 +56,13 @@ def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
     return f"95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f}"
 
 
-def unbelieved_findings(
-    evaluation: AgentEvaluation, comparison: BaselineComparison, *, required: bool
-) -> Iterator[Finding]:
-    """Yield what would be falls if the judge could be believed, which cannot be told.
-
-    ``required``: a dimension whose judge is not shown to be better than chance is a failure.
-    """
-    agent_id = evaluation.agent_id
+def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
+    """Yield what would be falls if the judge could be believed, which cannot be told."""
+    agent_id, command = comparison.agent_id, "persona-pipeline doctor"
     for name, item in comparison.dimensions.items():
-        chance = item.people is not None and item.people.belief == "chance"
-        why, command = "its judge cannot be believed", "persona-pipeline doctor"
-        if chance and item.people:
-            why, command = _chance(item.people), _VIEW
         for text in item.doubted:
-            message = f"{text}; it cannot be told, for {why}"
+            message = f"{text}; it cannot be told, for its judge cannot be believed"
             yield Finding(kind="doubted", message=message, command=command, agent_id=agent_id, dimension=name)
-        scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
-        if required and scored and (item.people is None or item.people.belief != "believed"):
-            yield _uncalibrated(agent_id, name, item.people)
 
 
 def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
@@ -100,97 +76,41 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
             command="persona-pipeline doctor",
             agent_id=agent_id,
         )
-    for text in comparison.unread:
+    if comparison.judge and comparison.judge.passed is False:
         yield Finding(
             kind="judge_health",
-            message=f"{agent_id}: {text}; its scores cannot be believed",
-            remedy="set PERSONA_JUDGE_MODEL to a stronger model, or see whether the claims hold of everybody, "
-            "and ask persona-pipeline doctor --reading again",
-            command="persona-pipeline doctor --reading",
+            message=f"{agent_id}: {comparison.judge.text}; nothing it says can be believed",
+            remedy="set PERSONA_JUDGE_MODEL to a stronger model; if the messages in baselines/anchors.jsonl are not how the agents "
+            "write, delete that file before the next baseline",
+            command="persona-pipeline doctor --judge",
             agent_id=agent_id,
         )
-    items = [(item, item.judge_shift) for item in comparison.dimensions.values() if item.judge_shift]
-    if blocked := [(item, shift) for item, shift in items if item.status == "other_judge"]:
-        yield _other_judge(agent_id, blocked)
-    if changed := [(item, shift) for item, shift in items if shift.points is not None]:
-        yield _judge_changed(agent_id, changed)
+    elif comparison.judge and comparison.judge.changed:
+        yield Finding(
+            kind="judge_changed",
+            message=f"{agent_id}: the judge changed since the baseline: {comparison.judge.text}",
+            remedy="what drops or rises may be the judge: look at the messages, and take the baselines again with this judge",
+            command="persona-pipeline doctor --judge",
+            agent_id=agent_id,
+        )
+    if others := [item for item in comparison.dimensions.values() if item.status == "other_judge" and item.judge_shift]:
+        yield _other_judge(agent_id, others)
 
 
-def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeShift]]) -> Finding:
-    shift = blocked[0][1]
-    why = "they were never compared"
-    if shift.anchors:
-        why = "the two judge unlike, and too few judgments of these dimensions were made by both to tell by how much"
-    more = " --anchors 200" if shift.anchors else ""
+def _other_judge(agent_id: str, others: Sequence[DimensionComparison]) -> Finding:
+    names, shift = [_label(item.dimension) for item in others], others[0].judge_shift
+    named = ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+    before, now = (shift.before, shift.now) if shift else ("", "")
+    # The same windows again: a baseline of the newest one would make a drop since then the norm.
+    since = f" --as-of {shift.until} --windows {shift.windows}" if shift and shift.until else ""
+    command = f"persona-pipeline baseline --agents {shlex.quote(agent_id)}{since}"
     return Finding(
         kind="other_judge",
-        message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; {why}",
-        remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
-        command=f"persona-pipeline canary{more}",
+        message=f"{agent_id}: the baseline of {named} was judged by {before} and this run by {now}",
+        remedy=f"take it again with this judge: `{command}`",
+        command=command,
         agent_id=agent_id,
     )
-
-
-def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, JudgeShift]]) -> Finding:
-    shift = changed[0][1]
-    points = ", ".join(f"{_label(item.dimension)} {shift.points or 0.0:+.1f}" for item, shift in changed)
-    return Finding(
-        kind="judge_changed",
-        message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
-        f"({points}); its baseline is moved by that",
-        remedy="take the baselines anew once you have seen that the agents are as they should be",
-        agent_id=agent_id,
-    )
-
-
-def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
-    """Yield a finding where people and judge surely differ by two points or more on what people labelled."""
-    for name, item in comparison.dimensions.items():
-        bias = item.people.bias if item.people and item.current is not None else Measure()
-        if bias.value is None or bias.low is None or bias.high is None or bias.n < FEWEST_APART:
-            continue
-        if abs(bias.value) < FAR_APART or bias.low <= 0 <= bias.high:
-            continue
-        points = f"{bias.value:+.1f} points ({bias.low:+.1f} to {bias.high:+.1f})"
-        text = f"the judge differs from people by {points} on {bias.n} judgments that they labelled"
-        yield Finding(
-            kind="people",
-            message=f"{evaluation.agent_id}: {_label(name)}: {text}",
-            remedy=f"label more of its newest window in `{_VIEW}`",
-            command=_VIEW,
-            agent_id=evaluation.agent_id,
-            dimension=name,
-        )
-
-
-def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
-    if people is None or people.belief == "unknown":
-        labels = people.labels if people else 0
-        why = f"{labels} of the {FEWEST_LABELS} labels that it takes"
-    else:
-        why = _chance(people)
-    return Finding(
-        kind="calibration",
-        message=f"{agent_id}: the judge of {_label(name)} is not validated: {why}",
-        remedy=f"label judgments in `{_VIEW}`, or leave out --require-calibration",
-        command=_VIEW,
-        agent_id=agent_id,
-        dimension=name,
-    )
-
-
-def _chance(people: People) -> str:
-    text = "its judge is no better than chance there"
-    if people.rank is None or people.rank_interval is None:
-        return f"{text} ({people.labels} labels)"
-    low, high = people.rank_interval
-    text += " within a claim, whatever it gives each claim" if low > 0 else ""
-    return f"{text} (rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels)"
-
-
-def _named(blocked: list[tuple[DimensionComparison, JudgeShift]]) -> str:
-    names = [_label(item.dimension) for item, _ in blocked]
-    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:

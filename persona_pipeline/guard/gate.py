@@ -12,6 +12,7 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.base.text import shortened
+from persona_pipeline.guard.anchors.check import JudgeCheck
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import (
     TOLERANCE,
@@ -25,22 +26,22 @@ from persona_pipeline.guard.baselines.regression import (
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,
+    doubted_findings,
     drop_sentence,
     fall_sentence,
     injections,
     judge_findings,
     judge_health,
     likeness_findings,
-    people_findings,
     power_findings,
     record_command,
     said_again_findings,
-    unbelieved_findings,
     undecided_findings,
 )
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
+    EXIT_REGRESSION,
     KINDS,
     AgentEvaluation,
     AgentReport,
@@ -71,6 +72,9 @@ _LEAST = ("min_coverage", "threshold", "require_calibration")
 LOOSER = "judged by looser rules: "
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
+# Labels of people that say how far they agree with a judge, and the page where they give them.
+FEWEST_MESSAGES, FEWEST_JUDGMENTS = 20, 50
+VIEW = "persona-pipeline view"
 # From this number of agents on, a drop of half of them is one finding.
 FEWEST_TOGETHER = 3
 
@@ -136,9 +140,8 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *_allowed(evaluation.agent_id, comparison, rules),
             *_coverage(evaluation, comparison, rules),
             *_threshold(evaluation, rules),
-            *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
+            *doubted_findings(comparison),
             *judge_findings(evaluation, comparison),
-            *people_findings(evaluation, comparison),
             *likeness_findings(evaluation),
             *said_again_findings(evaluation),
             *judge_health(evaluation),
@@ -147,6 +150,20 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if looser else []),
         ],
     )
+
+
+def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding]:
+    """Yield a finding where people labelled too few messages and judgments to say how far they agree with a judge."""
+    messages, judgments = labelled
+    if messages < FEWEST_MESSAGES and judgments < FEWEST_JUDGMENTS:
+        yield Finding(
+            kind="calibration",
+            message=f"{agent_id}: people labelled {messages} messages of {FEWEST_MESSAGES}, or {judgments} judgments of "
+            f"{FEWEST_JUDGMENTS}: that is too few to say how far they agree with the judge",
+            remedy=f"label messages in `{VIEW}`, or leave out --require-calibration",
+            command=VIEW,
+            agent_id=agent_id,
+        )
 
 
 def kept_rules(findings: Iterable[Finding]) -> list[str]:
@@ -286,7 +303,8 @@ def findings_of_run(reports: Collection[AgentReport], rules: Rules) -> list[Find
 def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
     """Return a finding where half of the agents dropped by the mean of their dimensions, of at least three with a baseline.
 
-    So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone.
+    So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone, and
+    where the check of the judge says that the judge changed, whether they dropped cannot be told.
     """
     rows = (
         [item.delta for item in report.comparison.dimensions.values() if item.delta is not None] for report in reports
@@ -295,9 +313,17 @@ def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]
     down = sum(dropped(change, 0.0, rules.regression_delta) for change in changes)
     if len(changes) < FEWEST_TOGETHER or 2 * down < len(changes):
         return []
-    text = f"{down} of {len(changes)} agents dropped together (median change {median(changes):+.1f})"
-    remedy = "see what changed for all of them: the model, a prompt or the judge (`persona-pipeline doctor --judge`)"
-    return [Finding(kind="all_dropped", message=text, remedy=remedy, command="persona-pipeline doctor --judge")]
+    judge = next((report.comparison.judge for report in reports if report.comparison.judge), JudgeCheck())
+    command = "persona-pipeline doctor --judge"
+    return [
+        Finding(
+            kind="all_dropped",
+            exit_code=EXIT_COVERAGE if judge.changed else EXIT_REGRESSION,
+            message=f"{down} of {len(changes)} agents dropped together (median change {median(changes):+.1f}); {judge.text}",
+            remedy=f"see what changed for all of them: the model, a prompt or the judge (`{command}`)",
+            command=command,
+        )
+    ]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
@@ -373,10 +399,16 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         found = Finding(kind=kind, message=message, remedy=remedy, command=command, agent_id=agent, dimension=name)
         findings.append(found)
     if (read := evaluation.messages) and read.lacks_verdicts:
-        message = f"{agent}: {read.text(evaluation.display_name)} ({_counted(read.unscored)}): {read.detail}"
         command = record_command(evaluation)
-        told = {"message": message, "remedy": f"ask again with `{command}`", "command": command}
-        findings.append(Finding(kind="coverage", agent_id=agent, dimension=ADHERENCE.name, **told))
+        found = Finding(
+            kind="coverage",
+            message=f"{agent}: {read.text(evaluation.display_name)} ({_counted(read.unscored)}): {read.detail}",
+            remedy=f"ask again with `{command}`",
+            command=command,
+            agent_id=agent,
+            dimension=ADHERENCE.name,
+        )
+        findings.append(found)
     if not any(finding.kind == "coverage" for finding in findings):
         findings += _covered_in_all([evaluation], rules, agent)
     return findings

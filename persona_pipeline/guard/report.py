@@ -154,12 +154,13 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("new_baseline", EXIT_OK, warns=True),
         FindingKind("accepted", EXIT_OK, warns=True),
         FindingKind("terms", EXIT_OK, warns=True),
-        # No run finds these two any more; stored runs have them.
+        # No run finds these any more; stored runs have them.
+        FindingKind("reading", EXIT_COVERAGE, warns=True),
+        FindingKind("people", EXIT_COVERAGE, warns=True),
         FindingKind("trend", EXIT_REGRESSION, "moved", warns=True),
         FindingKind("voice_check", EXIT_REGRESSION, "voice_alarm", warns=True),
         FindingKind("moved", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
-        FindingKind("reading", EXIT_COVERAGE, warns=True),
         FindingKind("names", EXIT_COVERAGE, "unknown_speaker", warns=True),
         FindingKind("clone", EXIT_REGRESSION, warns=True),
         FindingKind("voices", EXIT_REGRESSION, "clone", warns=True),
@@ -168,7 +169,6 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("facts", EXIT_COVERAGE, "contradiction", warns=True),
         FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
         FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
-        FindingKind("people", EXIT_COVERAGE, warns=True),
     )
 }
 
@@ -295,7 +295,7 @@ class Expense(BaseModel, extra="forbid"):
 
     Attributes:
         mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows), ``synthetic``
-            (conversations were generated) or ``facts`` (what it said of itself).
+            (conversations were generated), ``facts`` (what it said of itself) or ``judge_check`` (anchors; of the first agent).
         dimension: None where the money was not spent on one.
     """
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.guard.labels.messages import KEYS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,
@@ -22,6 +21,7 @@ from persona_pipeline.importing.base import (
     text_of,
     turn_of,
 )
+from persona_pipeline.importing.marks import KEYS
 from persona_pipeline.importing.records import each_record, first_records, records
 from persona_pipeline.world.messages.files import parse_time
 

@@ -16,8 +16,9 @@ from persona_pipeline.base.documents.json import visible
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.text import shortened
-from persona_pipeline.guard.labels.messages import KEYS, MessageLabel, marks_of
+from persona_pipeline.guard.labels.messages import MessageLabel
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult

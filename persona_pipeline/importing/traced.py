@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.guard.labels.messages import MARKS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,
@@ -21,6 +20,7 @@ from persona_pipeline.importing.base import (
     message_row,
     turn_of,
 )
+from persona_pipeline.importing.marks import MARKS
 from persona_pipeline.importing.records import each_record, records
 from persona_pipeline.world.messages.files import Row, parse_time
 

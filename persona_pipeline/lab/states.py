@@ -13,10 +13,10 @@ from persona_pipeline.evaluation.folder import folder_snapshot
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
 from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.lab.results import CauseKind, ComparisonRequest

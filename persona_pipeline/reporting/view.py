@@ -9,23 +9,17 @@ from statistics import fmean
 
 from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
-from persona_pipeline.guard.baselines.models import (
-    FEWEST_LABELS,
-    DimensionComparison,
-    Measure,
-    People,
-    Power,
-    PropositionDrop,
-)
+from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, Power, PropositionDrop
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
+from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
-NOBODY = "Judge not validated: 0 human labels. Label some in `persona-pipeline view`"
+NOBODY = "No person has labelled anything. Label some messages in `persona-pipeline view`"
 UNREAD = "Verdicts on messages were not recorded, so no message out of character is shown"
 # What a message contradicts that breaks no claim.
 FACTS = "facts of the persona"
@@ -310,10 +304,10 @@ class ReportView:
         return next((row.report.comparison.families for row in self.rows if row.report.comparison.families), "")
 
     @property
-    def people_lines(self) -> list[str]:
-        """How far the judge can be believed, a sentence a dimension, and one on the verdicts on messages."""
-        compared = (item for row in self.rows for item in row.report.comparison.dimensions.values())
-        return [*people_lines(compared), *self._agreement]
+    def judge_lines(self) -> list[str]:
+        """What the check of the judge came to, and how often people agree with the verdicts on messages."""
+        text = judge_check(self.report).text
+        return [text[:1].upper() + text[1:], *self._agreement] if self.rows else []
 
     @property
     def _agreement(self) -> list[str]:
@@ -478,30 +472,6 @@ def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
     ordered = sorted(rows, key=lambda row: row.severity)
     whole = [row for row in ordered if not row.report.outlined]
     return whole if len(rows) <= MANY else whole[:MOST_WHOLE]
-
-
-def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
-    """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
-    scored = [item for item in compared if item.current is not None]
-    known = {item.dimension: item.people for item in scored if item.people is not None}
-    if not known:
-        return [NOBODY] if scored else []
-    return [f"Judge of {dimension_label(dimension).lower()} {_belief(people)}" for dimension, people in known.items()]
-
-
-def _belief(people: People) -> str:
-    if people.missing:
-        return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
-    if people.rank is None or people.rank_interval is None:
-        return f"no better than chance ({people.labels} labels): it gives everything alike, and drops cannot be told"
-    low, high = people.rank_interval
-    rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
-    if people.belief == "unknown":
-        return f"not validated: too few labels are of the same claim ({rank})"
-    if people.belief == "chance":
-        within = " within a claim, whatever it gives each claim" if low > 0 else ""
-        return f"no better than chance{within} ({rank}): drops cannot be told"
-    return f"validated ({rank})"
 
 
 def measured(measure: Measure, *, signed: bool = False) -> str:

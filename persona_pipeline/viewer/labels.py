@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.files import look_of
 from persona_pipeline.evaluation.calibrate import Judgment, judged_population
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS
+from persona_pipeline.guard.gate import FEWEST_JUDGMENTS
 from persona_pipeline.guard.labels.files import LABELS, MOST_NOTE, Label, label_of, load_label_files, write_label_files
 from persona_pipeline.guard.labels.messages import (
     OF_OTHER_TEXTS,
@@ -95,7 +95,7 @@ class Labelling:
         """
         with self._lock:
             done = self.labelled()
-            enough = {item["dimension"] for item in self.progress() if item["done"] >= FEWEST_LABELS}
+            enough = {item["dimension"] for item in self.progress() if item["done"] >= FEWEST_JUDGMENTS}
             left = [item for key, item in self._by_key.items() if key not in done]
             return min(left, key=lambda item: (self._turns.get(item.key, 0), item.dimension in enough), default=None)
 
@@ -231,7 +231,7 @@ def _state(session: Labelling, undone: Answered | None = None) -> Response:
     return _json(
         {
             "labeller": session.labeller,
-            "target": FEWEST_LABELS,
+            "target": FEWEST_JUDGMENTS,
             "progress": session.progress(),
             "item": current and _shown(current, undone.label.note if undone and undone.label else ""),
             "last": last and _last(last),

@@ -19,7 +19,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import read_regular
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
-DECIDING = ("baselines", "labels", "calibration", "lexicons", "background", "nudges", "persona.yaml")
+DECIDING = ("baselines", "labels", "lexicons", "background", "nudges", "persona.yaml")
 FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", "interviews", *DECIDING, ".persona")
 # Besides, of the whole repository: what runs the evaluation, and what says how files are checked out.
 _EVERYWHERE = (
@@ -37,7 +37,7 @@ _WHAT = {
     "suites": "suite",
     "interviews": "interview",
     "labels": "labels",
-    "calibration": "judge changes",
+    "baselines": "anchors",
     "lexicons": "lexicon",
     "background": "everyday language",
     "nudges": "nudges",

@@ -11,9 +11,7 @@ from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.guard.baselines.golden import Watched
-from persona_pipeline.guard.baselines.models import Baseline, Measure, People
-from persona_pipeline.guard.calibration.judge_change import DimensionShift, JudgeChange, JudgeName
-from persona_pipeline.guard.calibration.known import PeoplesLabels
+from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules, exit_code_of, is_believable, nothing_evaluated, run_coverage
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.guard.trust import Trust
@@ -28,7 +26,7 @@ END = datetime(2026, 6, 1, tzinfo=UTC)
 NAMES = ("adherence", "consistency", "fluency", "convergence")
 ORDER = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2, None: 2}
 CODES = {1: 0, 3: 1, 0: 2}
-OLD, NEW = (JudgeName(model=name, prompt_version="v1") for name in ("old", "new"))
+OLD, NEW = "old", "new"
 
 # To shrink such a world takes minutes, and the message names what became better.
 unshrunk = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -44,7 +42,7 @@ class DrawnWorld:
     baselines: Mapping[str, Baseline]
     scores: Scores
     guard: Guard
-    judge: JudgeName = OLD
+    judge: str = OLD
     quoted: Mapping[str, bool] = field(default_factory=dict)
 
     def report(self, agent_id: str, scores: Mapping[str, Mapping[str, float | None]]) -> AgentReport:
@@ -52,7 +50,7 @@ class DrawnWorld:
         evaluation = AgentEvaluation(
             run_id="r", agent_id=agent_id, display_name=agent_id, window_start=END - timedelta(days=7), window_end=END,
             sample_size=9, provenance={
-                "judge_model": self.judge.model, "judge_models": [self.judge.model], "prompt_version": "v1",
+                "judge_model": self.judge, "judge_models": [self.judge], "prompt_version": "v1",
                 "prompt_versions": ["v1"], "messages_hash": "now",
             },
         ).with_dimensions(dimensions)  # fmt: skip
@@ -98,26 +96,8 @@ class Verdicts:
         )
 
 
-class Labels(PeoplesLabels):
-    """Labels that say the judge of one dimension is no better than chance."""
-
-    def of(self, judged_by: tuple[str, str], dimension: str) -> People | None:
-        return People(belief="chance" if dimension == "fluency" else "believed", labels=60)
-
-
 def trusts() -> st.SearchStrategy[Trust]:
-    def changed(points: float, width: float) -> Trust:
-        measure = Measure(value=points, low=points - width, high=points + width, n=1000)
-        shifts = [DimensionShift(dimension=name, points=measure) for name in NAMES[:3]]
-        change = JudgeChange(
-            before=OLD, now=NEW, anchors=1000, labelled=0, points=measure, alike=Measure(), dimensions=shifts,
-            reasons=["scores moved"],
-        )  # fmt: skip
-        return Trust(changes=[change])
-
-    return st.one_of(
-        st.just(Trust()), st.just(Trust(labels=Labels())), st.builds(changed, st.floats(-4, 4), st.floats(0.1, 2))
-    )
+    return st.sampled_from([Trust(), Trust(unable=frozenset({("old", "v1")}))])
 
 
 @st.composite
@@ -156,7 +136,7 @@ def worlds(draw: st.DrawFn) -> DrawnWorld:
         accepted_drops=draw(st.sampled_from([[], accepted])), today=date(2026, 6, 1),
     )  # fmt: skip
     guard = Guard(rules, Watched(draw(st.integers(count, 30)), baselines), draw(trusts()))
-    judge = NEW if guard.trust.changes else OLD
+    judge = draw(st.sampled_from([OLD, OLD, NEW]))
     return DrawnWorld(baselines, scores, guard, judge, {"c1": draw(st.booleans())})
 
 

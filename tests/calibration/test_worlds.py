@@ -1,47 +1,39 @@
 """People's labels in a world: what they change in every evaluation, and a judge that is another one."""
 
 import json
-import random
-import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from html import unescape
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.people import DRIFTS, anchors
-from persona_pipeline.base.errors import ConfigError, NothingError
+from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.evaluation import calibrate
-from persona_pipeline.evaluation.calibrate import Judgment, calibrate_world, judged_population, plan_canaries
+from persona_pipeline.evaluation.calibrate import Judgment, calibrate_world, judged_population
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation.run import replayed, run_evaluation
+from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
-from persona_pipeline.guard.calibration.judge_change import (
-    CHANGES,
-    JudgeName,
-    judge_change,
-    load_judge_changes,
-    save_judge_changes,
-)
 from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
-from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
+from tests.support.messages_server import Call, MessagesServer, Reply, message
 from tests.support.reports import report_text
 
-SAME = DRIFTS[0]
 Answer = Callable[[float], int | None]
 BELIEVES: Answer = lambda score: min(9, max(0, round(score) - 1))  # noqa: E731
 
@@ -80,56 +72,43 @@ def kinds(report: RunReport) -> set[str]:
     return {finding.kind for finding in report.all_findings()}
 
 
-def test_without_labels_a_report_says_so_once(world: World) -> None:
+def test_a_report_says_once_whether_the_judge_was_checked(world: World) -> None:
     report = evaluated(world)
     assert "regression" in kinds(report) or "proposition_drop" in kinds(report)
     for text in (report_text(report), render_comment(report), render(report, "html")):
-        assert text.count("not validated: 0 human labels") == 1
+        assert text.count("Judge not checked") == 1
+
+
+def test_required_labels_are_missing_until_people_gave_them(world: World) -> None:
     assert "calibration" in kinds(evaluated(world, require_calibration=True))
     assert evaluated(world, require_calibration=True).exit_code == 1, "it fell, calibrated or not"
     assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3
+    label(world, BELIEVES, 80, kind=LabellerKind.MODEL)
+    assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3, (
+        "a model's labels count for nothing"
+    )
+    label(world, BELIEVES, 80)
+    assert "calibration" not in kinds(evaluated(world, agents=["pam"], require_calibration=True))
 
 
 def test_a_model_that_labels_calibrates_nothing(world: World) -> None:
     label(world, BELIEVES, 80, kind=LabellerKind.MODEL)
-    assert all(item.people is None for item in evaluated(world).agents["michael"].comparison.dimensions.values())
-    (found,) = calibrate_world(world, ["adherence"]).dimensions
-    assert (found.labelled, found.people) == (0, [])
+    assert calibrate_world(world, ["adherence"]).dimensions == []
 
 
-def test_too_few_labels_say_how_many_are_missing(world: World) -> None:
-    label(world, BELIEVES, 20)
-    people = evaluated(world).agents["michael"].comparison.dimensions["adherence"].people
-    assert people is not None
-    assert (people.belief, people.labels, people.missing) == ("unknown", 20, 30)
-
-
-def test_reports_say_how_far_a_believed_judge_agrees_with_people(world: World) -> None:
-    label(world, BELIEVES, 80)
-    report = evaluated(world, require_calibration=True)
-    assert report.exit_code == 1
-    people = report.agents["michael"].comparison.dimensions["adherence"].people
-    assert people is not None and people.rank is not None
-    assert (people.belief, people.labels, people.missing) == ("believed", 80, 0)
-    data = json.loads(render(report, "json"))
-    told = data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]
-    assert (told["rank"], told["bias"]["n"]) == (people.rank, 80)
-    for text in (report_text(report, verbose=True), render_comment(report).replace("\\", ""), render(report, "html")):
-        assert f"rank correlation with people {people.rank:.2f}" in text
-
-
-def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World) -> None:
+def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World) -> None:
     assert evaluated(world).exit_code == 1
-    dice = random.Random(1)
-    label(world, lambda score: dice.randrange(10), 80)
-    report = evaluated(world)
-    assert (report.exit_code, "doubted" in kinds(report)) == (3, True)
+    agents = [AnchoredAgent(agent_id="pam", name="Pam", persona=None, anchors=[])]
+    failed = AnchorAnswers(day=date(2026, 6, 21), right={str(n): n < 10 for n in range(20)})
+    done = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(dimensions=["adherence"]))
+    assert done.replay is not None
+    replay = done.replay()
+    snapshot = replace(replay.snapshot, anchors=agents, anchor_answers=failed)
+    report = replayed(replace(replay, snapshot=snapshot)).report
+    assert (report.exit_code, {"doubted", "judge_health"} <= kinds(report)) == (3, True)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
-    assert "no better than chance" in report_text(report)
-    assert evaluated(world, only_fail_on=["doubted"]).exit_code == 3
-    assert evaluated(world, only_fail_on=["regression"]).exit_code == 0
-    assert evaluated(world, require_calibration=True).exit_code == 3
+    assert "judge failed its check: 10 of 20" in report_text(report)
 
 
 def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(world: World) -> None:
@@ -141,10 +120,17 @@ def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(worl
     assert not (world.root / "baselines" / "pam.json").exists()
 
 
+def parts(body: Any) -> list[Any]:
+    """All parts of the messages of a request."""
+    contents = [item["content"] for item in body["messages"]]
+    return [part for content in contents if isinstance(content, list) for part in content]
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
     with MessagesServer() as running:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", running.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
         yield running
 
 
@@ -156,119 +142,90 @@ def call(*arguments: str) -> tuple[int, str]:
     return told.exit_code, told.output
 
 
-def other_judge(world: World, points: int) -> Callable[[Call], Reply]:
-    """A judge that gives each claim what it was given so far, and so many points more where more is better."""
-    scores: dict[str, list[float]] = {}
-    inverted: set[str] = set()
-    for item in judged_population(world):
-        claims = find_proposition_set(world.root / PROPOSITIONS, item.dimension, item.request.agent_id)
-        assert claims is not None
-        inverted |= {
-            item.request.claim for p in claims.propositions if p.inverted and p.id == item.request.proposition_id
-        }
-        scores.setdefault(item.request.claim, []).append(score_of(item) or 0.0)
-
-    def score(claim: str) -> int:
-        middle = sum(scores[claim]) / len(scores[claim])
-        return min(9, max(0, round(middle + (-points if claim in inverted else points))))
-
-    return lambda call: message(json.dumps(verdicts(call.body, score)))
-
-
-def test_another_judge_is_not_compared_until_it_was_measured(world: World, server: MessagesServer) -> None:
-    server.handler = other_judge(world, -2)
-    asked = (
-        "evaluate",
-        "--agents",
-        "jim,pam",
-        "--dimensions",
-        "adherence",
-        "--judge",
-        "anthropic",
-        "--no-confirm",
-        "--fresh",
-    )
-    code, text = call(*asked)
-    assert (code, "other_judge" in text, "persona-pipeline canary" in text) == (3, True, True), text[:600] + text[-900:]
-    code, text = call("canary", "--estimate")
-    assert (code, "80 judgments are made again" in text, "$" in text) == (0, True, True)
-    assert not (world.root / CHANGES).exists()
-    code, text = call("canary", "--anchors", "100")
-    assert (code, "the judge changed, not the agents" in text) == (1, True), text
-    assert re.search(r"\n\d+ judge calls, \$\d", text), "it says what it paid"
-    (change,) = load_judge_changes(world.root / CHANGES)
-    points = change.shift("adherence")
-    assert points is not None and points.value is not None and -3 < points.value < -1
-    code, text = call(*asked)
-    assert (code, "judge_changed" in text, "other_judge" in text) == (0, True, False), text
-    assert "the baseline is moved by that" in text
-
-
-def test_a_judge_that_judges_alike_is_compared_as_before(world: World) -> None:
+def test_a_baseline_of_another_judge_is_not_compared_and_its_own_windows_are_named(world: World) -> None:
     baseline = find_baseline(world.root / BASELINES, "pam")
     assert baseline is not None
-    known = baseline.provenance["dimensions"]["adherence"]
-    now = JudgeName(model=known["judge_model"], prompt_version=known["prompt_version"])
-    before = JudgeName(model="earlier", prompt_version="1")
     for item in baseline.provenance["dimensions"].values():
         item.update(judge_model="earlier", prompt_version="1")
     save_baseline(world.root / BASELINES, baseline)
-    assert "other_judge" in kinds(evaluated(world, agents=["pam"]))
-    generator = np.random.default_rng(1)
-    save_judge_changes(world.root / CHANGES, [judge_change(before, now, anchors(generator, 80, SAME, True))])
     report = evaluated(world, agents=["pam"])
-    assert (report.exit_code, kinds(report)) == (0, set())
-    assert any("they do not differ" in warning for warning in report.agents["pam"].comparison.warnings)
-
-
-def test_there_is_nothing_to_ask_where_the_judge_is_the_same(world: World) -> None:
-    for path in (world.root / "baselines").iterdir():
-        path.unlink()
-    code, text = call("canary")
-    assert code == 3, text
-    with pytest.raises(ConfigError, match="those that are known were made by: claude"):
-        plan_canaries(world, JudgeName(model="now", prompt_version="1"), before="nobody")
+    [found] = [item for item in report.all_findings() if item.kind == "other_judge"]
+    assert (report.exit_code, report.agents["pam"].conclusion.verdict) == (3, "cannot_tell")
+    end = baseline.provenance["dimensions"]["adherence"]["window_end"]
+    assert found.command == f"persona-pipeline baseline --agents pam --as-of {end} --windows 1"
+    assert "judged by earlier (prompt 1) and this run by claude" in found.message
 
 
 def test_calibrate_prints_and_exits(world: World) -> None:
     code, text = call("calibrate")
-    assert (code, "not validated: 0 human labels" in text) == (3, True), "no labels are no proof"
+    assert (code, "No person has labelled anything" in text) == (3, True), "no labels are no proof"
     assert call("calibrate", "--require-calibration")[0] == 3
-    dice = random.Random(1)
-    label(world, lambda score: dice.randrange(10), 80)
+    label(world, lambda score: max(0, round(score) - 2), 80)
     code, text = call("calibrate", "--dimension", "adherence", "--format", "json")
     (item,) = json.loads(text)["dimensions"]
-    assert (code, item["belief"], item["labelled"]) == (1, "chance", 80)
+    assert (code, item["labelled"], item["people"]) == (0, 80, ["eva"])
+    assert -3 < item["bias"]["value"] < 3 and item["with_ten_more"] < item["bias"]["high"] - item["bias"]["low"]
+    code, text = call("calibrate", "--require-calibration")
+    assert code == 0 and "labelled by this person: eva" in text and "ten more labels" in text
+
+
+def test_calibrate_compares_verdicts_on_messages_with_people(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+    get_settings.cache_clear()
+    again = World(world.root, world.store)
+    read = evaluated(again).agents["michael"].evaluation.messages
+    assert read is not None
+    said = {item.id: item for item in again.messages(agent_id="michael")}
+    labels = [
+        message_label(said[item.message], Role.IN if number < 2 else Role.OUT, "eva", MarkSource.PERSON)
+        for number, item in enumerate(read.verdicts[:10])
+    ]
+    write_label_files(MessageLabel, world.root / LABELS, labels)
+    (found,) = calibrate_world(again).messages
+    assert (found.compared, found.agreed, found.false_alarms, found.kept_in) == (10, 8, 2, 2)
+    assert (found.misses, found.put_out, found.people) == (0, 8, ["eva"])
+    assert found.share.low is not None and found.share.high is not None
+    assert found.with_ten_more < found.share.high - found.share.low
+    assert "8 of 10" in call("calibrate")[1]
+
+
+@pytest.mark.parametrize(
+    "spelling", [("canary", "--anchors", "100"), ("doctor", "--reading", "--no-calls", "--no-dagster")]
+)
+def test_former_spellings_run_the_check_of_the_judge_and_say_so(world: World, spelling: tuple[str, ...]) -> None:
+    code, text = call(*spelling)
+    assert code == 0 and "is `persona-pipeline doctor --judge` now" in text and "judge not checked" in text
+
+
+@pytest.mark.parametrize(("wrong", "code"), [(0, 0), (11, 0), (12, 3)])
+def test_doctor_asks_forty_and_wants_29(world: World, server: MessagesServer, wrong: int, code: int) -> None:
+    left, agents = [wrong], WorldReader(world).newest_anchors(40)
+
+    def answer(asked: Call) -> Reply:
+        body = json.dumps(asked.body)
+        [agent] = [item for item in agents if (item.persona or "")[:30] in body]
+        evidence = next(part["content"] for part in parts(asked.body) if part["type"] == "tool_result")
+        shown = json.loads(evidence if isinstance(evidence, str) else evidence[0]["text"])
+        known = {item.text: item.verdict.value for item in agent.anchors}
+        said, why = [], []
+        for entry in (entry for talk in shown for entry in talk["entries"]):
+            left[0] -= 1
+            role = known[entry["text"]] if left[0] < 0 else {"in": "out", "out": "in"}[known[entry["text"]]]
+            said.append({"id": entry["id"], "verdict": role})
+            why.append({"id": entry["id"], "claims": [], "quote": entry["text"][:20], "reason": "other"})
+        return message(json.dumps({"verdicts": said, "why": why}))
+
+    server.handler = answer
+    found, text = call("doctor", "--judge", "--no-calls", "--no-dagster")
+    assert found == code, text
+    assert f"{40 - wrong} of 40" in text
 
 
 def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(world: World) -> None:
     label(world, BELIEVES, 80)
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
-    ((*_, rated),) = WorldReader(world).trust().labels.rated
-    assert 0 < sum(item.peoples is not None for item in rated) < 80
-
-
-def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World) -> None:
-    label(world, lambda score: max(0, round(score / 2)), 80)
-    report = evaluated(world)
-    found = [item for item in report.all_findings() if item.kind == "people"]
-    assert found and all(item.exit_code == 0 for item in found)
-    for finding in found:
-        people = report.agents[finding.agent_id or ""].comparison.dimensions["adherence"].people
-        assert people is not None
-        bias = people.bias
-        assert bias.value is not None and bias.low is not None and bias.high is not None and bias.value >= 2
-        told = f"differs from people by {bias.value:+.1f} points ({bias.low:+.1f} to {bias.high:+.1f}) on 80 judgments"
-        assert told in finding.message
-        assert finding.command == "persona-pipeline view"
-        assert told in json.dumps(json.loads(render(report, "json")))
-        for text in (
-            report_text(report, verbose=True),
-            render_comment(report).replace("\\", ""),
-            render(report, "html"),
-        ):
-            assert told in unescape(text)
-    assert evaluated(world, agents=["pam"], only_fail_on=["people"]).exit_code == 3
+    (found,) = calibrate_world(world, ["adherence"]).dimensions
+    assert 0 < found.labelled < 80
 
 
 @pytest.mark.parametrize(

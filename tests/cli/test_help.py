@@ -16,7 +16,7 @@ PANELS = {
     "Start": ["init", "ingest", "collect", "validate", "doctor", "personas"],
     "Evaluate": ["evaluate", "interview", "baseline", "suite"],
     "Look": ["report", "since", "compare", "bisect", "changes"],
-    "Teach the judge": ["calibrate", "canary", "labels", "propositions"],
+    "Teach the judge": ["calibrate", "labels", "propositions"],
     "Guard and correct": ["watch", "corrections"],
     "Keep": ["forget", "schema", "migrate", "messages", "recordings"],
 }

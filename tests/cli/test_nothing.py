@@ -30,6 +30,7 @@ class Nothing:
 LOOK_FOR_NOTHING = {
     "label": "it names the page where people label",
     "init": "writes a world; with --messages it reads them as ingest does",
+    "canary": "runs doctor --judge",
     "doctor": "the machine and the world are always there to be checked",
     "view": "serves a page",
     "migrate": "the store is always there",
@@ -60,7 +61,6 @@ ROWS = {
     "bisect": Nothing("bisect ann --by evaluations", "evaluations of 'ann'"),
     "changes": Nothing("changes HEAD", "", 0),
     "calibrate": Nothing("calibrate", "labels of this world"),
-    "canary": Nothing("canary", "baselines"),
     "watch": Nothing("watch --once", "messages after"),
     "personas draft": Nothing("personas draft ann --from-messages", "said nothing"),
     "suite validate": Nothing("suite validate FOLDER", "holds no suite"),

@@ -16,7 +16,7 @@ FILE = "messages.jsonl"
 IN_A_WORLD = (
     *("evaluate", "evaluate --estimate", "baseline", "report", "validate", "doctor --no-calls", "watch --once"),
     *("changes HEAD", "compare HEAD~1..HEAD", "bisect ann", f"ingest {FILE}", "collect --port 0", "forget --days 3"),
-    *("forget --person ann", "migrate", "calibrate", "canary", "view --port 0", "messages remove --agent ann"),
+    *("forget --person ann", "migrate", "calibrate", "doctor --judge --no-calls", "view --port 0", "messages remove --agent ann"),
     *("propositions show ann --dimension adherence", "propositions test ann", "propositions draft ann"),
     *("personas draft ann --from-messages", f"personas import {FILE}", "personas export ann"),
     *("recordings sign", "recordings unused", "recordings rejudge", "labels list", "labels export", f"labels import {FILE}"),
@@ -25,7 +25,7 @@ IN_A_WORLD = (
     *("corrections config show ann", "corrections config set ann --shadow", "corrections config reset ann"),
 )  # fmt: skip
 # They begin a world, or need none.
-ANYWHERE = {"init", "try", "schema", "label"}
+ANYWHERE = {"init", "try", "schema", "label", "canary"}
 
 
 @pytest.fixture

@@ -1,24 +1,24 @@
-"""The asset that says how far the judges can be believed."""
+"""The asset that says how far people agree with the judges."""
 
-from persona_pipeline.defs.upkeep import BELIEVED, CURRENT, ENOUGH, calibration_metadata
+from persona_pipeline.defs.upkeep import CURRENT, ENOUGH, calibration_metadata
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.world import World
 from tests.calibration.test_worlds import label
 from tests.defs.support import Project, rows_of
 
 
-def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Project) -> None:
+def test_the_asset_says_what_labels_are_missing(sample: Project) -> None:
     result = sample.materialize("calibration")
     told = {check.check_name: check for check in result.get_asset_check_evaluations()}
-    assert {name: check.passed for name, check in told.items()} == {BELIEVED: True, ENOUGH: False, CURRENT: True}
-    assert "not validated: 0 human labels" in str(told[ENOUGH].description)
-    (event,) = result.asset_materializations_for_node("calibration")
-    assert {row["dimension"] for row in rows_of(event.metadata["calibration"])} >= {"adherence", "fluency"}
+    assert {name: check.passed for name, check in told.items()} == {ENOUGH: False, CURRENT: True}
+    assert "No person has labelled anything" in str(told[ENOUGH].description)
 
 
-def test_a_judge_at_chance_fails_its_check(sample: Project) -> None:
+def test_the_asset_shows_each_judge_beside_people(sample: Project) -> None:
     world = World.open(sample.root)
     label(world, lambda score: 9 - round(score), 80)
     (row,) = rows_of(calibration_metadata(calibrate_world(world, ["adherence"]))["calibration"])
-    assert (row["belief"], row["labelled"]) == ("chance", "80")
+    assert (row["dimension"], row["labelled"]) == ("adherence", "80")
     world.store.close()
+    told = {item.check_name: item for item in sample.materialize("calibration").get_asset_check_evaluations()}
+    assert told[ENOUGH].passed

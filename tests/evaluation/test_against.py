@@ -14,7 +14,7 @@ from persona_pipeline.world import World
 from tests.support.pull_requests import git
 
 OUGHT = "baselines/ann.json"
-TWO = "calibration/judge_changes.json"
+TWO = "baselines/anchors.jsonl"
 
 
 def by_files(world: World, request: EvaluationRequest) -> RunReport:

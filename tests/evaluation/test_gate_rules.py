@@ -8,6 +8,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.shares import ShareDrop
+from persona_pipeline.guard.anchors.check import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
 from persona_pipeline.guard.baselines.regression import Rules, compare
 from persona_pipeline.guard.findings import power_findings
@@ -105,12 +106,12 @@ def test_a_drop_is_accepted_up_to_its_day(changed: dict[str, Any], kind: str, sa
 @pytest.mark.parametrize(
     ("changes", "allowed", "found"),
     [
-        ([-1.5, -1.5, 0.0, 0.0], 1.0, ["2 of 4 agents dropped together (median change -0.8)"]),
+        ([-1.5, -1.5, 0.0, 0.0], 1.0, ["2 of 4 agents dropped together (median change -0.8); judge not checked"]),
         ([-1.5, -1.5, 0.0, 0.0], 2.0, []),
         ([-1.5, 0.0, 0.0, 0.0], 1.0, []),
         ([-4.0, -4.0], 1.0, []),
         ([-4.0, -4.0, None, None], 1.0, []),
-        ([-4.0, -4.0, -4.0], 1.0, ["3 of 3 agents dropped together (median change -4.0)"]),
+        ([-4.0, -4.0, -4.0], 1.0, ["3 of 3 agents dropped together (median change -4.0); judge not checked"]),
     ],
 )
 def test_half_of_the_agents_do_not_drift_on_one_day(
@@ -122,6 +123,15 @@ def test_half_of_the_agents_do_not_drift_on_one_day(
     ]
     rules = Rules(regression_delta=allowed)
     assert [finding.message for finding in all_dropped(reports, rules)] == found
+
+
+@pytest.mark.parametrize(("changed", "code"), [(False, 1), (True, 3)])
+def test_a_judge_that_changed_makes_a_drop_of_all_unclear(changed: bool, code: int) -> None:
+    reports = [judged({"adherence": evaluated(4.0)}, {"adherence": 8.0}) for _ in range(3)]
+    for report in reports:
+        report.comparison.judge = JudgeCheck(asked=20, right=18, before=(20, 20), changed=changed)
+    [found] = all_dropped(reports, Rules())
+    assert (found.exit_code, "it changed: 20 of 20 before" in found.message) == (code, changed)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.guard.labels.messages import load_message_labels, marks_of
+from persona_pipeline.guard.labels.messages import load_message_labels
+from persona_pipeline.importing.marks import marks_of
 from persona_pipeline.importing.run import ImportOptions, import_messages
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import bounded_extras

@@ -58,7 +58,7 @@ def build_repository(top: Path, secret: str = "") -> Path:
     """Make a repository whose branch ``main`` is a healthy world in the folder ``world``, and ``week`` adds one in which Michael
     collapses; returns the repository."""
     world = top / "world"
-    for folder in ("personas", "propositions", "messages", "recordings", "baselines", "calibration"):
+    for folder in ("personas", "propositions", "messages", "recordings", "baselines"):
         shutil.copytree(PROJECT / folder, world / folder)
     shutil.rmtree(world / "recordings" / "suites", ignore_errors=True)
     for path in (world / "propositions").iterdir():

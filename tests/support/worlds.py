@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[2]
-SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "calibration")
+SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 
 

@@ -105,7 +105,7 @@ def test_two_labellers_get_the_same_and_keep_their_own(tmp_path: Path) -> None:
 
 
 def test_a_dimension_that_has_enough_waits_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "FEWEST_LABELS", 2)
+    monkeypatch.setattr(page, "FEWEST_JUDGMENTS", 2)
     session = labelling(tmp_path, [*judgments(6), *judgments(3, "fluency")])
     write_label_files(Label, tmp_path, [label_of(item.request, 1, labeller="ada") for item in session.judgments[:2]])
     order = []

@@ -108,7 +108,7 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
     }
     write_yaml(root / "baselines" / "ann.json", golden)
     names = (
-        "calibration/judge_changes.json",
+        "baselines/anchors.jsonl",
         "lexicons/agreement.xx.yaml",
         "nudges/a.yaml",
         "persona.yaml",
@@ -121,13 +121,13 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
     write_yaml(top / ".github" / "workflows" / "ci.yml", {})
     (root / "messages" / "more.jsonl").symlink_to("/etc/passwd")
     assert [(item.what, item.name, item.detail or item.rows) for item in committed(root)] == [
+        ("anchors", "anchors.jsonl", (0, 0, 0)),
         (
             "baseline",
             "ann",
             "adherence 8.73 → 0.5, messages in, out and unclear up to 2026-03-01 [[9, 0, 0]] → [[1, 8, 0]], "
             "adherence's windows 1 → 2",
         ),
-        ("judge changes", "judge_changes.json", (0, 0, 0)),
         ("labels", "adherence.jsonl", (0, 0, 2)),
         ("lexicon", "agreement.xx.yaml", (0, 0, 0)),
         ("link", "messages/more.jsonl", (0, 0, 0)),

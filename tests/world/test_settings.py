@@ -175,7 +175,6 @@ def test_doctor_says_where_every_value_comes_from(sample_root: Path, cli: Cli, m
 @pytest.mark.parametrize(
     "command",
     [
-        ("canary",),
         ("recordings", "rejudge"),
         ("personas", "draft", "michael", "--from-messages"),
         ("bisect", "michael", "--live", "--max-usd", "1"),

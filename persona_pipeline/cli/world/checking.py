@@ -54,8 +54,8 @@ class Checked:
 
 def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
-    from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
-    from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+    from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
+    from persona_pipeline.guard.anchors.check import load_anchors
     from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
     checked = check_paths(
@@ -77,9 +77,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
-    for path, load in ((root / CHANGES, load_judge_changes), (root / READINGS, load_readings)):
-        if path.is_file():
-            checked.run(lambda path=path, load=load: load(path))
+    checked.run(lambda: load_anchors(root / BASELINES / ANCHORS_FILE))
     if (root / WORLD_FILE).is_file():
         checked.run(lambda: _check_settings(root))
     checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]
@@ -194,11 +192,11 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.folder import asked_now
-    from persona_pipeline.guard.calibration.calibrate import usable
-    from persona_pipeline.guard.calibration.known import KnownVerdicts
+    from persona_pipeline.guard.calibration import usable
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
+    from persona_pipeline.judging.recordings.known import KnownVerdicts
 
     try:
         labels = load_labels(root / LABELS)

@@ -29,37 +29,33 @@ def doctor(
     calls: Annotated[bool, typer.Option(help="Ask the live judge for a test verdict; costs less than a cent.")] = True,
     dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
     as_json: AsJson = False,
-    reading: Annotated[
-        bool,
-        typer.Option(
-            "--reading",
-            help="Also find out whether the judge reads: agents' messages against others' under their names.",
-        ),
-    ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="With --reading: write what the judge says to recordings/.")
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Also check the judge: 40 messages with a known verdict.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="With --reading: print what it would take, and do nothing.")
+        bool, typer.Option("--estimate", help="With --judge: print what it would take, and do nothing.")
     ] = False,
     max_usd: MaxUsd = None,
+    reading: Annotated[bool, typer.Option("--reading", hidden=True, help="Former name of --judge.")] = False,
+    record: Annotated[bool, typer.Option("--record", hidden=True, help="Accepted, and does nothing.")] = False,
 ) -> None:
     """Check all that an evaluation needs: world, database, key, model, Dagster.
 
     Of the model: whether it can judge, its structured output and caching.
-    What --reading finds is kept in calibration/reading.json. Without a key it is asked of the recordings.
 
-    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or does not read: it decides nothing.
+    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or fails its check: it decides nothing.
     """
     from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.reporting.pages.instruments import doctor_page
     from persona_pipeline.reporting.render import write_page
 
-    if (record or estimate) and not reading:
-        raise ConfigError("--record and --estimate are of --reading; add it")
-    findings = [] if estimate else diagnose(environment(), calls=calls, dagster=dagster)
     if reading:
-        found = _reading(max_usd=max_usd, record=record, estimate=estimate)
+        typer.echo("doctor --reading is `persona-pipeline doctor --judge` now", err=True)
+    if estimate and not (judge or reading):
+        raise ConfigError("--estimate is of --judge; add it")
+    findings = [] if estimate else diagnose(environment(), calls=calls, dagster=dagster)
+    if judge or reading:
+        found = _check_judge(max_usd=max_usd, estimate=estimate)
         findings += [found] if found else []
     write_page(doctor_page(findings), [vars(finding) for finding in findings], "json" if as_json else "table")
     errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
@@ -234,35 +230,36 @@ def _remember(probed: "Probed", settings: "Settings") -> None:
         note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
 
 
-def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFinding | None":
-    """Find out whether the judge reads, its price said first; None: only that was asked for."""
-    from persona_pipeline.evaluation.calibrate import plan_reading, run_reading
-    from persona_pipeline.guard.calibration.reading import READINGS, save_reading
+def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | None":
+    """Ask the live judge about anchors, the price said first; None: only that was asked for."""
+    from persona_pipeline.base.calls import run_async
+    from persona_pipeline.evaluation.read import WorldReader
+    from persona_pipeline.guard.anchors.check import DOCTOR_SIZE, AnchorRound, check_of
     from persona_pipeline.judging.estimate import estimate as estimated
-    from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.judging.providers.base import ModelOptions
+    from persona_pipeline.scoring.messages.reading import read_messages
 
     world = open_world()
-    plan = plan_reading(world)
-    if plan.why_not:
-        said = f"whether the judge reads what it judges cannot be told: {plan.why_not}"
-        return _finding("reading", "note", said, "ask again when there is more to show it")
+    asked = AnchorRound(WorldReader(world).newest_anchors(DOCTOR_SIZE), world.horizon.date())
     options = ModelOptions.from_settings(world.settings)
-    if options.has_credentials():
-        typer.echo(str(estimated(plan.requests, options=options)), err=True)
-        judge = open_judge(options.provider.name, world, JudgeOptions(max_usd, record=record, recorded=False))
-    else:
-        judge = open_judge(RECORDED, world)
-        typer.echo(f"{len(plan.requests)} judgments, taken from recordings: no key for the live judge", err=True)
+    if not asked.agents:
+        remedy = "it takes an agent with adherence claims and 5 messages before its newest week, or labels of messages"
+        return _finding("judge check", "note", "judge not checked: no message has a known verdict", remedy)
+    if not options.has_credentials():
+        return _finding(
+            "judge check", "note", "judge not checked: no key for the live judge", options.provider.key_help
+        )
+    typer.echo(str(estimated([], options=options, also=[call.question for call in asked.calls])), err=True)
     if estimate:
         return None
-    found = run_reading(plan, judge)
-    path = save_reading(world.root / READINGS, found)
-    typer.echo(f"written: {path}", err=True)
-    if found.reads:
-        return _finding("reading", "ok", str(found))
-    remedy = "choose a stronger model with PERSONA_JUDGE_MODEL, or see whether the claims hold of everybody"
-    return _finding("reading", "error", str(found), remedy, cannot_judge=True)
+    # Asked itself, whatever is recorded or in the store.
+    judge = open_judge(options.provider.name, world, JudgeOptions(max_usd, fresh=True, recorded=False))
+    found = check_of(asked.answers(run_async(read_messages([([call], 0) for call in asked.calls], judge.ask))))
+    if found.passed:
+        return _finding("judge check", "ok", found.text)
+    remedy = "choose a stronger model with PERSONA_JUDGE_MODEL"
+    return _finding("judge check", "note" if found.passed is None else "error", found.text, remedy, cannot_judge=True)
 
 
 def _home() -> Path:

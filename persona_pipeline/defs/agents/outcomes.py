@@ -11,10 +11,10 @@ from persona_pipeline.defs.agents.verdicts import AgentVerdict
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
+from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
 from persona_pipeline.reporting.text import format_score, one_line
-from persona_pipeline.reporting.view import people_lines
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.messages.store import messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
@@ -153,7 +153,7 @@ def comparison_outcome(report: AgentReport) -> AssetOutcome:
             for name, item in report.comparison.dimensions.items()
             if item.power and item.power.detectable is not None
         },
-        "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
+        "judge": judge_check(report).text,
         **({"multiple_testing_correction": report.comparison.families} if report.comparison.families else {}),
         "evaluation_run": report.evaluation.run_id,
         **metadata.findings_metadata(report.findings),

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, computed_f
 
 from persona_pipeline.base.options import Day
 from persona_pipeline.base.shares import Share, ShareDrop
+from persona_pipeline.guard.anchors.check import JudgeCheck
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
@@ -145,10 +146,6 @@ class ClaimTest(BaseModel, extra="ignore", frozen=True):
     p_value: float | None = None
 
 
-# Fewer labels do not say how far a judge can be believed.
-FEWEST_LABELS = 50
-
-
 class Measure(BaseModel, extra="forbid", frozen=True):
     """A number with its 95 % interval, from ``n`` judgments; without a value where there is nothing to measure it by."""
 
@@ -158,45 +155,22 @@ class Measure(BaseModel, extra="forbid", frozen=True):
     n: int = 0
 
 
-class People(BaseModel, extra="ignore", frozen=True):
-    """What people's labels say of a dimension's judge. Fields of earlier releases are passed over.
-
-    Attributes:
-        belief: ``believed``, no better than ``chance``, or ``unknown`` (too few labels).
-        labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
-        rank, rank_interval: Spearman's correlation of judge and people.
-        bias: judge bias, points that it gives above people's where they labelled, claims turned so that more is better.
-    """
-
-    belief: Literal["believed", "chance", "unknown"]
-    labels: int = 0
-    missing: int = 0
-    rank: float | None = None
-    rank_interval: tuple[float, float] | None = None
-    bias: Measure = Field(default_factory=Measure)
-
-
-class JudgeShift(BaseModel, extra="forbid", frozen=True):
-    """Another judge gave the baseline's scores than the run's.
+class JudgeShift(BaseModel, extra="ignore", frozen=True):
+    """Another judge gave the baseline's scores than the run's. Fields of earlier releases are passed over.
 
     Attributes:
         before, now: the two judges, model and prompt version.
-        anchors: judgments that both made; 0: the two were never compared.
-        points: how much more the judge of now gives, by which the baseline was moved; None: it was not.
-        interval: of ``points``, 95 %.
-        changed: the two judge unlike.
+        until, windows: the end of the baseline's newest window, RFC 3339, and their number; None: not known.
     """
 
     before: str
     now: str
-    anchors: int = 0
-    points: float | None = None
-    interval: tuple[float, float] | None = None
-    changed: bool = False
+    until: str | None = None
+    windows: int = 1
 
 
-class DimensionComparison(BaseModel, extra="forbid"):
-    """One dimension beside its baseline.
+class DimensionComparison(BaseModel, extra="ignore"):
+    """One dimension beside its baseline. Fields of earlier releases are passed over.
 
     status: ``ok``, ``regressed``, ``undecided`` (it dropped, and that is neither shown nor to be passed over), ``no_baseline``
     (scored, nothing to compare with), ``unscored`` (no score now), ``incomplete`` (coverage below the minimum, so the mean is not
@@ -221,7 +195,6 @@ class DimensionComparison(BaseModel, extra="forbid"):
     power: Power | None = Field(default=None, validation_alias=AliasChoices("power", "sight"))
     claims: dict[str, ClaimTest] = Field(default_factory=dict)
     doubted: list[str] = Field(default_factory=list)
-    people: People | None = None
     judge_shift: JudgeShift | None = None
 
 
@@ -232,7 +205,8 @@ class BaselineComparison(BaseModel, extra="ignore"):
         families: what p-values were corrected for, in words; "" where nothing was tested.
         in_character: share of the baseline's messages in character; None: the same judge has not judged them.
         share_drop: how much lower the share is now.
-        unable: judges of these scores that were found unable to judge; ``unread``: that do not read what they judge, in words.
+        judge: what the check of the judge came to; None: it was not asked.
+        unable: judges of these scores that were found unable to judge.
     """
 
     agent_id: str
@@ -241,8 +215,8 @@ class BaselineComparison(BaseModel, extra="ignore"):
     families: str = ""
     in_character: Share | None = Field(default=None, exclude_if=lambda share: share is None)
     share_drop: ShareDrop | None = Field(default=None, exclude_if=lambda drop: drop is None)
+    judge: JudgeCheck | None = Field(default=None, exclude_if=lambda check: check is None)
     unable: list[str] = Field(default_factory=list)
-    unread: list[str] = Field(default_factory=list)
 
     @property
     def regressions(self) -> list[Regression]:

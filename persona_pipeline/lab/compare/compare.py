@@ -9,13 +9,13 @@ from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.estimate import Range, estimate, in_dollars
 from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.lab.compare.lines import with_lines

@@ -304,7 +304,7 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
     unread = [UNREAD] if view.is_unread else []
-    judge = [Item(with_code(f"{text}.")) for text in [*view.people_lines, *unread]]
+    judge = [Item(with_code(f"{text}.")) for text in [*view.judge_lines, *unread]]
     return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", short="Scores")
 
 

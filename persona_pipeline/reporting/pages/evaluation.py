@@ -66,12 +66,11 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """Return what a terminal or a notebook has room for: the scores, a line for each agent that needs one, and what to do.
 
     ``exits``: whether the process ends with the report's exit code, which is said then; ``verbose``: with every finding, what could
-    have been seen, and how far each dimension's judge can be believed.
+    have been seen.
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    # In short only where it cannot be believed, or nobody knows.
-    judged = [Item(text, tone="dim") for text in view.people_lines if verbose or " validated (" not in text]
+    judged = [Item(text, tone="dim") for text in view.judge_lines]
     if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
         judged.append(Item(UNREAD, tone="dim"))
     lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *judged]
@@ -191,7 +190,7 @@ def comment_page(report: RunReport) -> Page:
     before = [Item([Span(message[:1].upper() + message[1:], "strong", _MOST_TEXT)]) for message in of_base]
     top: list[Block] = []
     if view.rows:
-        judge = [Item(with_code(text)) for text in [*view.people_lines, *([UNREAD] if view.is_unread else [])]]
+        judge = [Item(with_code(text)) for text in [*view.judge_lines, *([UNREAD] if view.is_unread else [])]]
         top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
     claims = [_dropped_claim(*item) for item in drops]
@@ -379,6 +378,7 @@ _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
 _MECHANISMS = {
     "evaluation": "Judging",
     "confirmation": "Judging again what dropped",
+    "judge_check": "Checking the judge",
     "history": "Judging earlier windows",
     "synthetic": "Generating conversations",
 }

@@ -157,7 +157,7 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
             yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
     if matrix.reads_nothing:
         seen = f"whatever was done to the messages, {len(matrix.claims)} claims stand where they stood"
-        said = f"this judge reads nothing of these claims: {seen}; ask persona-pipeline doctor --reading first"
+        said = f"this judge reads nothing of these claims: {seen}; ask persona-pipeline doctor --judge first"
         yield "reads nothing", said
         return
     for name in matrix.dead:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage, unscored_label
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
@@ -13,19 +12,13 @@ from persona_pipeline.reporting.view import NOBODY, measured
 if TYPE_CHECKING:
     from persona_pipeline.corrections.replay import GateReplay, Replay
     from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
-    from persona_pipeline.guard.calibration import calibrate
-    from persona_pipeline.guard.calibration.judge_change import JudgeChange
+    from persona_pipeline.guard import calibration as calibrate
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.judging.model.probe import ProbeFinding
     from persona_pipeline.scoring.facts.reading import FactsFound
 
 _MOST_STALE = 5
-_BELIEFS = {
-    "believed": "validated: better than chance, as far as people go",
-    "chance": "no better than chance: drops here cannot be told",
-    "unknown": "not validated: too few labels",
-}
 
 
 def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
@@ -74,10 +67,11 @@ def facts_page(found: "Sequence[FactsFound]") -> Page:
 
 
 def calibration_page(calibration: "calibrate.Calibration") -> Page:
-    """Return every judge on every dimension, each figure with its 95 % interval."""
-    sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
+    """Return how far every judge agrees with people, each figure with its 95 % interval."""
+    sections = [Section("", [*_agreement(item), Item("")]) for item in calibration.messages]
+    sections += [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
     rest = []
-    if not any(item.people for item in calibration.dimensions):
+    if not calibration.labelled:
         rest.append(Item(NOBODY))
     if calibration.stale:
         rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
@@ -85,35 +79,38 @@ def calibration_page(calibration: "calibrate.Calibration") -> Page:
     return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
 
 
-def judge_change_page(change: "JudgeChange") -> Page:
-    labelled = f"{change.labelled} labelled by people"
-    facts = [("points (now - before)", measured(change.points, signed=True))]
-    facts.append(("rank correlation of the two", measured(change.alike)))
-    if change.labelled:
-        facts.append(("rank correlation with people, before", measured(change.rank_before)))
-        facts.append(("rank correlation with people, now", measured(change.rank_now)))
-    facts += [(f"{item.dimension}, points", measured(item.points, signed=True)) for item in change.dimensions]
-    said = "the judge has not changed as far as these judgments tell; runs are compared as before"
-    if change.changed:
-        said = f"the judge changed, not the agents: {'; '.join(change.reasons)}"
-    first = Item(f"{change.before} against {change.now}: {change.anchors} judgments made by both, {labelled}")
-    return Page("Two judges", sections=[Section("", [first, Facts(facts, 1), Item(said)])])
+def _agreement(item: "calibrate.MessageCalibration") -> Iterator[Block]:
+    low, high = 100 * (item.share.low or 0.0), 100 * (item.share.high or 0.0)
+    alarms, misses = (
+        f"{100 * part / whole:.0f} in 100 ({part} of {whole})" if whole else "none to miss"
+        for part, whole in ((item.false_alarms, item.kept_in), (item.misses, item.put_out))
+    )
+    yield Item(f"messages, judged by {_judge(item)}: {item.compared} labelled by {_people(item.people)}")
+    facts = [("agreement", f"{item.agreed} of {item.compared} ({low:.0f} to {high:.0f} %)")]
+    facts += [("false alarms", alarms), ("misses", misses)]
+    facts.append(("ten more labels", f"interval {high - low:.0f} points wide now, then {100 * item.with_ten_more:.0f}"))
+    yield Facts(facts, 1)
 
 
 def _dimension(item: "calibrate.DimensionCalibration") -> Iterator[Block]:
-    judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
-    yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
-    if item.people:
-        yield Item(_BELIEFS[item.belief], 1)
-        yield Facts(list(_peoples(item)), 1)
+    yield Item(
+        f"{item.dimension}, judged by {_judge(item)}: {item.labelled} judgments labelled by {_people(item.people)}"
+    )
+    facts = [("judge bias", measured(item.bias, signed=True))]
+    if item.with_ten_more is not None:
+        width = (item.bias.high or 0.0) - (item.bias.low or 0.0)
+        facts.append(("ten more labels", f"interval {width:.2f} points wide now, then {item.with_ten_more:.2f}"))
+    yield Facts(facts, 1)
 
 
-def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]]:
-    yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
-    yield "rank correlation with people", measured(item.rank)
-    yield "judge bias", measured(item.bias, signed=True)
-    if item.missing:
-        yield "validated", f"{item.missing} labels are missing of {FEWEST_LABELS}"
+def _judge(item: "calibrate.DimensionCalibration | calibrate.MessageCalibration") -> str:
+    return f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
+
+
+def _people(names: Sequence[str]) -> str:
+    """Return who labelled. One person's labels say how that person sees it, and are not corrected for that."""
+    told = ", ".join(one_line(name, 40) for name in names)
+    return f"this person: {told}" if len(names) == 1 else told
 
 
 _NOTE = (

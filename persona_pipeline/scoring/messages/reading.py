@@ -25,8 +25,8 @@ from persona_pipeline.scoring.messages.verdicts import (
     in_order,
     share_in_character,
 )
-from persona_pipeline.world.models import Entry, Message, Trajectory, conversations, grouped
-from persona_pipeline.world.propositions.models import Proposition, claim_variables, fill_template
+from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, conversations, grouped
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet, claim_variables, fill_template
 
 KIND = "messages"
 # Of one call: messages that are judged, and characters of all that is shown.
@@ -81,6 +81,13 @@ class Character:
         """Return the ids of claims that an answer names; others are left out."""
         known = {f"c{place}": item.id for place, item in enumerate(self.claims, 1)}
         return tuple(dict.fromkeys(known[name] for name in neutral if name in known))
+
+
+def character_of(persona: Persona, adherence: PropositionSet, names: Mapping[str, str] | None = None) -> Character:
+    """Return an agent as a reader of its messages is shown it; ``names``: of others, by id."""
+    shown = persona.persona if adherence.include_personas else None
+    claims = adherence.about_messages().propositions
+    return Character(persona.agent_id, persona.display_name, shown, claims, names or {})
 
 
 @dataclass(frozen=True)

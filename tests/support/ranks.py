@@ -1,22 +1,17 @@
-"""How well two lists of scores agree: rank correlation and bias, each with an interval.
-
-Scores are 0-9; lists are paired by place. What cannot be measured has no value, and says so by None.
-"""
+"""Rank correlation with an interval, for pages that compare two readers."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t
 
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
+from persona_pipeline.guard.baselines.variance import Indices, Numbers
 
-# Two-sided 95 %.
-TAIL = 0.025
 _HIGHEST = 1 - 1e-12
 _LEAST = 1e-6
-HIGHEST = 9.0
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> Measure:
@@ -39,7 +34,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Measure:
     for ranks, spread in ((first, own), (second, others)):
         moves -= r / 2 * (ranks.x**2 + 2 * ranks.above(ranks.x)) / spread
     error = float(moves.std()) / math.sqrt(count - 1) / max(1 - r * r, _LEAST)
-    half = student_quantile(count - 1) * error
+    half = float(t.ppf(0.975, count - 1)) * error
     z = math.atanh(max(-_HIGHEST, min(_HIGHEST, r)))
     return Measure(value=r, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
 
@@ -61,24 +56,3 @@ class _Ranks:
         """Return, for each value, the mean weight of those above it, ties by half."""
         sums = np.bincount(self.place, weights)
         return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(weights))[self.place]
-
-
-def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
-    """Return the mean of judge - people in points, with Student's interval: above zero the judge is milder than people."""
-    differences = np.asarray(judge, dtype=np.float64) - np.asarray(people, dtype=np.float64)
-    count = len(differences)
-    if count < 2:
-        return Measure(n=count)
-    mean = float(differences.mean())
-    half = student_quantile(count - 1) * float(differences.std(ddof=1)) / math.sqrt(count)
-    return Measure(value=mean, low=mean - half, high=mean + half, n=count)
-
-
-def within_scale(score: float) -> float:
-    """Return a score, or the end of the scale 0-9 that it lies beyond."""
-    return min(max(score, 0.0), HIGHEST)
-
-
-def student_quantile(degrees: float) -> float:
-    """Return the half width, in standard errors, of Student's 95 % interval."""
-    return -float(special().stdtrit(degrees, TAIL))

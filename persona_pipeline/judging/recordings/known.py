@@ -1,26 +1,12 @@
-"""What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
+"""What a world knows of judgments: every verdict, recorded or paid for once and kept in the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
-from persona_pipeline.guard.calibration.calibrate import (
-    Judge,
-    Rated,
-    Usable,
-    belief_of,
-    inverted_claims,
-    rated_by_judge,
-    scores_of_people,
-    usable,
-    within_claims,
-)
-from persona_pipeline.guard.calibration.measures import bias, spearman
-from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
 from persona_pipeline.judging.recordings.replay import Recording, load_recordings
@@ -33,47 +19,20 @@ from persona_pipeline.judging.verdict import (
     recording_key,
     shown_subject,
 )
-from persona_pipeline.world.models import Trajectory, grouped
+from persona_pipeline.world.models import Trajectory
 
 
-@dataclass(frozen=True)
-class PeoplesLabels:
-    """The labels of a world beside its judges' verdicts.
+class LabelledJudgment(Protocol):
+    """What a label says of the judgment that it is of."""
 
-    ``rated``: what is labelled, by the judge's model and prompt version and by dimension.
-    """
+    @property
+    def dimension(self) -> str: ...
 
-    rated: Sequence[tuple[str, str, str, Sequence[Rated]]] = ()
+    @property
+    def proposition_id(self) -> str: ...
 
-    def of(self, judged_by: tuple[str, str], dimension: str) -> People | None:
-        """Return what people say of a dimension's judge; None where they labelled nothing at all.
-
-        ``judged_by``: model and prompt version.
-        """
-        if not self.rated:
-            return None
-        return self._by.get((*judged_by, dimension)) or People(belief="unknown", missing=FEWEST_LABELS)
-
-    @cached_property
-    def _by(self) -> Mapping[tuple[str, str, str], People]:
-        return {(model, prompt, dimension): _people(own) for model, prompt, dimension, own in self.rated}
-
-
-def _people(rated: Sequence[Rated]) -> People:
-    both = [(item, item.judge, item.peoples) for item in rated]
-    scored = [(item, judge, people) for item, judge, people in both if judge is not None and people is not None]
-    rank = spearman([judge for _, judge, _ in scored], [people for _, _, people in scored])
-    number, low, high = len(scored), rank.low, rank.high
-    judged = [item.oriented(judge) for item, judge, _ in scored]
-    peoples = [item.oriented(people) for item, _, people in scored]
-    return People(
-        belief=belief_of(number, rank, within_claims(rated)),
-        labels=number,
-        missing=max(0, FEWEST_LABELS - number),
-        rank=rank.value,
-        rank_interval=(low, high) if low is not None and high is not None else None,
-        bias=bias(judged, peoples),
-    )
+    @property
+    def claim(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -99,23 +58,13 @@ class KnownVerdicts:
             for request, own in zip(requests, said, strict=True)
         ]
 
-    def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
+    def on_labels(self, labels: Sequence[LabelledJudgment]) -> list[list[Verdict]]:
         """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand."""
         said = self._said([shown_subject(label) for label in labels])
         return [
             _verdicts(JudgeRequest(label.dimension, label.proposition_id, label.claim, Trajectory(())), own)
             for label, own in zip(labels, said, strict=True)
         ]
-
-    def rated(self, used: Usable, asked: AskedOf) -> dict[Judge, list[Rated]]:
-        """Return what is labelled as each judge and the labellers see it; ``asked`` says what claims are inverted."""
-        first = {label.key: label for label in used.labels}
-        verdicts = self.on_labels(list(first.values()))
-        judgments = [
-            (key, label.agent_id, label.dimension, label.proposition_id, own)
-            for (key, label), own in zip(first.items(), verdicts, strict=True)
-        ]
-        return rated_by_judge(judgments, scores_of_people(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
         """Whether there is a verdict on a judgment, by the key of its first sample; ConfigError: the recordings are not valid."""
@@ -158,23 +107,6 @@ def _named(answer: Answer, proposition_id: str) -> Answer:
         return answer
     [item] = answer.data["verdicts"]
     return replace(answer, data={"verdicts": [{**item, "proposition_id": proposition_id}]})
-
-
-def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
-    """Return what people's labels say of the judges that are known to have made the same judgments.
-
-    ConfigError: recordings are not valid.
-    """
-    people = [label for label in labels if label.is_persons]
-    if not people:
-        return PeoplesLabels()
-    used = usable(people, asked, is_judged=known.knows)
-    rated = [
-        (model, prompt, dimension, own)
-        for (model, prompt), items in known.rated(used, asked).items()
-        for dimension, own in grouped(items, lambda item: item.dimension).items()
-    ]
-    return PeoplesLabels(rated)
 
 
 def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:

@@ -1,0 +1,189 @@
+"""How far judges agree with people: labels beside verdicts, on messages and in points on claims."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from pydantic import BaseModel, Field
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.shares import wilson
+from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.baselines.variance import special
+from persona_pipeline.guard.labels.files import AskedOf, Label, stale_reasons
+from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.scoring.results import HIGHEST
+from persona_pipeline.world.models import grouped
+
+# Model and prompt version.
+Judge = tuple[str, str]
+_MORE = 10
+
+
+@dataclass(frozen=True)
+class Usable:
+    """Labels of what is asked now, and why the others are not used, a sentence each."""
+
+    labels: Sequence[Label] = ()
+    stale: Sequence[str] = ()
+
+
+def usable(labels: Sequence[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
+    """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
+    stale = stale_reasons(labels, asked, is_judged=is_judged)
+    gone = [f"{label.place}: {stale[label.identity]}" for label in labels if label.identity in stale]
+    return Usable([label for label in labels if label.identity not in stale], gone)
+
+
+class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
+    """One judge's scores on one dimension beside people's.
+
+    Attributes:
+        labelled: judgments that both scored; ``people``: names of those who labelled.
+        bias: judge - people in points, claims turned so that more is better: above zero the judge is milder.
+        with_ten_more: width of the bias's interval with ten more labels, in points; None: it has no interval.
+    """
+
+    dimension: str
+    judge_model: str
+    prompt_version: str
+    labelled: int
+    people: list[str]
+    bias: Measure
+    with_ten_more: float | None = None
+
+
+class MessageCalibration(BaseModel, extra="forbid", frozen=True):
+    """One judge's verdicts on messages beside people's.
+
+    Attributes:
+        people: names of those who labelled.
+        compared: messages that both call in or out of character; ``agreed``: the same.
+        false_alarms: messages that the judge calls out and people in; ``kept_in``: all that people call in.
+        misses: messages that the judge calls in and people out; ``put_out``: all that people call out.
+        share: of the agreement, 0-1, with Wilson's interval; ``with_ten_more``: its width with ten more labels.
+    """
+
+    judge_model: str
+    prompt_version: str
+    people: list[str]
+    compared: int
+    agreed: int
+    false_alarms: int
+    kept_in: int
+    misses: int
+    put_out: int
+    share: Measure
+    with_ten_more: float
+
+
+class Calibration(BaseModel, extra="forbid", frozen=True):
+    """How far each judge agrees with people. ``stale``: labels that were not used, each with the reason."""
+
+    messages: list[MessageCalibration] = Field(default_factory=list)
+    dimensions: list[DimensionCalibration] = Field(default_factory=list)
+    stale: list[str] = Field(default_factory=list)
+
+    @property
+    def labelled(self) -> int:
+        """How many labels both a judge and people decided."""
+        return sum(item.compared for item in self.messages) + sum(item.labelled for item in self.dimensions)
+
+
+def calibrate_dimensions(
+    labels: Sequence[Label], asked: AskedOf, verdicts_on: Callable[[Sequence[Label]], Sequence[Sequence[Verdict]]]
+) -> list[DimensionCalibration]:
+    """Return every judge's bias on every dimension that people labelled. Labels of models count for nothing.
+
+    ``verdicts_on``: returns all verdicts on what each label is of.
+    """
+    by_key = grouped((label for label in labels if label.is_persons), lambda label: label.key)
+    said = verdicts_on([own[0] for own in by_key.values()])
+    pairs = dict[tuple[str, str, str], list[tuple[float, float, Sequence[Label]]]]()
+    for own, verdicts in zip(by_key.values(), said, strict=True):
+        people, first = _score([label.score for label in own]), own[0]
+        for judge, given in grouped(verdicts, lambda item: (item.model or "", item.prompt_version or "")).items():
+            score = _score([verdict.score for verdict in given])
+            if score is not None and people is not None:
+                turned = (HIGHEST - score, HIGHEST - people) if _is_inverted(first, asked) else (score, people)
+                pairs.setdefault((first.dimension, *judge), []).append((*turned, own))
+    return [_calibrated(judge, own) for judge, own in sorted(pairs.items())]
+
+
+def _calibrated(
+    judge: tuple[str, str, str], pairs: Sequence[tuple[float, float, Sequence[Label]]]
+) -> DimensionCalibration:
+    found = bias([score for score, _, _ in pairs], [people for _, people, _ in pairs])
+    return DimensionCalibration(
+        dimension=judge[0],
+        judge_model=judge[1],
+        prompt_version=judge[2],
+        labelled=len(pairs),
+        people=sorted({label.labeller for _, _, labels in pairs for label in labels}),
+        bias=found,
+        with_ten_more=_with_more(found),
+    )
+
+
+def _score(scores: Sequence[float | None]) -> float | None:
+    """Return the mean of what was given; None where most hold that the claim does not apply."""
+    given = [score for score in scores if score is not None]
+    return fmean(given) if 2 * len(given) > len(scores) else None
+
+
+def _is_inverted(label: Label, asked: AskedOf) -> bool:
+    now = asked.get(label.agent_id)
+    claims = None if now is None or isinstance(now, ConfigError) else now.claims.get(label.dimension)
+    return claims is not None and any(item.inverted for item in claims.propositions if item.id == label.proposition_id)
+
+
+def calibrate_messages(
+    judge: Judge, judged: Mapping[str, Role], labelled: Mapping[str, Role], people: Sequence[str]
+) -> MessageCalibration | None:
+    """Return how far one judge agrees with people on messages, given verdicts by message; None: both decided none."""
+    pairs = [(role, labelled[key]) for key, role in judged.items() if key in labelled]
+    counts = Counter(pair for pair in pairs if Role.UNCLEAR not in pair)
+    if not counts:
+        return None
+    compared, agreed = counts.total(), counts[Role.IN, Role.IN] + counts[Role.OUT, Role.OUT]
+    low, high = wilson(agreed / compared, compared)
+    more = wilson(agreed / compared, compared + _MORE)
+    return MessageCalibration(
+        judge_model=judge[0],
+        prompt_version=judge[1],
+        people=sorted(people),
+        compared=compared,
+        agreed=agreed,
+        false_alarms=counts[Role.OUT, Role.IN],
+        kept_in=counts[Role.OUT, Role.IN] + counts[Role.IN, Role.IN],
+        misses=counts[Role.IN, Role.OUT],
+        put_out=counts[Role.IN, Role.OUT] + counts[Role.OUT, Role.OUT],
+        share=Measure(value=agreed / compared, low=low, high=high, n=compared),
+        with_ten_more=more[1] - more[0],
+    )
+
+
+def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
+    """Return the mean of judge - people in points, with Student's 95 % interval."""
+    differences = [a - b for a, b in zip(judge, people, strict=True)]
+    count = len(differences)
+    if count < 2:
+        return Measure(n=count)
+    mean, half = fmean(differences), _student(count - 1) * stdev(differences) / math.sqrt(count)
+    return Measure(value=mean, low=mean - half, high=mean + half, n=count)
+
+
+def _with_more(found: Measure) -> float | None:
+    """Return the width of a mean's interval with ten more labels that spread as those do."""
+    if found.low is None or found.high is None:
+        return None
+    width, more = found.high - found.low, found.n + _MORE
+    return width * math.sqrt(found.n / more) * _student(more - 1) / _student(found.n - 1)
+
+
+def _student(degrees: int) -> float:
+    """Return the half width, in standard errors, of Student's 95 % interval."""
+    return -float(special().stdtrit(degrees, 0.025))
