@@ -54,7 +54,8 @@ def main() -> None:
         url = stack.enter_context(database(folder / "postgres")) if options.postgres else f"sqlite:///{folder}/store.db"
         if options.postgres or not (folder / "world").exists():
             build(folder / "world", url, options)
-        measure(folder / "world", url, options.times)
+        if options.times:
+            measure(folder / "world", url, options.times)
 
 
 def build(root: Path, url: str, options: argparse.Namespace) -> None:
@@ -87,7 +88,7 @@ def build(root: Path, url: str, options: argparse.Namespace) -> None:
 
 
 def judge(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
-    """Write a verdict of each run on each message of its agent and window; 5 % are out of character."""
+    """Write a verdict of each run on each message of its agent and window; 5 % are out of character, 1 % unclear."""
     from persona_pipeline.base.database import tables
 
     runs = tables.evaluation_runs
@@ -102,14 +103,15 @@ def judge(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
                     "agent_id": row.agent_id,
                     "conversation": str(message.channel),
                     "said_at": message.created_at,
-                    "verdict": "out" if is_out else "in",
-                    "claims": ["adherence-common-1"] if is_out else [],
-                    "quote": " ".join(message.text.split()[2:7]) if is_out else "",
-                    "reason": "",
+                    "verdict": verdict,
+                    "claims": [f"adherence-common-{place}" for place in range(1, draw.randint(2, 4))] if is_bad else [],
+                    "quote": " ".join(message.text.split()[2:7]) if is_bad else "",
+                    "reason": "The manner is lost." if is_bad else "",
                 }
                 for message in said[row.agent_id]
                 if 0 <= (row.window_end - message.created_at).days < 7
-                for is_out in [draw.random() < 0.05]
+                for (verdict,) in [draw.choices(("out", "unclear", "in"), (5, 1, 94))]
+                for is_bad in [verdict != "in"]
             ]
             if verdicts:
                 connection.execute(sa.insert(tables.message_verdicts), verdicts)

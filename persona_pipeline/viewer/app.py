@@ -1,8 +1,9 @@
 """The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlencode
 
@@ -11,7 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from markupsafe import Markup, escape
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
+from persona_pipeline.base.documents.json import csv_text, rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.status import BROKEN, VERDICTS
 from persona_pipeline.guard.labels.files import LABELS
@@ -23,7 +26,7 @@ from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_c
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
-from persona_pipeline.viewer.boundary import KEY, RequestGuard
+from persona_pipeline.viewer.boundary import RequestGuard
 from persona_pipeline.viewer.labels import (
     THUMBS,
     ChangedMeanwhileError,
@@ -42,6 +45,22 @@ from persona_pipeline.world.world import World
 # Messages before and after the one that is read, and at most.
 _AROUND, _MOST_AROUND = 8, 200
 _MOST_QUOTES = 200
+_ROWS_AT_ONCE = 1000
+# A column of the table of messages, and what stands in it; names are those of ``report --by message``.
+_COLUMNS: Mapping[str, Callable[[Shown], Any]] = {
+    "agent": lambda item: item.message.agent_id,
+    "message_id": lambda item: item.message.id,
+    "conversation": lambda item: item.message.conversation,
+    "said_at": lambda item: rfc3339(item.message.created_at),
+    "text": lambda item: item.message.text,
+    "verdict": lambda item: item.verdict and item.verdict.verdict,
+    "claims": lambda item: item.verdict and "; ".join(item.verdict.claims),
+    "quote": lambda item: item.verdict and item.verdict.quote,
+    "reason": lambda item: item.verdict and item.verdict.reason,
+    "people": lambda item: "; ".join(f"{label.labeller}: {label.verdict}" for label in item.labels),
+    "before_agent": lambda item: item.before and item.before.message.agent_id,
+    "before_text": lambda item: item.before and item.before.message.text,
+}
 VERDICT_WORDS = {"out": "out of character", "unclear": "unclear", "in": "in character"}
 
 
@@ -57,6 +76,7 @@ class Viewer:
         self._environment = templates_beside("persona_pipeline.viewer")
         self._said: dict[str, Any] = {
             "viewer": self,
+            "bundled": None,
             "url": address,
             "marked": marked,
             "stamp": stamp,
@@ -68,10 +88,13 @@ class Viewer:
             "states": {status.name: status.word for status in reversed(VERDICTS) if status is not BROKEN},
         }
 
+    def text(self, template: str, **values: Any) -> str:
+        """Return a page as text."""
+        return html_text(self._environment.get_template(template).render({**self._said, **values}))
+
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page."""
-        text = self._environment.get_template(template).render({**self._said, **values})
-        return Response(html_text(text), status, media_type="text/html")
+        return Response(self.text(template, **values), status, media_type="text/html")
 
     def shown(self, messages: Sequence[Message], most: int | None = SHORT) -> list[Shown]:
         """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
@@ -113,9 +136,16 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     return app
 
 
-def way_in(path: str, token: str) -> str:
-    """Return the address of a page that lets a browser in."""
-    return address(path, **{KEY: token})
+def csv_parts(viewer: Viewer, wanted: MessageFilter) -> Iterator[str]:
+    """Yield a table of the messages that are wanted, in the order of the list; no cell is a formula to a spreadsheet."""
+    store, labels, heads = viewer.world.store, viewer.thumbs.labels(), [[*_COLUMNS]]
+    while True:
+        page = listing.list_messages(store, wanted, labels, at_once=_ROWS_AT_ONCE, most=None)
+        shown = listing.with_before(store, viewer.shown(page.messages, None))
+        yield csv_text([*heads, *([cell(item) for cell in _COLUMNS.values()] for item in shown)])
+        if not page.older:
+            return
+        wanted, heads = wanted.model_copy(update={"older": page.older, "newer": ""}), []
 
 
 def address(path: str, **query: object) -> str:
@@ -232,22 +262,27 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
     @app.get("/messages")
     def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
         page = listing.list_messages(world.store, wanted, viewer.thumbs.labels())
-        windows = listing.windows(world.store, wanted.agent)
+        shown = listing.with_before(world.store, viewer.shown(page.messages))
         return viewer.page(
             "messages.html.j2",
             wanted=wanted,
             page=page,
-            shown=viewer.shown(page.messages),
+            shown=shown,
             names=world.display_names(),
             agents=world.agent_ids(),
             channels=listing.channels(world.store),
             direct=listing.DIRECT,
-            windows=windows,
-            known_windows=[listing.window_text(window) for window in windows],
             claims=listing.claims(world.store, wanted.agent),
             is_judged=listing.has_verdicts(world.store),
-            agreement=listing.agreement(world.store, viewer.thumbs.labels(), wanted.agent),
+            agreement=listing.agreement(world.store, shown),
         )
+
+    @app.get("/messages.csv")
+    def table(wanted: Annotated[MessageFilter, Query()]) -> Response:
+        parts = csv_parts(viewer, wanted)
+        # What cannot be read of the address is said before anything is sent.
+        first, headers = next(parts), {"content-disposition": 'attachment; filename="messages.csv"'}
+        return StreamingResponse(chain([first], parts), media_type="text/csv", headers=headers)
 
     @app.get("/message")
     def message(

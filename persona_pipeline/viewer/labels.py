@@ -29,6 +29,7 @@ from persona_pipeline.guard.labels.messages import (
     load_message_labels,
     message_label,
 )
+from persona_pipeline.reporting.text import asset
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message, grouped, seed_from
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
@@ -276,7 +277,7 @@ def _said(score: int | None) -> str:
 
 def serving(name: str, before: str = "") -> Callable[[], Response]:
     """Return a handler that sends a file of the page, after another text."""
-    text = before + files("persona_pipeline.viewer").joinpath("static", name).read_text(encoding="utf-8")
+    text = before + asset(name, "persona_pipeline.viewer")
     kind = _TYPES[name.rpartition(".")[2]]
     return lambda: Response(text, media_type=kind)
 
