@@ -107,7 +107,7 @@ class Viewer:
 
     def message(self, message_id: str) -> Message:
         """Return a message, whole."""
-        found = listing.find_message(self.world.store, message_id)
+        found = listing.messages_by_id(self.world.store, [message_id]).get(message_id)
         if found is None:
             raise HTTPException(404, "There is no such message any more.")
         return found

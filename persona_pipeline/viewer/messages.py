@@ -362,12 +362,6 @@ def _one_of(store: Store, column: sa.ColumnElement[Any], values: Collection[str]
     return column.in_(sa.select(sa.func.unnest(sa.literal(listed, ARRAY(sa.Text())))))
 
 
-def find_message(store: Store, message_id: str) -> Message | None:
-    """Return a message, whole."""
-    row = store.row(sa.select(_TABLE).where(_TABLE.c.id == message_id))
-    return message_of(row) if row else None
-
-
 def conversation_around(store: Store, message: Message, each: int) -> tuple[list[Message], list[Message]]:
     """Return what was said before and after a message where it was said, so many of each, in order of time."""
     if message.channel is not None:
@@ -387,7 +381,7 @@ def conversation_around(store: Store, message: Message, each: int) -> tuple[list
 
 
 def messages_by_id(store: Store, ids: Collection[str]) -> dict[str, Message]:
-    """Return messages by id; those that are gone are left out."""
+    """Return messages by id, whole; those that are gone are left out."""
     rows = store.rows(sa.select(_TABLE).where(_one_of(store, _TABLE.c.id, ids)))
     return {row.id: message_of(row) for row in rows}
 
