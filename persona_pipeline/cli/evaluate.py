@@ -271,9 +271,7 @@ def view(
 
     import uvicorn
 
-    from persona_pipeline.viewer.app import address, create_app
-    from persona_pipeline.viewer.boundary import KEY
-    from persona_pipeline.viewer.bundle import write_bundle
+    from persona_pipeline.viewer.app import address, create_app, write_bundle
 
     if bundle is not None:
         written = write_bundle(open_world(), bundle)
@@ -286,7 +284,7 @@ def view(
     except OSError as error:
         raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
     token = secrets.token_urlsafe(24)
-    typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{address('/', **{KEY: token})}")
+    typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{address('/', key=token)}")
     typer.echo("Ctrl+C ends it; labels are kept at once.", err=True)
     config = uvicorn.Config(create_app(world, who, token), ws="none", access_log=False, log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])

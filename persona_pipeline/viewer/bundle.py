@@ -14,8 +14,8 @@ from persona_pipeline.reporting.text import asset
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
-from persona_pipeline.viewer.app import Viewer
 from persona_pipeline.viewer.messages import LONG, MessageFilter
+from persona_pipeline.viewer.pages import Viewer
 from persona_pipeline.world.world import World
 
 START = "index.html"
@@ -23,7 +23,6 @@ START = "index.html"
 MOST = 100
 # By this a page is known as one of a bundle.
 _MARK = Markup('<meta name="generator" content="persona-pipeline view --bundle">')
-_HEAD = 1000
 
 
 def write_bundle(world: World, folder: Path) -> list[Path]:
@@ -51,7 +50,7 @@ def _earlier_pages(folder: Path) -> list[Path]:
         return []
     found = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     for path in found:
-        if path.is_symlink() or not path.is_file() or _MARK.encode() not in path.read_bytes()[:_HEAD]:
+        if path.is_symlink() or not path.is_file() or _MARK.encode() not in path.read_bytes()[:1000]:
             said = "no bundle wrote it; give --bundle a folder that is empty, new, or of an earlier bundle"
             raise ConfigError(Problem(said, str(path)))
     return found

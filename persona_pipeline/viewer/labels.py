@@ -310,8 +310,8 @@ class Thumbs:
 
     folder: Path
     labeller: str
-    # The label before and after each thumb; None: no label.
-    _done: list[tuple[MessageLabel | None, MessageLabel | None]] = field(default_factory=list)
+    # The label before and after each thumb since the page was started; None: no label.
+    done: list[tuple[MessageLabel | None, MessageLabel | None]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _read: tuple[object, Mapping[str, list[MessageLabel]]] = (None, {})
 
@@ -344,7 +344,7 @@ class Thumbs:
                 raise ChangedMeanwhileError(before)
             after = message_label(message, verdict, self.labeller, MarkSource.PERSON) if verdict else None
             self._write(after, remove=before)
-            self._done.append((before, after))
+            self.done.append((before, after))
 
     def undo(self) -> str | None:
         """Take back the last thumb since the page was started, and return the message's id; None: there is no such thumb.
@@ -352,22 +352,17 @@ class Thumbs:
         Raises ChangedMeanwhileError: the label was changed elsewhere since; it is left, and no longer undone.
         """
         with self._lock:
-            before, after = self._done[-1] if self._done else (None, None)
+            before, after = self.done[-1] if self.done else (None, None)
             known = after or before
             if known is None:
                 return None
             now = self.own(known.message, known.agent_id)
             if stamp(now) != stamp(after):
-                self._done.pop()
+                self.done.pop()
                 raise ChangedMeanwhileError(now)
             self._write(before, remove=after)
-            self._done.pop()
+            self.done.pop()
             return known.message
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether anything was done since the page was started."""
-        return bool(self._done)
 
     def _write(self, label: MessageLabel | None, *, remove: MessageLabel | None) -> None:
         gone = [remove.identity] if remove else []

@@ -48,7 +48,7 @@ class MessageFilter(BaseModel):
         thumb: what people's labels say: all ``up``, all ``down``, all ``unclear``, ``split``, or ``none``.
         q: words that all stand in the text; "words in quotes" stand there together.
         order: "" is the worst first, see ``badness``.
-        older, newer: the message after which the page begins, see ``Place``; one of earlier releases means the newest first.
+        older, newer: the message after which the page begins, see ``Cursor``; one of earlier releases means the newest first.
     """
 
     agent: str = ""
@@ -128,7 +128,7 @@ class MessagePage:
     newer: str = ""
 
 
-class Place(NamedTuple):
+class Cursor(NamedTuple):
     """The place of a message in a list; as text in addresses ``badness~time~id``, where the newest come first ``time~id``."""
 
     badness: int
@@ -136,7 +136,7 @@ class Place(NamedTuple):
     id: str
 
     @classmethod
-    def of(cls, text: str) -> "Place":
+    def of(cls, text: str) -> "Cursor":
         """Return the place that an address names; ConfigError: it is none."""
         badness, _, rest = text.partition("~")
         # Longer numbers are none that a list has written.
@@ -166,7 +166,7 @@ class _Part:
     query: sa.Select
     badness: sa.ColumnElement[int] | None = None
 
-    def after(self, place: Place | None, *, turned: bool) -> sa.Select | None:
+    def after(self, place: Cursor | None, *, turned: bool) -> sa.Select | None:
         """Return its messages beyond a place, the nearest first; None: it has none. ``turned``: towards the list's beginning."""
         query, worse = self.query, self.badness
         if place is not None and (worse is None) == (place.badness == 0):
@@ -198,7 +198,7 @@ def list_messages(
     # A page that is turned ends with a message, where others begin after one.
     size, turned = at_once or AT_ONCE, bool(wanted.newer) and not wanted.older
     at = wanted.older or wanted.newer
-    place = Place.of(at) if at else None
+    place = Cursor.of(at) if at else None
     parts, rows = _parts(store, wanted, labels, most), list[sa.Row]()
     with store.connect() as connection:
         for part in reversed(parts) if turned else parts:
@@ -208,7 +208,7 @@ def list_messages(
     more, rows = len(rows) > size, rows[:size]
     if turned:
         rows.reverse()
-    ends = [Place(row.badness, row.created_at, row.id).text(wanted.order) for row in (rows[-1:] + rows[:1])]
+    ends = [Cursor(row.badness, row.created_at, row.id).text(wanted.order) for row in (rows[-1:] + rows[:1])]
     return MessagePage(
         [message_of(row) for row in rows],
         older=ends[0] if rows and (more or turned) else "",

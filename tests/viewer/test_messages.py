@@ -26,8 +26,8 @@ from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
-from persona_pipeline.viewer.app import marked
-from persona_pipeline.viewer.messages import MessageFilter, Place, Shown
+from persona_pipeline.viewer.messages import Cursor, MessageFilter, Shown
+from persona_pipeline.viewer.pages import marked
 from persona_pipeline.viewer.runs import newest_runs
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -148,7 +148,7 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
                 assert [row["message_id"] for row in rows] == [message.id for message in wanted], address
                 if wanted:
                     *rest, last = wanted
-                    place = Place(badness(last), last.created_at, last.id).text(order)
+                    place = Cursor(badness(last), last.created_at, last.id).text(order)
                     back = walked(client, f"{address}&newer={quoted(place)}", "prev")
                     assert [name for page in back[::-1] for name in page] == [m.id for m in rest], address
 
