@@ -1,8 +1,10 @@
 """Damage is monotone through whole runs: worse messages, scores, claims and dimensions never make a verdict better."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 import persona_pipeline as pp
 from persona_pipeline.base.status import Result
+from persona_pipeline.judging.verdict import Question
+from persona_pipeline.scoring.messages.reading import KIND
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import Message
 from persona_pipeline.world.messages.store import read_messages, write_messages
@@ -29,6 +33,17 @@ class State:
     scores: dict[Place, int]
     refused: frozenset[Place] = frozenset()
     spoilt: frozenset[str] = frozenset()
+
+    def read(self, question: Question) -> Mapping[str, Any] | pp.Unscored:
+        """Say of each message whether it broke character."""
+        if question.kind != KIND:
+            return pp.Unscored.UNRECORDED
+        own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
+        out = [entry for entry in own if entry["text"] == SPOILT]
+        return {
+            "verdicts": [{"id": item["id"], "verdict": "out" if item in out else "in"} for item in own],
+            "why": [{"id": item["id"], "claims": ["c1"], "quote": SPOILT, "reason": "stock phrase"} for item in out],
+        }
 
     def verdict(self, request: pp.JudgeRequest) -> pp.Verdict:
         place = (request.agent_id, request.dimension, request.proposition_id)
@@ -50,7 +65,7 @@ class Office:
         """Return how good the verdicts are, of the run, each agent and each dimension: 0 regressed, 1 cannot tell, 2 held."""
         said = [changed(item, text=SPOILT) if item.id in state.spoilt else item for item in self.messages]
         write_messages(self.world.store, said)
-        found = pp.evaluate(self.world, judge=ScriptedJudge(state.verdict), dimensions=DIMENSIONS)
+        found = pp.evaluate(self.world, judge=ScriptedJudge(state.verdict, reply=state.read), dimensions=DIMENSIONS)
         verdicts: dict[object, int] = {"run": ORDER[found.conclusion.verdict], "exit code": CODES[found.exit_code]}
         for agent_id, report in found.agents.items():
             verdicts[agent_id] = ORDER[report.conclusion.verdict]
@@ -58,8 +73,15 @@ class Office:
         return verdicts
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _asked() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+        yield
+
+
 @pytest.fixture(scope="module", params=[1, 3], ids=lambda windows: f"baseline of {windows}")
-def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def office(request: pytest.FixtureRequest, _asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     windows: int = request.param
     builder = WorldBuilder(tmp_path_factory.mktemp("office"))
     for agent in AGENTS:
@@ -75,7 +97,7 @@ def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     world = builder.open()
     before = State(dict.fromkeys(PLACES, LEVEL))
     last = f"2026-03-{2 + 7 * windows:02}T00:00:00Z"
-    judge = ScriptedJudge(before.verdict)
+    judge = ScriptedJudge(before.verdict, reply=before.read)
     pp.take_baselines(world, judge=judge, windows=windows, dimensions=DIMENSIONS, as_of=last)
     messages = [item for item in read_messages(world.store) if item.created_at.isoformat() >= last[:10]]
     assert len(messages) == len(AGENTS) * EACH
