@@ -5,7 +5,7 @@
 Rooms of ten agents that talked for 400 days, a stored run of each agent and week, each with twenty claims whose judge cited three
 messages of that week, and 2,000 thumbs. `persona-pipeline view` is a process of its own; headless chromium opens each address so
 often, in turn, and the medians of first contentful paint and of the server's answer are printed, in seconds, with the slowest and
-the server's mean CPU seconds.
+the server's mean CPU seconds. The tables of all messages and of those out of character are fetched whole.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def build(root: Path, url: str, options: argparse.Namespace) -> None:
 
 
 def judge(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
-    """Write a verdict of each run on each message of its agent and window; 5 % are out of character."""
+    """Write a verdict of each run on each message of its agent and window; 5 % are out of character, 1 % unclear."""
     from persona_pipeline.base.database import tables
 
     runs = tables.evaluation_runs
@@ -102,14 +102,15 @@ def judge(world: Any, said: dict[str, list[Any]], draw: random.Random) -> None:
                     "agent_id": row.agent_id,
                     "conversation": str(message.channel),
                     "said_at": message.created_at,
-                    "verdict": "out" if is_out else "in",
-                    "claims": ["adherence-common-1"] if is_out else [],
-                    "quote": " ".join(message.text.split()[2:7]) if is_out else "",
-                    "reason": "",
+                    "verdict": verdict,
+                    "claims": [f"adherence-common-{place}" for place in range(1, draw.randint(2, 4))] if is_bad else [],
+                    "quote": " ".join(message.text.split()[2:7]) if is_bad else "",
+                    "reason": "The manner is lost." if is_bad else "",
                 }
                 for message in said[row.agent_id]
                 if 0 <= (row.window_end - message.created_at).days < 7
-                for is_out in [draw.random() < 0.05]
+                for (verdict,) in [draw.choices(("out", "unclear", "in"), (5, 1, 94))]
+                for is_bad in [verdict != "in"]
             ]
             if verdicts:
                 connection.execute(sa.insert(tables.message_verdicts), verdicts)
@@ -152,10 +153,24 @@ def measure(root: Path, url: str, times: int) -> None:
                 paints, answers, spent = zip(*values, strict=True)
                 middle = statistics.median(paints), max(paints), statistics.median(answers), statistics.fmean(spent)
                 print(f"{name:<44}" + "".join(f"{value:>8.3f}" for value in middle))
+            for address in ("/messages.csv?verdict=out", "/messages.csv"):
+                fetch(page, base + address, server.pid, times)
             browser.close()
     finally:
         server.terminate()
         server.wait(10)
+
+
+def fetch(page: Any, address: str, process: int, times: int) -> None:
+    """Fetch a table so often, and print the median seconds, the mean CPU seconds and its size."""
+    seconds, spent, size = [], [], 0
+    for _ in range(times):
+        started, before = time.perf_counter(), used(process)
+        size = len(page.request.get(address, timeout=600_000).body())
+        seconds.append(time.perf_counter() - started)
+        spent.append(used(process) - before)
+    name = address.partition("/messages")[2]
+    print(f"{name:<44}{statistics.median(seconds):>8.2f}{statistics.fmean(spent):>8.2f}{size:>12,} bytes")
 
 
 def used(process: int) -> float:
@@ -170,12 +185,14 @@ def addresses() -> dict[str, str]:
     return {
         "agents": "/",
         "an agent": "/agent?id=agent-0007",
-        "all messages": "/messages",
-        "of an agent": "/messages?agent=agent-0007",
+        "all messages, the worst first": "/messages",
+        "all messages, the newest first": "/messages?order=newest",
+        "of an agent, the worst first": "/messages?agent=agent-0007",
         "out of character": "/messages?verdict=out",
         "out of character, of an agent": "/messages?verdict=out&agent=agent-0007",
         "that break a claim": "/messages?claim=adherence-common-1",
         "of a room": "/messages?channel=room-0003",
+        "out of character, of two weeks": "/messages?verdict=out&since=2025-09-01&until=2025-09-14",
         "of a week": f"/messages?window={quote('2025-09-06T00:00:00+00:00/2025-09-13T00:00:00+00:00')}",
         "search, common words": f"/messages?q={quote(COMMON)}",
         "search, a word that nobody said": f"/messages?q={ABSENT}",

@@ -255,6 +255,10 @@ def view(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")
     ] = PORT,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", help="Write pages that can be sent into this folder instead: agents, worst messages."),
+    ] = None,
 ) -> None:
     """Read agents, messages and suites in the browser, and label them.
 
@@ -267,15 +271,20 @@ def view(
 
     import uvicorn
 
-    from persona_pipeline.viewer.app import create_app, way_in
+    from persona_pipeline.viewer.app import address, create_app, write_bundle
 
+    if bundle is not None:
+        written = write_bundle(open_world(), bundle)
+        typer.echo(f"{len(written)} pages written: {written[0]}")
+        typer.echo("They hold messages: send them to nobody who may not read those.", err=True)
+        return
     world, who = open_world(), _person(labeller)
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
     token = secrets.token_urlsafe(24)
-    typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{way_in('/', token)}")
+    typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{address('/', key=token)}")
     typer.echo("Ctrl+C ends it; labels are kept at once.", err=True)
     config = uvicorn.Config(create_app(world, who, token), ws="none", access_log=False, log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])

@@ -65,8 +65,7 @@ def page_html(page: Page, *, script: bool = False) -> str:
     ``script``: with ours, which turns the theme, opens what is folded and finds a row.
     """
     style, code = page_style(), asset("report.js") if script else ""
-    allowed = f"script-src '{_digest(code)}'; " if code else ""
-    policy = f"default-src 'none'; style-src '{_digest(style)}'; {allowed}base-uri 'none'; form-action 'none'"
+    policy = page_policy(style, code)
     template = _environment().get_template("page.html.j2")
     title = plain_text(page.title)
     return html_text(template.render(page=page, title=title, policy=policy, style=Markup(style), script=Markup(code)))
@@ -113,6 +112,12 @@ def templates_beside(package: str) -> Environment:
 def page_style() -> str:
     """Return the style sheet that all pages share."""
     return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + asset("report.css")
+
+
+def page_policy(style: str, script: str = "") -> str:
+    """Return a policy that allows an inline style and an inline script of exactly these texts, and nothing else."""
+    allowed = f"script-src '{_digest(script)}'; " if script else ""
+    return f"default-src 'none'; style-src '{_digest(style)}'; {allowed}base-uri 'none'; form-action 'none'"
 
 
 def _digest(text: str) -> str:

@@ -33,9 +33,9 @@ _AUTOLINKS = re.compile(
 )
 
 
-def asset(name: str) -> str:
+def asset(name: str, package: str = "persona_pipeline.reporting") -> str:
     """Return one of the files that pages hold or are made of."""
-    return files("persona_pipeline.reporting").joinpath("static", name).read_text(encoding="utf-8")
+    return files(package).joinpath("static", name).read_text(encoding="utf-8")
 
 
 def one_line(text: str, limit: int | None = None) -> str:

@@ -1,93 +1,34 @@
 """The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any
-from urllib.parse import parse_qs, urlencode
+from itertools import chain
+from typing import Annotated
+from urllib.parse import parse_qs
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from markupsafe import Markup, escape
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.status import BROKEN, VERDICTS
-from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.reporting.charts.scores import small_line
-from persona_pipeline.reporting.html import page_style, templates_beside
-from persona_pipeline.reporting.pages.evaluation import score_of
-from persona_pipeline.reporting.text import html_text
+from persona_pipeline.reporting.html import page_style
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
-from persona_pipeline.viewer.boundary import KEY, RequestGuard
-from persona_pipeline.viewer.labels import (
-    THUMBS,
-    ChangedMeanwhileError,
-    OpenSession,
-    Thumbs,
-    label_app,
-    serving,
-    sessions_of,
-    stamp,
-)
-from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, Shown
+from persona_pipeline.viewer.boundary import RequestGuard
+from persona_pipeline.viewer.bundle import write_bundle as write_bundle
+from persona_pipeline.viewer.labels import THUMBS, ChangedMeanwhileError, OpenSession, label_app, serving, sessions_of
+from persona_pipeline.viewer.messages import LONG, MessageFilter
+from persona_pipeline.viewer.pages import Viewer, address, csv_parts
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.runs import verdict_rows_on
 from persona_pipeline.world.world import World
 
 # Messages before and after the one that is read, and at most.
 _AROUND, _MOST_AROUND = 8, 200
-_MOST_QUOTES = 200
-VERDICT_WORDS = {"out": "out of character", "unclear": "unclear", "in": "in character"}
-
-
-class Viewer:
-    """What the pages stand on: a world, one person's thumbs, and templates.
-
-    Only files of this package and of reports are templates; everything else is escaped.
-    """
-
-    def __init__(self, world: World, labeller: str) -> None:
-        self.world, self.labeller = world, labeller
-        self.thumbs = Thumbs(world.root / LABELS, labeller)
-        self._environment = templates_beside("persona_pipeline.viewer")
-        self._said: dict[str, Any] = {
-            "viewer": self,
-            "url": address,
-            "marked": marked,
-            "stamp": stamp,
-            "thumb_verdicts": THUMBS,
-            "score_of": score_of,
-            "small_line": small_line,
-            "verdict_words": VERDICT_WORDS,
-            "window_text": listing.window_text,
-            "states": {status.name: status.word for status in reversed(VERDICTS) if status is not BROKEN},
-        }
-
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a page."""
-        text = self._environment.get_template(template).render({**self._said, **values})
-        return Response(html_text(text), status, media_type="text/html")
-
-    def shown(self, messages: Sequence[Message], most: int | None = SHORT) -> list[Shown]:
-        """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
-        labels, verdicts = self.thumbs.labels(), verdict_rows_on(self.world.store, messages)
-        own = {
-            item.id: [label for label in labels.get(item.id, ()) if label.agent_id == item.agent_id]
-            for item in messages
-        }
-        return [Shown(item, most, verdicts.get(item.id, ()), own[item.id]) for item in messages]
-
-    def message(self, message_id: str) -> Message:
-        """Return a message, whole."""
-        found = listing.find_message(self.world.store, message_id)
-        if found is None:
-            raise HTTPException(404, "There is no such message any more.")
-        return found
 
 
 def create_app(world: World, labeller: str, token: str, open_session: OpenSession | None = None) -> FastAPI:
@@ -111,38 +52,6 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
     return app
-
-
-def way_in(path: str, token: str) -> str:
-    """Return the address of a page that lets a browser in."""
-    return address(path, **{KEY: token})
-
-
-def address(path: str, **query: object) -> str:
-    """Return an address of the page; what is empty is left out."""
-    said = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
-    return f"{path}?{urlencode(said)}" if said else path
-
-
-def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> Markup:
-    """Return text, escaped, with what judges quote and what was searched for marked where it stands."""
-    kinds = [0] * len(text)
-    # Letters may grow when their case is folded, and places would no longer fit.
-    folded = text.lower() if len(text.lower()) == len(text) else text
-    for kind, within, parts in ((1, text, list(quotes)[:_MOST_QUOTES]), (2, folded, [word.lower() for word in words])):
-        for part in filter(None, parts):
-            at = within.find(part)
-            while at >= 0:
-                kinds[at : at + len(part)] = [kind] * len(part)
-                at = within.find(part, at + len(part))
-    pieces, start = [], 0
-    for end in range(1, len(text) + 1):
-        if end == len(text) or kinds[end] != kinds[start]:
-            piece = escape(text[start:end])
-            tag = ("", '<mark class="quoted">', "<mark>")[kinds[start]]
-            pieces.append(Markup(tag) + piece + Markup("</mark>") if tag else piece)
-            start = end
-    return Markup("").join(pieces)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -232,22 +141,27 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
     @app.get("/messages")
     def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
         page = listing.list_messages(world.store, wanted, viewer.thumbs.labels())
-        windows = listing.windows(world.store, wanted.agent)
+        shown = listing.with_before(world.store, viewer.shown(page.messages))
         return viewer.page(
             "messages.html.j2",
             wanted=wanted,
             page=page,
-            shown=viewer.shown(page.messages),
+            shown=shown,
             names=world.display_names(),
             agents=world.agent_ids(),
             channels=listing.channels(world.store),
             direct=listing.DIRECT,
-            windows=windows,
-            known_windows=[listing.window_text(window) for window in windows],
             claims=listing.claims(world.store, wanted.agent),
             is_judged=listing.has_verdicts(world.store),
-            agreement=listing.agreement(world.store, viewer.thumbs.labels(), wanted.agent),
+            agreement=listing.agreement(world.store, shown),
         )
+
+    @app.get("/messages.csv")
+    def table(wanted: Annotated[MessageFilter, Query()]) -> Response:
+        parts = csv_parts(viewer, wanted)
+        # What cannot be read of the address is said before anything is sent.
+        first, headers = next(parts), {"content-disposition": 'attachment; filename="messages.csv"'}
+        return StreamingResponse(chain([first], parts), media_type="text/csv", headers=headers)
 
     @app.get("/message")
     def message(

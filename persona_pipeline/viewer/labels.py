@@ -29,6 +29,7 @@ from persona_pipeline.guard.labels.messages import (
     load_message_labels,
     message_label,
 )
+from persona_pipeline.reporting.text import asset
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message, grouped, seed_from
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
@@ -276,7 +277,7 @@ def _said(score: int | None) -> str:
 
 def serving(name: str, before: str = "") -> Callable[[], Response]:
     """Return a handler that sends a file of the page, after another text."""
-    text = before + files("persona_pipeline.viewer").joinpath("static", name).read_text(encoding="utf-8")
+    text = before + asset(name, "persona_pipeline.viewer")
     kind = _TYPES[name.rpartition(".")[2]]
     return lambda: Response(text, media_type=kind)
 
@@ -309,8 +310,8 @@ class Thumbs:
 
     folder: Path
     labeller: str
-    # The label before and after each thumb; None: no label.
-    _done: list[tuple[MessageLabel | None, MessageLabel | None]] = field(default_factory=list)
+    # The label before and after each thumb since the page was started; None: no label.
+    done: list[tuple[MessageLabel | None, MessageLabel | None]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _read: tuple[object, Mapping[str, list[MessageLabel]]] = (None, {})
 
@@ -343,7 +344,7 @@ class Thumbs:
                 raise ChangedMeanwhileError(before)
             after = message_label(message, verdict, self.labeller, MarkSource.PERSON) if verdict else None
             self._write(after, remove=before)
-            self._done.append((before, after))
+            self.done.append((before, after))
 
     def undo(self) -> str | None:
         """Take back the last thumb since the page was started, and return the message's id; None: there is no such thumb.
@@ -351,22 +352,17 @@ class Thumbs:
         Raises ChangedMeanwhileError: the label was changed elsewhere since; it is left, and no longer undone.
         """
         with self._lock:
-            before, after = self._done[-1] if self._done else (None, None)
+            before, after = self.done[-1] if self.done else (None, None)
             known = after or before
             if known is None:
                 return None
             now = self.own(known.message, known.agent_id)
             if stamp(now) != stamp(after):
-                self._done.pop()
+                self.done.pop()
                 raise ChangedMeanwhileError(now)
             self._write(before, remove=after)
-            self._done.pop()
+            self.done.pop()
             return known.message
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether anything was done since the page was started."""
-        return bool(self._done)
 
     def _write(self, label: MessageLabel | None, *, remove: MessageLabel | None) -> None:
         gone = [remove.identity] if remove else []

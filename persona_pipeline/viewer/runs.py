@@ -177,8 +177,7 @@ def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
     columns = [_SUITES.c[name] for name in ("id", "suite", "target", "verdict", "score", "created_at")]
     summary = _SUITES.c.result["summary"].label("summary")
     query = sa.select(*columns, summary).order_by(_SUITES.c.created_at.desc(), _SUITES.c.id).limit(MOST_SUITE_RUNS)
-    with store.connect() as connection:
-        return connection.execute(query.where(_SUITES.c.suite == suite) if suite else query).all()
+    return store.rows(query.where(_SUITES.c.suite == suite) if suite else query)
 
 
 def passed_text(summary: Mapping[str, Any]) -> str:
@@ -198,8 +197,7 @@ def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 
         query = sa.select(_SUITES).where(_SUITES.c.id == uuid.UUID(run_id))
     except ValueError:
         return None
-    with store.connect() as connection:
-        run = connection.execute(query).one_or_none()
+    run = store.row(query)
     if run is None:
         return None
     tests = run.result["tests"]

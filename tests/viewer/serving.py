@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socket import create_server
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,6 +16,9 @@ from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
 from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.world import World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Dialog, Page
 
 TOKEN = "t0ken"
 BASE = "http://127.0.0.1:8000"
@@ -35,6 +39,24 @@ def viewing_app(world: World, labeller: str = "ada") -> FastAPI:
 def client_of(app: FastAPI) -> TestClient:
     """Return who may see everything, and follows no address by itself."""
     return TestClient(app, base_url=BASE, headers=KEY, follow_redirects=False)
+
+
+def listen(page: "Page", base: str, odd: list[str]) -> None:
+    """Note whatever a page complains of, and whatever it asks for elsewhere."""
+
+    def dismiss(dialog: "Dialog") -> None:
+        odd.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.on("console", lambda message: odd.append(message.text))
+    page.on("pageerror", lambda error: odd.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(base) else odd.append(request.url))
+
+
+def is_odd(text: str) -> bool:
+    """Whether a test has to fail for it: the icon is no request, and a refusal is what a test wanted."""
+    return not text.startswith(("data:,", "Failed to load resource"))
 
 
 @contextmanager

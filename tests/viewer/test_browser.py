@@ -1,5 +1,6 @@
 """The page in a real browser: by keyboard, without scripts, on a phone, in two tabs, and with hostile words in every place."""
 
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import load_message_labels
+from persona_pipeline.viewer.bundle import write_bundle
 from persona_pipeline.world.world import World
-from tests.viewer.serving import TOKEN, served, viewing_app
+from tests.viewer.serving import TOKEN, is_odd, listen, served, viewing_app
 from tests.viewer.test_runs import hostile_world
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ PAGES = (
     "/",
     "/agent?id=michael",
     "/messages",
-    "/messages?verdict=out&q=agree",
+    "/messages?verdict=out&q=agree&since=2026-06-15&until=2026-06-19",
+    "/messages?order=newest&agent=pam",
     "/message?id=sales-072",
     COMPARE,
     "/suites",
@@ -44,17 +47,13 @@ def show(browser: "Browser", world: World) -> Iterator[Opened]:
             context = browser.new_context(base_url=base, **options)
             stack.callback(context.close)
             page = context.new_page()
-            page.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
-            page.on("console", lambda message: odd.append(message.text))
-            page.on("pageerror", lambda error: odd.append(str(error)))
-            page.on("request", lambda request: request.url.startswith(base) or odd.append(request.url))
+            listen(page, base, odd)
             page.goto(f"{path}{'&' if '?' in path else '?'}key={TOKEN}")
             assert TOKEN not in page.url
             return page
 
         yield open_page
-    # The icon is no request, and a refusal is what a test wanted.
-    assert [text for text in odd if not text.startswith(("data:,", "Failed to load resource"))] == []
+    assert list(filter(is_odd, odd)) == []
 
 
 def thumbs(world: World) -> dict[str, str]:
@@ -120,6 +119,10 @@ def test_what_is_chosen_stands_in_the_address_and_an_address_shows_it(show: Open
     assert again.input_value("#q") == "agree" and again.input_value("[name=verdict]") == "out"
     assert again.locator("li.message").all_inner_texts() == page.locator("li.message").all_inner_texts() != []
     assert "agree" in again.locator("mark:not(.quoted)").all_inner_texts()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="All as CSV").click()
+    rows = list(csv.DictReader(download.value.path().open(encoding="utf-8", newline="")))
+    assert [row["message_id"] for row in rows] == page.locator("li.message .meta code").all_inner_texts()
 
 
 def test_without_scripts_thumbs_are_forms(show: Opened, world: World) -> None:
@@ -149,7 +152,38 @@ def test_two_tabs_and_a_conflict(show: Opened, world: World, scripts: bool) -> N
     assert first.get_attribute(down, "aria-pressed") == "true"
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
+LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)]
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_pages_to_send_need_nothing(browser: "Browser", world: World, tmp_path: Path, scheme: Any, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    start, *agents = write_bundle(world, tmp_path / "sent")
+    odd: list[str] = []
+    with browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844}) as context:
+        page = context.new_page()
+        listen(page, start.parent.as_uri(), odd)
+        for path in (start, *agents):
+            page.goto(path.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            # Axe is a script, and these pages allow none.
+            copy = context.new_page()
+            copy.set_content(path.read_text("utf-8").replace("http-equiv", "data-was"))
+            results = Axe().run(copy)
+            assert results.violations_count == 0, f"{path}: {results.generate_report()}"
+            copy.close()
+        page.goto(start.as_uri())
+        page.get_by_role("link", name="Michael Scott").first.click()
+        assert page.locator("h1").inner_text() == "Michael Scott"
+        shown = page.evaluate("getComputedStyle(document.querySelector('mark.quoted')).boxShadow")
+        assert shown != "none", "the style is allowed"
+        page.get_by_role("link", name="Agents").click()
+        assert page.url == start.as_uri()
+    assert odd == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_axe_has_no_findings_and_nothing_stands_out_to_the_side(show: Opened, scheme: str, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

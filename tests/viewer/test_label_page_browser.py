@@ -15,7 +15,7 @@ from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
 from tests.reporting.html.test_browser import HOSTILE
-from tests.viewer.serving import TOKEN, labelling_app, served
+from tests.viewer.serving import TOKEN, is_odd, labelling_app, listen, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,17 +38,13 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
             stack.callback(context.close)
             context.set_default_timeout(120_000)
             page = context.new_page()
-            page.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
-            page.on("console", lambda message: odd.append(message.text))
-            page.on("pageerror", lambda error: odd.append(str(error)))
-            page.on("request", lambda request: request.url.startswith(address) or odd.append(request.url))
+            listen(page, address, odd)
             page.goto(f"{address}/label/?key={TOKEN}")
             page.wait_for_selector("#scale button, #finished:not([hidden])")
             return page
 
         yield open_page
-    # The icon is no request, and a refusal is what a test wanted.
-    assert [text for text in odd if not text.startswith(("data:,", "Failed to load resource"))] == []
+    assert list(filter(is_odd, odd)) == []
 
 
 def claim(page: "Page") -> str:

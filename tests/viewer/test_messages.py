@@ -1,13 +1,16 @@
 """Messages as the page lists them, on both databases, beside a filter that is written out."""
 
+import csv
+import io
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote as quoted
 
 import pytest
 import sqlalchemy as sa
@@ -18,12 +21,13 @@ from markupsafe import escape
 from sqlalchemy import event
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.text import plain_cell
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
-from persona_pipeline.viewer.app import marked
-from persona_pipeline.viewer.messages import MessageFilter
+from persona_pipeline.viewer.messages import Cursor, MessageFilter, Shown
+from persona_pipeline.viewer.pages import marked
 from persona_pipeline.viewer.runs import newest_runs
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -70,6 +74,18 @@ def names(message: Message, claim: str) -> bool:
     return bool(verdict_of(message)) and claim in judged_as(message)[1]
 
 
+def badness(message: Message) -> int:
+    """Return how bad a message is, written out."""
+    verdict = verdict_of(message)
+    if verdict not in ("out", "unclear"):
+        return 0
+    return {"out": 1000, "unclear": 1}[verdict] + len(judged_as(message)[1])
+
+
+def day(message: Message) -> str:
+    return message.created_at.astimezone(UTC).date().isoformat()
+
+
 WEEK = "2026-06-12T17:12:00+00:00/2026-06-19T17:12:00+00:00"
 FILTERS: dict[str, Callable[[Message], bool]] = {
     "": lambda m: True,
@@ -90,6 +106,13 @@ FILTERS: dict[str, Callable[[Message], bool]] = {
     "claim=brief&verdict=out": lambda m: names(m, "brief") and verdict_of(m) == "out",
     # The latest run counts, and says otherwise.
     "claim=outdated": lambda m: False,
+    "since=2026-06-16": lambda m: day(m) >= "2026-06-16",
+    "until=2026-06-16&verdict=": lambda m: day(m) <= "2026-06-16",
+    "since=2026-06-15&until=2026-06-16&agent=michael&verdict=out": lambda m: (
+        m.agent_id == "michael" and "2026-06-15" <= day(m) <= "2026-06-16" and verdict_of(m) == "out"
+    ),
+    "since=2026-06-16&until=2026-06-15": lambda m: False,
+    "until=9999-12-31&since=": lambda m: True,
     # Of an earlier release.
     "broke=1": lambda m: verdict_of(m) == "out",
     "broke=1&claim=brief&dimension=adherence": lambda m: names(m, "brief") and verdict_of(m) == "out",
@@ -106,6 +129,7 @@ FILTERS: dict[str, Callable[[Message], bool]] = {
 def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "AT_ONCE", 10)
     everything = sorted(anywhere.messages(), key=lambda m: (m.created_at, m.id), reverse=True)
+    worst_first = sorted(everything, key=lambda m: (badness(m), m.created_at, m.id), reverse=True)
     thumbs = []
     for message in (message for message in everything if message.agent_id == "pam"):
         said = ((Role.IN, Role.IN), (Role.OUT, Role.OUT), (Role.OUT, Role.IN), (Role.UNCLEAR, Role.UNCLEAR))
@@ -113,17 +137,20 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
             thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
     write_label_files(MessageLabel, anywhere.root / LABELS, thumbs)
     with client_of(viewing_app(anywhere)) as client:
-        for query, is_meant in FILTERS.items():
-            wanted = [message.id for message in everything if is_meant(message)]
-            pages = walked(client, f"/messages?{query}")
-            assert [name for page in pages for name in page] == wanted, query
-            assert all(len(page) == 10 for page in pages[:-1])
-            if len(pages) > 2:
-                last = everything[-1]
-                back = walked(
-                    client, f"/messages?{query}&newer={listing.cursor(last)}".replace("+00:00~", "%2B00:00~"), "prev"
-                )
-                assert sorted(name for page in back for name in page) == sorted(set(wanted) - {last.id}), query
+        for order, listed in (("", worst_first), ("newest", everything)):
+            for query, is_meant in FILTERS.items():
+                wanted = [message for message in listed if is_meant(message)]
+                address = f"/messages?{query}&order={order}"
+                pages = walked(client, address)
+                assert [name for page in pages for name in page] == [message.id for message in wanted], address
+                assert all(len(page) == 10 for page in pages[:-1])
+                rows = csv.DictReader(io.StringIO(client.get(f"/messages.csv?{query}&order={order}").text))
+                assert [row["message_id"] for row in rows] == [message.id for message in wanted], address
+                if wanted:
+                    *rest, last = wanted
+                    place = Cursor(badness(last), last.created_at, last.id).text(order)
+                    back = walked(client, f"{address}&newer={quoted(place)}", "prev")
+                    assert [name for page in back[::-1] for name in page] == [m.id for m in rest], address
 
 
 def test_a_verdict_stands_at_its_message(client: TestClient) -> None:
@@ -134,10 +161,66 @@ def test_a_verdict_stands_at_its_message(client: TestClient) -> None:
     assert "outdated" not in row
 
 
+def test_each_message_stands_below_the_last_that_somebody_else_said_there(anywhere: World) -> None:
+    said = anywhere.messages()
+    start = max(message.created_at for message in said)
+    lines = [
+        ("ann", "c", None), ("michael", "c", None), ("michael", "c", None), ("ann", "d", None), ("michael", "d", None),
+        ("michael", None, "ann"), ("bob", None, "michael"), ("ann", None, "michael"), ("ann", None, "bob"),
+        ("michael", None, "ann"), ("michael", "e", None), *[("michael", "c", None)] * (listing._LOOK_BACK + 1),
+    ]  # fmt: skip
+    made = [
+        replace(
+            said[0], id=f"n{number:02}", agent_id=agent, channel=channel, recipient=recipient, text=str(number),
+            # Of three at one moment the id decides.
+            created_at=start + timedelta(minutes=number // 3),
+        )
+        for number, (agent, channel, recipient) in enumerate(lines, 1)
+    ]  # fmt: skip
+    write_messages(anywhere.store, made)
+    shown = listing.with_before(anywhere.store, [Shown(message, None) for message in made])
+    found = [item.before.message.id if item.before else None for item in shown]
+    expected = [None, "n01", "n01", None, "n04", None, None, "n06", None, "n08", None]
+    assert found == expected + ["n01"] * (listing._LOOK_BACK - 2) + [None] * 3
+
+
+def test_no_cell_of_the_table_is_a_formula(client: TestClient, world: World) -> None:
+    first = world.messages()[-1]
+    write_messages(world.store, [replace(first, id="=1+1", text='=HYPERLINK("x"),\n"y"'), replace(first, id="next")])
+    response = client.get("/messages.csv?order=newest&agent=" + first.agent_id)
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert response.headers["content-disposition"] == 'attachment; filename="messages.csv"'
+    assert response.headers["content-type"].startswith("text/csv")
+    found = next(row for row in rows if row["message_id"] == "'=1+1")
+    assert plain_cell(found["text"]) == '=HYPERLINK("x"),\n"y"' != found["text"]
+    judged = next(row for row in csv.DictReader(io.StringIO(client.get("/messages.csv").text)))
+    assert (judged["agent"], judged["verdict"], judged["claims"]) == ("michael", "out", "own-motives; brief")
+    assert judged["reason"] == "the manner is lost" and judged["quote"] == judged["text"][:36] != judged["before_text"]
+
+
+def test_people_agree_as_far_as_the_page_shows(client: TestClient, world: World) -> None:
+    said = {message.id: message for message in world.messages()}
+    shown, long = ids(client.get("/messages?verdict=out&agent=michael").text), "sales-072"
+    write_messages(world.store, [replace(said[long], text="word " * 500)])
+    said[long] = replace(said[long], text="word " * 500)
+    others = [message for message in said.values() if message.agent_id == "pam"]
+    given = [(said[name], Role.OUT) for name in shown[:3]] + [(said[shown[3]], Role.IN), (said[long], Role.OUT)]
+    given.append((replace(said[shown[4]], text="It was edited since."), Role.IN))
+    labels = [message_label(message, role, "ada", MarkSource.PERSON) for message, role in given]
+    labels += [message_label(message, Role.UNCLEAR, "ada", MarkSource.PERSON) for message in others]
+    write_label_files(MessageLabel, world.root / LABELS, labels)
+    count = len({*shown[:3], long})
+    for query in ("verdict=out&agent=michael", "agent=michael"):
+        assert f"on this page, people agree on {count} of {count + 1}." in client.get(f"/messages?{query}").text
+    assert "people agree" not in client.get("/messages?agent=dwight").text
+
+
 def test_an_address_of_an_earlier_release_leads_to_the_verdict(client: TestClient) -> None:
     page = client.get("/messages?broke=1&agent=michael").text
     assert '<option value="out" selected>' in page
     assert "/undo?back=%2Fmessages%3Fagent%3Dmichael%26verdict%3Dout" in page
+    page = client.get("/messages?older=2026-06-19T00:00:00%2B00:00~x").text
+    assert '<option value="newest" selected>' in page and ids(page)[0] not in ids(client.get("/messages").text)[:1]
 
 
 def test_without_verdicts_the_page_says_how_they_come(world: World) -> None:
@@ -177,14 +260,22 @@ def test_an_index_finds_the_verdicts_of_20000_messages(world: World) -> None:
     with world.store.connect() as connection:
         for statement, values in read:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
-            uses = [row.detail for row in plan if "message_verdicts" in row.detail]
+            # The worst first are found by one reading of the verdicts; no message or verdict has a reading of its own.
+            uses = [row.detail for row in plan if "message_verdicts" in row.detail and row.parent]
             assert all("SEARCH" in use and "(agent_id=? AND said_at=?" in use for use in uses), plan
+            outer = [row.detail for row in plan if not row.parent and row.detail.startswith("SCAN")]
+            assert len([use for use in outer if "run_messages" in use or "message_verdicts" in use]) <= 1, plan
 
 
 @pytest.mark.parametrize(
     ("address", "status"),
     [
         ("/messages?older=yesterday", 409),
+        ("/messages?older=" + "9" * 30 + "~2026-06-19T00:00:00Z~x", 409),
+        ("/messages.csv?older=1001~yesterday~x", 409),
+        ("/messages?since=yesterday", 422),
+        ("/messages.csv?until=2026-02-30", 422),
+        ("/messages?order=best", 422),
         ("/messages?older=2026-06-19T00:00:00~x", 409),
         ("/messages?window=x/y", 409),
         ("/messages?thumb=maybe", 422),

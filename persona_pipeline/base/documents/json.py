@@ -8,14 +8,14 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.files import FileRefusedError, read_regular
-from persona_pipeline.base.text import shown_json, storable_json
+from persona_pipeline.base.text import calm_cell, shown_json, storable_json
 
 
 class JsonError(json.JSONDecodeError):
@@ -161,6 +161,13 @@ def write_if_changed(path: Path, text: str) -> bool:
         return False
     write_atomically(path, text)
     return True
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of a CSV table; None is an empty cell, and no cell is what a spreadsheet would take for a formula."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(["" if cell is None else calm_cell(str(cell)) for cell in row] for row in rows)
+    return text.getvalue()
 
 
 def csv_rows(text: str, path: str, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:

@@ -1,15 +1,13 @@
 """Labels to and from other tools: CSV for spreadsheets, JSON lines as in the world's own files."""
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import csv_rows, json_object, read_rows
+from persona_pipeline.base.documents.json import csv_rows, csv_text, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.text import calm_cell, plain_cell
+from persona_pipeline.base.text import plain_cell
 from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType, checked_label
 from persona_pipeline.guard.labels.messages import MessageLabel, message_key
 
@@ -31,13 +29,8 @@ def export_labels(model: type[AnyLabel], labels: Iterable[AnyLabel], format: str
         return "".join(label.to_line() for label in labels)
     if format != "csv":
         raise ConfigError(f"format {format!r} is unknown{did_you_mean(format, FORMATS) or '; write csv or jsonl'}")
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(model.model_fields)
-    for label in labels:
-        data = label.model_dump(mode="json")
-        writer.writerow(["" if data[name] is None else calm_cell(str(data[name])) for name in model.model_fields])
-    return text.getvalue()
+    names, data = [*model.model_fields], (label.model_dump(mode="json") for label in labels)
+    return csv_text([names, *([item[name] for name in names] for item in data)])
 
 
 def read_labels(
