@@ -167,3 +167,5 @@ def _values(text: str) -> Iterator[Any]:
             position += 1
         else:
             yield value
+    if position < len(text):
+        raise UngradedError("too_many", f"more than {_MOST_PLACES} brackets stand in the answer; what follows was not read")

@@ -89,6 +89,7 @@ class Grade:
         details: numbers behind the score, plain JSON.
         children: results of the asserts inside this one.
         failed_gates: the gates among the children that were not met; the score is then 0.
+        empty: nothing was weighed, so that the score is 0 and its opposite is not known.
     """
 
     score: float
@@ -99,6 +100,7 @@ class Grade:
     details: Mapping[str, Any] | None = None
     children: Sequence["AssertResult"] = ()
     failed_gates: Sequence[str] = ()
+    empty: bool = False
 
     @classmethod
     def of(cls, met: bool, hit: str, miss: str) -> "Grade":
@@ -111,7 +113,12 @@ class Grade:
         return cls(score, **{"hits" if met else "misses": (said,)}, **more)
 
     def negated(self) -> "Grade":
-        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
+        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold.
+
+        Raises ``UngradedError``: nothing was weighed.
+        """
+        if self.empty:
+            raise UngradedError("nothing_weighed", "nothing that has a weight was graded, so its opposite is not known")
         verdict = self.verdict or verdict_of(self.score)
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
         turned = replace(self, score=1.0 - self.score, hits=self.misses, misses=self.hits, failed_gates=())
@@ -142,6 +149,7 @@ class AssertResult:
     children: Sequence["AssertResult"] = ()
     error: Failure | None = None
     failed_gates: Sequence[str] = ()
+    empty: bool = False
 
     @property
     def gate(self) -> float | None:

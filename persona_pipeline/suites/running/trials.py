@@ -29,7 +29,7 @@ def score_test(results: Sequence[AssertResult], output: Output | None = None, nu
     scored = [(item.score, item.weight) for item in results if item.score is not None]
     if len(scored) < len(results) or not results:
         return Attempt(number, None, SuiteVerdict.ERROR, results, output)
-    score = weighted_mean(scored)
+    score = weighted_mean(scored) or 0.0
     return Attempt(number, score, verdict_of(score), results, output)
 
 
