@@ -96,17 +96,23 @@ def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
 def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge) -> tuple[Snapshot, list[Evaluated]]:
     """Return evaluations with the verdicts on their messages, from one call, and the snapshot that keeps them.
 
-    A judge that answers nothing but claims, and recordings without such answers, give none.
+    A judge that answers nothing but claims gives none, and so do recordings without such answers where the baseline has none.
     """
     known, ask = snapshot.read_messages, getattr(judge, "ask", None)
     if ask is not None and not known:
         plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-        answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
+        told = list(zip(calls, read, strict=True))
+        # A baseline with verdicts on messages is no measure of a window without.
+        answered = [(item, run) for run, item in told if item.is_answered or _has_verdicts(plans[run].baseline)]
         known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
+
+
+def _has_verdicts(baseline: Baseline | None) -> bool:
+    return baseline is not None and bool(baseline.messages)
 
 
 def _dated(

@@ -12,7 +12,14 @@ from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRe
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
-from persona_pipeline.guard.baselines.regression import TOLERANCE, DropRule, check_option, is_covered, least_coverage
+from persona_pipeline.guard.baselines.regression import (
+    TOLERANCE,
+    DropRule,
+    check_option,
+    is_covered,
+    is_enough,
+    least_coverage,
+)
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,
@@ -43,7 +50,7 @@ from persona_pipeline.guard.report import (
 from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.propositions.models import dimension_label
+from persona_pipeline.world.propositions.models import ADHERENCE, dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
@@ -333,7 +340,19 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         findings.append(found)
     if not any(finding.kind == "coverage" for finding in findings):
         findings += _covered_in_all([evaluation], rules, agent)
-    return findings
+    return [*findings, *_unread(evaluation, rules)]
+
+
+def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
+    """Yield a finding where too few messages have a verdict: those out of character may be among the others."""
+    read, agent = evaluation.messages, evaluation.agent_id
+    least = min(rules.min_coverage, LIVE_COVERAGE) if rules.as_recorded else rules.min_coverage
+    judged, asked = (len(read.verdicts), len(read.verdicts) + sum(read.unscored.values())) if read else (0, 0)
+    if read and not is_enough(judged, asked, least):
+        why, command = f"{_counted(read.unscored)}; {read.detail}".removesuffix("; "), record_command(evaluation)
+        text = f"{agent}: {judged} of {asked} messages have a verdict ({why})"
+        remedy, of = f"ask again with `{command}`", {"agent_id": agent, "dimension": ADHERENCE.name}
+        yield Finding(kind="coverage", message=text, remedy=remedy, command=command, **of)
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:

@@ -172,6 +172,39 @@ def test_a_reader_of_part_of_the_messages_says_how_many_it_did_not_read(world: W
     assert "not judged" in read.text("Bob")
 
 
+def without_quotes(question: Question) -> Mapping[str, Any] | Unscored:
+    answer = reply(question)
+    return answer if isinstance(answer, Unscored) else {**answer, "why": []}
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        lambda _: Unscored.API_ERROR,
+        lambda _: {"verdicts": [], "why": []},
+        without_quotes,
+        lambda _: Unscored.UNRECORDED,
+    ],
+    ids=["the judge is down", "nothing is answered", "no quotes", "nothing is recorded"],
+)
+def test_lost_verdicts_turn_no_drift_green(world: World, reading: Any) -> None:
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    done = run(world, reading, agents=["ann"])
+    assert (verdict(done, "ann"), done.report.exit_code) == (Result.CANNOT_TELL, 3)
+    [found] = [item for item in done.report.all_findings() if item.kind == "coverage"]
+    assert "of 28 messages have a verdict" in found.message and found.command
+
+
+def test_one_message_without_a_verdict_decides_nothing(world: World) -> None:
+    def all_but_one(question: Question) -> Mapping[str, Any] | Unscored:
+        answer = reply(question)
+        return answer if isinstance(answer, Unscored) else {**answer, "verdicts": answer["verdicts"][1:]}
+
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    done = run(world, all_but_one, agents=["bob"])
+    assert sum(read_of(done, "bob").unscored.values()) == 1 and verdict(done, "bob") is Result.HELD
+
+
 @pytest.mark.parametrize("reading", [None, lambda _: Unscored.UNRECORDED])
 def test_without_answers_nothing_is_said_of_messages(world: World, reading: Any) -> None:
     done = run(world, reading)

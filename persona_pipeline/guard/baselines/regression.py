@@ -94,7 +94,11 @@ def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, a
         min_coverage, as_recorded: see ``least_coverage``; below 1, one failed judgment of fewer than 20 is no failed run either.
     """
     scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
-    least = least_coverage(items, min_coverage, as_recorded=as_recorded)
+    return is_enough(scored, expected, least_coverage(items, min_coverage, as_recorded=as_recorded))
+
+
+def is_enough(scored: int, expected: int, least: float) -> bool:
+    """Whether enough of what was expected is scored, where ``least`` of it (0-1) must be; one of few may fail."""
     if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
         return True
     return expected == 0 or scored / expected >= least - TOLERANCE

@@ -57,7 +57,7 @@ class Output:
     ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
     what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
-    ``truncated``: a limit of tokens, a filter or a failure stopped the target, so the answer is not whole. ``turns``: of a conversation, the answer
+    ``truncated``: a limit of tokens, a filter or a failure stopped the target. ``turns``: of a conversation, the answer
     to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
     ``left_out``: figures it came with that cannot be, such as a negative duration.
     """

@@ -168,4 +168,6 @@ def _values(text: str) -> Iterator[Any]:
         else:
             yield value
     if position < len(text):
-        raise UngradedError("too_many", f"more than {_MOST_PLACES} brackets stand in the answer; what follows was not read")
+        raise UngradedError(
+            "too_many", f"more than {_MOST_PLACES} brackets stand in the answer; what follows was not read"
+        )

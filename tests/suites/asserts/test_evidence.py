@@ -69,7 +69,9 @@ def test_without_evidence_a_test_cannot_be_told(tmp_path: Path, name: str, negat
 
 # Answers that something stopped, as SDKs write them.
 STOPPED = {
-    "an OpenAI filter": {"choices": [{"message": {"role": "assistant", "content": "I"}, "finish_reason": "content_filter"}]},
+    "an OpenAI filter": {
+        "choices": [{"message": {"role": "assistant", "content": "I"}, "finish_reason": "content_filter"}]
+    },
     "a Gemini filter": {"candidates": [{"content": {"parts": [{"text": "I"}]}, "finishReason": "SAFETY"}]},
     "a Bedrock guardrail": {
         "output": {"message": {"role": "assistant", "content": [{"text": "I"}]}},
