@@ -308,7 +308,8 @@ def compared(
     if baseline and now.shifts:
         strict = _tested(evaluation, now.strict, guard) if now.strict else None
         comparison = set_apart(comparison, strict, now.shifts, baseline, guard.rules.undecided_delta)
-    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, guard.rules), guard.rules)
+    left = [name for name in (baseline.dimensions if baseline else ()) if name not in evaluation.dimensions]
+    return judge_agent(evaluation, told(evaluation, comparison, guard.trust, guard.rules), guard.rules, left)
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
@@ -353,7 +354,8 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     said = {name: item for name, item in comparison.dimensions.items() if name in own}
     warnings = [text for text in comparison.warnings if text.partition(":")[0].partition("/")[0] in own]
     narrowed = comparison.model_copy(update={"dimensions": said, "warnings": warnings})
-    found = judge_agent(evaluation.with_dimensions(own), narrowed, rules)
+    left = [name for name, item in comparison.dimensions.items() if name not in own and item.baseline is not None]
+    found = judge_agent(evaluation.with_dimensions(own), narrowed, rules, left)
     kept = [
         finding
         for finding in report.findings

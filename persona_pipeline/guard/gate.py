@@ -65,7 +65,7 @@ _LOOSER = {
 }
 # Of these, less is looser.
 _LEAST = ("min_coverage", "threshold", "require_calibration")
-LOOSER = "judged by looser rules: "
+LOOSER, NOT_JUDGED = "judged by looser rules: ", " not judged"
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
 
@@ -116,11 +116,18 @@ def is_believable(report: AgentReport) -> bool:
     return not any(finding.kind == "judge_health" for finding in report.findings)
 
 
-def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
-    """Return the agent's report with everything that is wrong, worst first."""
+def judge_agent(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules, not_judged: Collection[str] = ()
+) -> AgentReport:
+    """Return the agent's report with everything that is wrong, worst first.
+
+    ``not_judged``: dimensions of its baseline that the run was not asked for.
+    """
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
     looser = looser_rules(rules, [evaluation])
-    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}"
+    names = ", ".join(dimension_label(name).lower() for name in not_judged)
+    rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
+    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(rules_said)}"
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -137,7 +144,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *judge_health(evaluation),
             *injections(evaluation),
             # Looser rules stay with the agent's run, for every reader of the run alone.
-            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if looser else []),
+            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if rules_said else []),
         ],
     )
 
