@@ -366,8 +366,8 @@ def _failure(data: Any) -> Failure | None:
 class SuiteResult:
     """A whole run.
 
-    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: of a run without tests, why
-    it has none. ``unchanged``: it has none because no test rests on what changed, which is good.
+    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: why a run, or a suite
+    of it, has no tests. ``unchanged``: it has none because no test rests on what changed, which is good.
     """
 
     suite: str
@@ -382,14 +382,14 @@ class SuiteResult:
 
     @property
     def result(self) -> Result | None:
-        """The run in one of three words: a failed test ``fell``, one that could not be judged, or none at all, ``cannot_tell``,
-        else ``held``. None: there was nothing to judge, because nothing changed."""
+        """The run in one of three words: a failed test ``fell``, one that could not be judged, or a suite without any,
+        ``cannot_tell``, else ``held``. None: there was nothing to judge, because nothing changed."""
         if not self.tests:
             return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
         if SuiteVerdict.FAIL in found:
             return Result.FELL
-        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found else Result.HELD
+        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found or self.reason else Result.HELD
 
     @property
     def exit_code(self) -> int:

@@ -243,7 +243,14 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
         [warning for result in results for warning in result.warnings],
         next((result.judge for result in results if result.judge), None),
         dict(usage),
-        "; ".join(dict.fromkeys(result.reason for result in results if result.reason)),
+        # Where others have tests, a shard or what changed leaves some suites none.
+        "; ".join(
+            dict.fromkeys(
+                result.reason
+                for suite, result in zip(suites, results, strict=True)
+                if result.reason and not (suite.tests and any(other.tests for other in results))
+            )
+        ),
         all(result.unchanged for result in results),
     )
 
