@@ -70,11 +70,6 @@ class SourceVersions:
         """The agents, sorted."""
         return sorted(self.personas)
 
-    def by_source(self) -> dict[str, Mapping[str, str]]:
-        """Return the versions by source, then by agent."""
-        said = {agent_id: str(version) for agent_id, version in self.messages.items()}
-        return {PERSONA: self.personas, **self.propositions, BASELINE: self.baselines, MESSAGES: said}
-
 
 def source_versions(root: Path, store: Store) -> SourceVersions:
     """Return the version of every source of every agent, valid or not: a broken file is a version like any other."""
@@ -227,7 +222,8 @@ def find_changes(
         reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
     """
     changes, waiting = [], []
-    current = now.by_source()
+    said = {agent_id: str(version) for agent_id, version in now.messages.items()}
+    current = {PERSONA: now.personas, **now.propositions, BASELINE: now.baselines, MESSAGES: said}
     observed = recorded.get(MESSAGES, {})
     for agent_id in now.agent_ids:
         is_new = agent_id not in known or agent_id not in observed

@@ -103,16 +103,13 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
         plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-        told = list(zip(calls, read, strict=True))
         # A baseline with verdicts on messages is no measure of a window without.
-        answered = [(item, run) for run, item in told if item.is_answered or _has_verdicts(plans[run].baseline)]
+        due = {run_id for run_id, plan in plans.items() if plan.baseline and plan.baseline.messages}
+        told = zip(calls, read, strict=True)
+        answered = [(item, run_id) for run_id, item in told if item.is_answered or run_id in due]
         known = {run_id: _dated(snapshot, plans[run_id], item, read) for item, run_id in answered}
     snapshot = replace(snapshot, read_messages=known)
     return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
-
-
-def _has_verdicts(baseline: Baseline | None) -> bool:
-    return baseline is not None and bool(baseline.messages)
 
 
 def _dated(

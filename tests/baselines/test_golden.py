@@ -11,7 +11,6 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.golden import (
     captured,
-    conversation_counts,
     find_baseline,
     load_baseline,
     recordings_digest,
@@ -300,8 +299,6 @@ def test_verdicts_on_messages_are_kept_by_window_and_conversation(
         f'"conversations": {json.dumps(counts)}' for counts in kept
     ], "a line a window"
     assert ('"messages"' in text) is bool(kept)
-    decided = [(n_in, n_out) for counts in kept for n_in, n_out, _ in counts if n_in + n_out]
-    assert list(conversation_counts(load_baseline(path))) == decided
     fluency = captured("ann", {"fluency": evaluated(5.0)}, {}, known=load_baseline(path))
     assert fluency.messages == load_baseline(path).messages, "a baseline of another dimension keeps them"
     assert not captured("ann", [counted("")], {}, known=load_baseline(path), spans=SPANS[:1]).messages

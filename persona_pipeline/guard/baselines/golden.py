@@ -217,12 +217,6 @@ def _counts_of(
     ]
 
 
-def conversation_counts(baseline: Baseline) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of messages in and out of character of each conversation of a baseline, oldest first."""
-    for window in baseline.messages:
-        yield from ((n_in, n_out) for n_in, n_out, _ in window.conversations if n_in + n_out)
-
-
 def _is_full(item: DimensionEvaluation | None) -> bool:
     return item is not None and item.score is not None and item.coverage >= 1
 

@@ -23,7 +23,6 @@ from persona_pipeline.guard.baselines.models import (
     Compared,
     DimensionComparison,
     PropositionDrop,
-    Regression,
     Sight,
 )
 from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
@@ -52,7 +51,8 @@ WEEK, YEAR, FIRST_WEEK = timedelta(days=7), 52, 0.5
 
 def dropped(current: float, baseline: float, delta: float) -> bool:
     """Return whether ``current < baseline - delta``, strictly, beyond 1e-9."""
-    return current < baseline - delta - TOLERANCE
+    # What is no number is no score that held.
+    return not current >= baseline - delta - TOLERANCE
 
 
 def check_option(name: str, value: float | None) -> None:
@@ -63,28 +63,6 @@ def check_option(name: str, value: float | None) -> None:
     if isinstance(value, bool) or not (least or 0.0) <= value <= (most or math.inf) or math.isinf(value):
         finite = "a finite number of " if most is None else ""
         raise ConfigError(f"--{name.replace('_', '-')} must be {finite}{bounds_text((least, most))}, not {value!r}")
-
-
-def find_regressions(
-    current: Mapping[str, float | None], baseline: Mapping[str, float] | Baseline, delta: float = REGRESSION_DELTA
-) -> list[Regression]:
-    """Return the dimensions that fell by more than ``delta``, in baseline order.
-
-    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared. Raises
-    ``ConfigError``: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
-    """
-    check_option("regression_delta", delta)
-    golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
-    regressions = []
-    for name, before in golden.items():
-        now = current.get(name)
-        if now is None:
-            continue
-        if not math.isfinite(now) or not math.isfinite(before):
-            raise ConfigError(f"the score of {name} must be a finite number, not {now!r} with a baseline of {before!r}")
-        if dropped(now, before, delta):
-            regressions.append(Regression(dimension=name, baseline=before, current=now, delta=now - before))
-    return regressions
 
 
 def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
