@@ -19,7 +19,6 @@ from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import (
     Calibration,
     Rated,
@@ -216,7 +215,10 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
         JudgeName(model=model, prompt_version=prompt): items
         for (model, prompt), items in _rated(world, population, used).items()
     }
-    wanted = _judges_of(find_baseline(world.root / BASELINES, agent_id) for agent_id in world.agent_ids())
+    golden = filter(None, (find_baseline(world.root / BASELINES, agent_id) for agent_id in world.agent_ids()))
+    taken = (item for one in golden for item in one.provenance.get("dimensions", {}).values())
+    named = ((item.get("judge_model"), item.get("prompt_version")) for item in taken)
+    wanted = {JudgeName(model=model, prompt_version=prompt) for model, prompt in named if model and prompt}
     if before is not None:
         wanted = {judge for judge in by_judge if judge.model == before}
     if before is not None and not wanted:
@@ -272,12 +274,6 @@ def _by_claim(rated: Sequence[Rated]) -> list[Rated]:
     claims = grouped(rated, lambda item: item.proposition_id)
     rounds = range(0, max(map(len, claims.values()), default=0), OF_A_CLAIM)
     return [item for first in rounds for own in claims.values() for item in own[first : first + OF_A_CLAIM]]
-
-
-def _judges_of(baselines: Iterable[Baseline | None]) -> set[JudgeName]:
-    known = (item for one in baselines if one for item in one.provenance.get("dimensions", {}).values())
-    named = ((item.get("judge_model"), item.get("prompt_version")) for item in known)
-    return {JudgeName(model=model, prompt_version=prompt) for model, prompt in named if model and prompt}
 
 
 def _name(verdicts: Sequence[Verdict]) -> JudgeName:

@@ -358,8 +358,8 @@ def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
     if read and not is_enough(judged, asked, least):
         why, command = f"{_counted(read.unscored)}; {read.detail}".removesuffix("; "), record_command(evaluation)
         text = f"{agent}: {judged} of {asked} messages have a verdict ({why})"
-        remedy, of = f"ask again with `{command}`", {"agent_id": agent, "dimension": ADHERENCE.name}
-        yield Finding(kind="coverage", message=text, remedy=remedy, command=command, **of)
+        remedy, name = f"ask again with `{command}`", ADHERENCE.name
+        yield Finding(kind="coverage", message=text, remedy=remedy, command=command, agent_id=agent, dimension=name)
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:

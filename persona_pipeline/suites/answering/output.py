@@ -126,18 +126,13 @@ class Output:
         """Who said what this is the answer to."""
         return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
-    @property
-    def has_trace(self) -> bool:
-        """Whether anything is known about how the answer came about."""
-        return bool(self.messages)
-
     @cached_property
     def llm_call_count(self) -> int:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
     def trace(self) -> dict[str, Any] | None:
         """Return the summary that code judges get: None without messages; what was not reported is None in it too."""
-        if not self.has_trace:
+        if not self.messages:
             return None
         calls = Counter(call["tool"] for call in self.tool_calls)
         durations: dict[str, list[float]] = {}
@@ -302,7 +297,7 @@ class Need(StrEnum):
             case Need.COMPLETE:
                 return not output.truncated
             case Need.CALLS:
-                return output.has_trace and output.calls_reported
+                return bool(output.messages) and output.calls_reported
             case Need.JSON:
                 return parse_object(output.text) is not None
             case _:
