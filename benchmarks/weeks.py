@@ -18,12 +18,20 @@ drops is judged five times more. What a week moves (--process):
     heavy, skewed                     each claim alone, by Student's t with 3 degrees; by an exponential, downwards
     ceiling                           each claim alone, at levels between 8 and 9
     apart                             one claim of five by sd 2, the others by 0.2, whatever c is
+    holiday                           each claim alone; in the run's week each dimension of all agents is .4 to 1.2 lower
+    upgrade                           each claim alone; the run's judge gives each claim -.5 (sd .5) more, of all agents alike
+    sinking                           each claim alone, and the whole world falls by .15 a week
+    few                               each claim alone; two conversations a window
+
+Messages: six conversations of six messages a window (a share of .98 in character, correlation .1 in a conversation; the reader
+errs in 3 %).
 
     healthy     share of unchanged runs that are red, and that are inconclusive (aim: at most .05 each with four windows)
     n claims    of the first agent n claims at 8, each of another dimension, are at 0: share red / not green (aim: .95 not green)
     down by 2   of the first agent all claims of one dimension are 2 lower: share that is red / not green
-    all by 4    all claims of all agents are 4 lower: share of agents that are red / not green
-    sees        median over dimensions of the smallest drop that is printed
+    half        the same, and half of its messages are out of character: share that is red without and with messages (aim: .95)
+    all by 4    all claims of all agents are 4 lower: share of runs that are red / not green, and where "all dropped" is said
+    power       median over dimensions of the smallest drop that is printed
 
 **year**
 
@@ -63,17 +71,23 @@ from scipy.stats import binomtest
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+from persona_pipeline.base.shares import share_drop
 from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, winnings
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
-from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
-from persona_pipeline.guard.baselines.variance import means
+from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, Rules, compare, settled, to_confirm
+from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.guard.gate import all_dropped
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, last_change
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DIMENSIONS, CLAIMS = 5, 5
 NAMES = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
-PROCESSES = ("claims", "dimension", "agent", "world", "ar5", "ar8", "heavy", "skewed", "ceiling", "apart")
+PROCESSES = (
+    *("claims", "dimension", "agent", "world", "ar5", "ar8", "heavy", "skewed", "ceiling", "apart"),
+    *("holiday", "upgrade", "sinking", "few"),
+)
 BASELINE_END = datetime(2026, 6, 1, tzinfo=UTC)
 
 
@@ -122,9 +136,23 @@ def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarra
         kept = int(cell.process[-1]) / 10
         for window in range(1, windows):
             drawn[..., window] = kept * drawn[..., window - 1] + math.sqrt(1 - kept**2) * drawn[..., window]
+    elif cell.process == "holiday":
+        low = generator.uniform(0.4, 1.2, (DIMENSIONS, 1))
+        drawn[..., cell.windows :] -= np.tile(low, (cell.agents, 1))[..., None] / cell.week
+    elif cell.process == "upgrade":
+        other = generator.normal(-0.5, 0.5, (DIMENSIONS, CLAIMS, 1))
+        drawn[..., cell.windows :] += np.tile(other, (cell.agents, 1, 1)) / cell.week
+    elif cell.process == "sinking":
+        drawn -= 0.15 * np.arange(windows) / cell.week
     elif cell.process == "apart":
         return drawn * np.where(np.arange(CLAIMS) == 0, 2.0, 0.2)[None, :, None]
     return cell.week * drawn
+
+
+def means(values: np.ndarray) -> np.ndarray:
+    """Return the mean of the known values along the last axis, NaN where there is none."""
+    counts = np.isfinite(values).sum(axis=-1)
+    return np.where(counts > 0, np.nansum(values, axis=-1) / np.maximum(counts, 1), np.nan)
 
 
 def evaluated(name: str, samples: Sequence[np.ndarray]) -> DimensionEvaluation:
@@ -222,6 +250,40 @@ def decided(
     return found
 
 
+TALKS, MESSAGES, IN_CHARACTER, CORRELATION, READING_ERROR = 6, 6, 0.98, 0.1, 0.03
+
+
+def talks(generator: np.random.Generator, share: float, number: int) -> list[tuple[int, int, int]]:
+    """Return what a reader says of conversations: numbers of messages in character, out of it, and unclear."""
+    spread = (1 - CORRELATION) / CORRELATION
+    shares = generator.beta(share * spread, (1 - share) * spread, number)
+    read = shares * (1 - READING_ERROR) + (1 - shares) * READING_ERROR
+    return [(int(count), MESSAGES - int(count), 0) for count in generator.binomial(MESSAGES, read)]
+
+
+def messages_fell(generator: np.random.Generator, cell: Cell, share: float) -> bool:
+    """Return whether the share of an agent's messages in character fell below that of its baseline."""
+    number = 2 if cell.process == "few" else TALKS
+    before, now = talks(generator, IN_CHARACTER, number * cell.windows), talks(generator, share, number)
+    drop = share_drop(before, now, LEVEL / cell.agents)
+    change = last_change(
+        [item for place, own in enumerate([*before, *now]) for item in verdicts_of(generator, place, own)]
+    )
+    return bool(drop and drop.fell) or bool(change and change.is_drift)
+
+
+def verdicts_of(generator: np.random.Generator, talk: int, counts: tuple[int, int, int]) -> list[MessageVerdict]:
+    """Return the verdicts on a conversation, in any order."""
+    roles = generator.permutation([Role.IN] * counts[0] + [Role.OUT] * counts[1])
+    start = BASELINE_END + timedelta(hours=talk)
+    return [
+        MessageVerdict(
+            message=f"{talk}.{n}", conversation=f"c{talk}", said_at=start + timedelta(minutes=n), verdict=role
+        )
+        for n, role in enumerate(map(Role, roles))
+    ]
+
+
 def is_grey(comparison: BaselineComparison) -> bool:
     """Return whether something is undecided."""
     return any(item.status == "undecided" or item.undecided_claims for item in comparison.dimensions.values())
@@ -232,23 +294,41 @@ COLLAPSES = (1, 2, 3, 5)
 
 def simulate(cell: Cell, runs: int, seed: int) -> tuple[Counter[str], float]:
     """Return how often each scenario of a cell is red and not green, and the median of the smallest drops printed."""
-    generator, counts, sees = cell.generator(seed), Counter[str](), []
+    generator, counts, power = cell.generator(seed), Counter[str](), []
     for _ in range(runs):
         made = drawn(generator, cell)
         same = decided(generator, made, made.truth)
-        red = any(item.regressed for item in same)
+        red = any(item.regressed for item in same) or bool(together(same))
+        by_messages = any(messages_fell(generator, cell, IN_CHARACTER) for _ in same)
         counts["healthy red"] += red
+        counts["healthy messages"] += by_messages
         counts["healthy grey"] += not red and any(map(is_grey, same))
-        sees += [row.sight.detectable for row in same[0].dimensions.values() if row.sight]
+        power += [row.power.detectable for row in same[0].dimensions.values() if row.power]
         for claims in COLLAPSES:
             after = made.truth.copy()
             after[np.arange(claims), 0] = 0.0
             _count(counts, f"{claims} claims", decided(generator, made, after, agents=[0]))
         after = made.truth.copy()
         after[0] -= 2.0
-        _count(counts, "down by 2", decided(generator, made, after, agents=[0]))
-        _count(counts, "all by 4", decided(generator, made, made.truth - 4.0, agents=[0]))
-    return counts, float(np.median(sees))
+        found = decided(generator, made, after, agents=[0])
+        _count(counts, "down by 2", found)
+        counts["half red"] += any(item.regressed for item in found) or messages_fell(generator, cell, 0.5)
+        found = decided(generator, made, made.truth - 4.0)
+        _count(counts, "all by 4", found)
+        counts["all dropped"] += bool(together(found))
+    return counts, float(np.median(power))
+
+
+def together(found: Sequence[BaselineComparison]) -> list[str]:
+    """Return the dimensions in which half of the agents dropped."""
+    return [item.message for item in all_dropped([Compares(item) for item in found], Rules())]  # pyright: ignore
+
+
+@dataclass(frozen=True)
+class Compares:
+    """A report of which only the comparison is looked at."""
+
+    comparison: BaselineComparison
 
 
 def _count(counts: Counter[str], scenario: str, found: Sequence[BaselineComparison]) -> None:
@@ -264,18 +344,21 @@ def share(hits: float, tries: int) -> str:
 
 SCENARIOS = (*(f"{claims} claims" for claims in COLLAPSES), "down by 2", "all by 4")
 HEADER = (
-    f"| what a week moves | agents | c | judgments | windows | healthy: red | inconclusive | {' | '.join(SCENARIOS)} | sees |\n"
-    f"|:--|--:|--:|--:|--:|:--|:--|{'--:|' * len(SCENARIOS)}--:|"
+    "| what a week moves | agents | c | judgments | windows | healthy: red | by messages | inconclusive "
+    f"| {' | '.join(SCENARIOS)} | all dropped | half: with messages | power |\n"
+    f"|:--|--:|--:|--:|--:|:--|:--|:--|{'--:|' * len(SCENARIOS)}--:|--:|--:|"
 )
 
 
 def line(cell: Cell, runs: int, seed: int) -> str:
     """Return one line of the grid."""
-    counts, sees = simulate(cell, runs, seed)
+    counts, power = simulate(cell, runs, seed)
     pairs = (f"{counts[f'{name} red'] / runs:.2f} / {counts[f'{name} not green'] / runs:.2f}" for name in SCENARIOS)
     return (
         f"| {cell.process} | {cell.agents} | {cell.week:g} | {cell.samples} | {cell.windows} "
-        f"| {share(counts['healthy red'], runs)} | {share(counts['healthy grey'], runs)} | {' | '.join(pairs)} | {sees:.1f} |"
+        f"| {share(counts['healthy red'], runs)} | {counts['healthy messages'] / runs:.3f} "
+        f"| {share(counts['healthy grey'], runs)} | {' | '.join(pairs)} | {counts['all dropped'] / runs:.2f} "
+        f"| {counts['half red'] / runs:.2f} | {power:.1f} |"
     )
 
 
@@ -368,7 +451,7 @@ def trend_scores(generator: np.random.Generator, week: float, weeks: int, scenar
 def alarms(series: np.ndarray, rule: str) -> np.ndarray:
     """Return whether each series (series x windows) alarms at any time after its first windows."""
     if rule == "moved":
-        return (winnings(series) > math.log(CERTAIN * len(series))).any(axis=1)
+        return np.asarray((winnings(series) > math.log(CERTAIN * len(series))).any(axis=1))
     first = series[:, :FEWEST_WINDOWS]
     steady, deviation = first.mean(axis=1), first.std(axis=1, ddof=1)
     value, seen = np.zeros(len(series)), np.zeros(len(series), bool)

@@ -248,6 +248,8 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         world = getattr(pp, data["type"].removeprefix("persona_pipeline."))
         monkeypatch.setenv("LAB_DATABASE_URL", "sqlite:///lab.db")
         assert world.resolve_from_yaml(json.dumps(data["attributes"])).prefix == data["attributes"]["prefix"]
+    elif "by_dimension" in data and "accepted_drops" not in data:
+        assert load_world_file(written(tmp_path, "persona.yaml", block.text).parent).allowed_drops
     elif "accepted_drops" in data:
         written(tmp_path, "persona.yaml", block.text)
         assert load_world_file(tmp_path).options.keys() == {*OF_A_WORLD} - {"only_fail_on"}

@@ -87,7 +87,7 @@ def test_a_drop_nobody_can_explain_is_not_green_however_noisy_its_own_golden_fil
     assert (done.returncode, told["conclusion"]["verdict"]) == (3, "cannot_tell")
     adherence = told["conclusions"]["adherence"]
     assert adherence["verdict"] == "cannot_tell" and "--samples" in adherence["command"]
-    assert "3 in character, 1 cannot be told" in done.stderr
+    assert "4 cannot be told" in done.stderr
 
 
 def test_invented_labels_excuse_no_fall(cli: Cli, sample_root: Path) -> None:

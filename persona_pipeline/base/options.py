@@ -173,6 +173,9 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         default=False, description="Evaluate each agent on the newest window it was evaluated on instead of fixing one."
     )
     accepted_drops: Sequence[AcceptedDrop] = Field(default=(), description="Drops that somebody answers for.")
+    by_dimension: Mapping[str, Mapping[str, float]] = Field(
+        default_factory=dict, description="Allowed drops of single dimensions, by the names of these options."
+    )
     usual: Mapping[str, Any] = Field(default_factory=dict, description="The rules that `persona.yaml` states.")
 
     def settled(self, said: Mapping[str, Any]) -> Self:
@@ -237,7 +240,7 @@ Asking.__doc__ = f"{Asking.__doc__}\n\nAttributes:\n" + "\n".join(
     f"    {name}: {EvaluationRequest.model_fields[name].description}" for name in Asking.__annotations__
 )
 # Options of no surface: how Dagster's steps cut a run, and what only a world says. What taking baselines adds.
-INTERNAL = ("newest_window", "accepted_drops", "usual")
+INTERNAL = ("newest_window", "accepted_drops", "by_dimension", "usual")
 OF_BASELINES = ("update_baseline", "baseline_windows", "accept")
 OF_JUDGE = ("judge", "max_usd", "record", "fresh", "grouping")
 

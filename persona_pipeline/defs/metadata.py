@@ -50,7 +50,7 @@ def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": STATUSES[item.status].word,
-            "can_see": item.sight.text if item.sight else "",
+            "can_see": item.power.text if item.power else "",
         }
         for item in comparison.dimensions.values()
     ]

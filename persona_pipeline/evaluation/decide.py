@@ -214,6 +214,7 @@ def _with_known_drifts(snapshot: Snapshot, plan: AgentPlan, report: AgentReport)
         snapshot.drifts.get(evaluation.agent_id, ()),
         objections_to(snapshot, plan, evaluation),
         has_history=has_history(snapshot, plan),
+        drop=report.comparison.share_drop,
     )
     return report.model_copy(update={"findings": found})
 
@@ -334,8 +335,7 @@ def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRu
         evaluation.agent_id,
         evaluation.dimensions,
         baseline,
-        delta=rules.regression_delta,
-        proposition_delta=rules.proposition_delta,
+        rules,
         min_coverage=rules.min_coverage,
         as_recorded=rules.as_recorded,
         provenance=evaluation.provenance,

@@ -17,7 +17,7 @@ from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins
-from persona_pipeline.guard.gate import GateRules, exit_code_of, kept_rules, nothing_evaluated
+from persona_pipeline.guard.gate import GateRules, exit_code_of, findings_of_run, kept_rules
 from persona_pipeline.guard.report import (
     AgentEvaluation,
     AgentReport,
@@ -237,7 +237,7 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
         agents=dict(reports),
-        findings=nothing_evaluated(list(reports.values())),
+        findings=findings_of_run(list(reports.values()), rules),
         expenses=[expense for item in reports.values() for expense in item.expenses],
         provenance={
             "version": __version__,

@@ -51,13 +51,13 @@ from persona_pipeline.guard.gate import (
     baseline_terms,
     counted,
     exit_code_of,
+    findings_of_run,
     is_believable,
     kept_rules,
     looser_rules,
     missing_agent_findings,
     name_findings,
     name_notes,
-    nothing_evaluated,
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
@@ -346,7 +346,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
         agents=reports,
-        findings=[*nothing_evaluated(reports.values()), *run_coverage(reports.values(), rules)],
+        findings=[*findings_of_run(reports.values(), rules), *run_coverage(reports.values(), rules)],
         expenses=[expense for report in reports.values() for expense in report.expenses],
         provenance={
             "version": __version__,

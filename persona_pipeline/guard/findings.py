@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.options import REGRESSION_DELTA
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     BaselineComparison,
@@ -15,6 +16,7 @@ from persona_pipeline.guard.baselines.models import (
     People,
     PropositionDrop,
 )
+from persona_pipeline.guard.baselines.regression import Rules
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -24,6 +26,8 @@ from persona_pipeline.world.propositions.models import dimension_label
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
 MOST_CLAIMS = 2
+# An agent whose comparison finds only larger drops, in points, is not judged.
+NO_POWER = 4.0
 # Points by which people and judge must differ to be a finding, and the fewest labels that show it.
 FAR_APART, FEWEST_APART = 2.0, 10
 # So many judgments a claim tell most large drops from chance.
@@ -269,6 +273,29 @@ def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparis
         claims = ((f"claim {drop.proposition_id} ({label})", drop) for drop in item.undecided_claims)
         found += [finding(item, what, drop, drop.proposition_id) for what, drop in claims]
     return found
+
+
+def power_findings(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: Rules | None = None
+) -> Iterator[Finding]:
+    """Yield a finding where only drops of more than 4 points would be found, and messages are not compared either.
+
+    Where a looser rule of a dimension is what lets them pass, that rule is named instead.
+    """
+    rules, rows = rules or Rules(), comparison.dimensions.values()
+    tested = [item.power for item in rows if item.power is not None]
+    is_looser = any(rules.of(item.dimension).regression_delta > REGRESSION_DELTA for item in rows)
+    if not tested or is_looser or comparison.share_drop is not None:
+        return
+    best = min(tested, key=lambda power: power.detectable)
+    if best.detectable > NO_POWER:
+        yield Finding(
+            kind="low_power",
+            message=f"{evaluation.agent_id}: not enough data to judge: {best.missed} would be missed in every dimension",
+            remedy="take the baseline from more windows (`persona-pipeline baseline --windows 4`), or judge messages",
+            command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
+            agent_id=evaluation.agent_id,
+        )
 
 
 def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from statistics import fmean, median
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
@@ -14,8 +15,10 @@ from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import (
     TOLERANCE,
-    DropRule,
+    Rule,
+    Rules,
     check_option,
+    dropped,
     is_covered,
     is_enough,
     least_coverage,
@@ -30,6 +33,7 @@ from persona_pipeline.guard.findings import (
     judge_health,
     likeness_findings,
     people_findings,
+    power_findings,
     record_command,
     said_again_findings,
     unbelieved_findings,
@@ -54,7 +58,7 @@ from persona_pipeline.world.propositions.models import ADHERENCE, dimension_labe
 from persona_pipeline.world.speakers import NameMatch, silence
 
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
-_DEFAULTS: Mapping[str, float] = {**vars(DropRule()), "require_calibration": False}
+_DEFAULTS: Mapping[str, float] = {**vars(Rule()), "require_calibration": False}
 _LOOSER = {
     "regression_delta": "{value:g} points allowed",
     "proposition_delta": "{value:g} points a claim allowed",
@@ -68,6 +72,8 @@ _LEAST = ("min_coverage", "threshold", "require_calibration")
 LOOSER, NOT_JUDGED = "judged by looser rules: ", " not judged"
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
+# From this number of agents on, a drop of half of them is one finding.
+FEWEST_TOGETHER = 3
 
 # The names that `--fail-on` and `--only-fail-on` take, and the kinds of finding of each; each kind has a name of its own too. An
 # older name means what it meant.
@@ -78,7 +84,7 @@ FAILURES: Mapping[str, Collection[str]] = {
 
 
 @dataclass(frozen=True)
-class GateRules(DropRule):
+class GateRules(Rules):
     """When a run fails: what a request asks for by the same names, settled.
 
     ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``, ``only_fail_on``:
@@ -97,7 +103,8 @@ class GateRules(DropRule):
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def __post_init__(self) -> None:
-        for name in ("regression_delta", "proposition_delta", "undecided_delta", "min_coverage", "threshold"):
+        super().__post_init__()
+        for name in ("min_coverage", "threshold"):
             check_option(name, getattr(self, name))
         for option in FAIL_LISTS:
             for name in getattr(self, option) or ():
@@ -124,6 +131,7 @@ def judge_agent(
     ``not_judged``: dimensions of its baseline that the run was not asked for.
     """
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
+    drops += power_findings(evaluation, comparison, rules)
     looser = looser_rules(rules, [evaluation])
     names = ", ".join(dimension_label(name).lower() for name in not_judged)
     rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
@@ -158,15 +166,15 @@ def kept_rules(findings: Iterable[Finding]) -> list[str]:
 def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) -> Iterator[Finding]:
     """Yield the drops that no default would pass over and a looser rule does, named with that rule."""
     for item in comparison.dimensions.values():
-        drop = -(item.delta or 0.0)
-        if item.status != "ok" or drop <= DropRule.undecided_delta + TOLERANCE:
+        drop, rule = -(item.delta or 0.0), rules.of(item.dimension)
+        if item.status != "ok" or drop <= Rule.undecided_delta + TOLERANCE:
             continue
-        by_delta = drop <= rules.regression_delta + TOLERANCE
+        by_delta = drop <= rule.regression_delta + TOLERANCE
         name = "regression_delta" if by_delta else "undecided_delta"
         text = f"{agent_id}: {dimension_label(item.dimension).lower()} {item.baseline:.1f} → {item.current:.1f}"
         yield Finding(
             kind="accepted",
-            message=f"{text}; accepted by {name} {getattr(rules, name):g} (default {_DEFAULTS[name]:g})",
+            message=f"{text}; accepted by {name} {getattr(rule, name):g} (default {_DEFAULTS[name]:g})",
             agent_id=agent_id,
             dimension=item.dimension,
         )
@@ -237,6 +245,11 @@ def looser_rules(rules: GateRules, evaluations: Collection[AgentEvaluation], *, 
             found.append(
                 LooserRule(rule=name, text=text.format(value=value or 0, usual=limit), value=value, usual=limit)
             )
+    for dimension in rules.by_dimension:
+        for name, value in vars(rules.of(dimension)).items():
+            if value > (least := min(_DEFAULTS[name], getattr(rules, name))):
+                text = f"{_LOOSER[name].format(value=value)} in {dimension_label(dimension).lower()}"
+                found.append(LooserRule(rule=name, text=text, value=value, usual=least))
     if named := sorted({item.agent for item in rules.allowed} & {item.agent_id for item in evaluations}):
         found.append(LooserRule(rule="accepted_drops", text=f"drops of {', '.join(named)} may be accepted"))
     return found
@@ -273,6 +286,28 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     return [Finding(kind="nothing_evaluated", message=f"nothing was evaluated: {why}")]
 
 
+def findings_of_run(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
+    """Return what is wrong with the run as a whole, whoever made its agents' reports."""
+    return [*nothing_evaluated(reports), *all_dropped(reports, rules)]
+
+
+def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
+    """Return a finding where half of the agents dropped by the mean of their dimensions, of at least three with a baseline.
+
+    So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone.
+    """
+    rows = (
+        [item.delta for item in report.comparison.dimensions.values() if item.delta is not None] for report in reports
+    )
+    changes = [fmean(own) for own in rows if own]
+    down = sum(dropped(change, 0.0, rules.regression_delta) for change in changes)
+    if len(changes) < FEWEST_TOGETHER or 2 * down < len(changes):
+        return []
+    text = f"{down} of {len(changes)} agents dropped together (median change {median(changes):+.1f})"
+    remedy = "see what changed for all of them: the model, a prompt or the judge (`persona-pipeline doctor --judge`)"
+    return [Finding(kind="all_dropped", message=text, remedy=remedy, command="persona-pipeline doctor --judge")]
+
+
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
     """Return a finding for each agent that has a golden file and no persona: deleting a persona turns no run green."""
     return [
@@ -290,12 +325,12 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
     agent = evaluation.agent_id
     for item in comparison.dimensions.values():
         if item.status == "regressed":
-            message = fall_sentence(agent, item, rules.regression_delta)
+            message = fall_sentence(agent, item, rules.of(item.dimension).regression_delta)
             yield Finding(kind="regression", message=message, agent_id=agent, dimension=item.dimension)
     for drop in comparison.drops:
         yield Finding(
             kind="proposition_drop",
-            message=drop_sentence(agent, drop, rules.proposition_delta),
+            message=drop_sentence(agent, drop, rules.of(drop.dimension).proposition_delta),
             agent_id=agent,
             dimension=drop.dimension,
             proposition_id=drop.proposition_id,

@@ -12,6 +12,7 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.base.shares import ShareDrop
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
@@ -116,17 +117,24 @@ def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
     return KnownDrift(agent_id=evaluation.agent_id, since=messages.drift.since, found=found)
 
 
-def drift_findings(evaluation: AgentEvaluation, baseline: Baseline | None) -> list[Finding]:
+def drift_findings(
+    evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None = None
+) -> list[Finding]:
     """Return a regression where an agent is out of character, and no person accepted that.
 
-    It is so since a date, or the whole 95 % interval of its share in character is below 80 %.
+    It is so since a date, or the whole 95 % interval of its share in character is below 80 %, or the share fell below that of its
+    baseline, accepted or not (``drop``).
     """
     messages, found = evaluation.messages, drift_of_messages(evaluation)
     accepted = baseline.accepted if baseline else None
     is_known = found.is_accepted(accepted) if found else accepted is not None
-    if messages is None or is_known or not (found or messages.share.high < LOWEST_SHARE):
+    fell = drop is not None and drop.fell
+    is_low = bool(found) or (messages is not None and messages.share.high < LOWEST_SHARE)
+    if messages is None or not (fell or (is_low and not is_known)):
         return []
     text = messages.text(evaluation.display_name).removesuffix(".")
+    if drop is not None and drop.fell and not found:
+        text += f"; {100 * drop.drop:.0f} points below its baseline ({100 * drop.before:.0f} %), at least {100 * drop.low:.0f}"
     message = f"{evaluation.agent_id}: {text}"
     return [Finding(kind=OUT_OF_CHARACTER, message=message, agent_id=evaluation.agent_id, dimension=ADHERENCE)]
 
@@ -203,12 +211,14 @@ def with_known_drifts(
     against: Objections,
     *,
     has_history: bool,
+    drop: ShareDrop | None = None,
 ) -> list[Finding]:
     """Return an agent's findings with what is known of drifts in its window and in the windows of its baseline.
 
+    ``drop``: how much lower the share of messages in character is than the baseline's.
     One finding that advises the windows before a drift takes the place of those that advise a baseline of the drifted window.
     """
-    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline)]
+    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline, drop)]
     if against.reasons and any(item.kind == "no_baseline" for item in found):
         remedy, command = _remedy(evaluation, against, has_history=has_history)
         message = f"{agent_id}: no baseline, and {'; '.join(against.reasons)}"

@@ -113,7 +113,7 @@ def uuid_from(text: str) -> uuid.UUID:
 
 
 # Kinds of findings that concern every dimension of an agent.
-OF_THE_AGENT = frozenset({"judge_health", "known_drift"})
+OF_THE_AGENT = frozenset({"judge_health", "known_drift", "low_power"})
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("threshold", EXIT_REGRESSION),
         FindingKind("out_of_character", EXIT_REGRESSION, "regression"),
         FindingKind("undecided", EXIT_COVERAGE),
+        FindingKind("all_dropped", EXIT_REGRESSION, "regression"),
+        FindingKind("low_power", EXIT_COVERAGE, "undecided"),
         FindingKind("doubted", EXIT_COVERAGE, "undecided"),
         FindingKind("coverage", EXIT_COVERAGE),
         FindingKind("nothing_evaluated", EXIT_COVERAGE, "coverage"),
@@ -351,7 +353,7 @@ def _conclude(
     own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_AGENT]
     told = Conclusion.of(own)
     if told is None and item.score is not None:
-        missed = compared.sight.missed if compared and compared.sight else ""
+        missed = compared.power.missed if compared and compared.power else ""
         accepted = next((found.message for found in own if found.kind == "accepted"), "")
         said = accepted or (f"{missed} would be missed" if missed else "")
         told = Conclusion(verdict=Result.HELD, reason=said, accepted=bool(accepted))

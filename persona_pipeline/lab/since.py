@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from persona_pipeline.base.errors import raise_problems
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Evaluated, series_of
 from persona_pipeline.evaluation.read import WorldReader
@@ -14,7 +15,6 @@ from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.messages.verdicts import (
     LEAST_DIFFERENCE,
-    Share,
     WorstMessage,
     last_change,
     sentence,

@@ -141,6 +141,6 @@ def _line(line: Line) -> Markup:
 def _heads(table: Table) -> list[tuple[Column, bool]]:
     """Return the columns, and whether their numbers stand to the right: not above a bar or what they need."""
     first = table.rows[0].cells if table.rows else [""] * len(table.columns)
-    left = {"scores": Score, "sight": Cell}.get(table.style, ())
+    left = {"scores": Score, "power": Cell}.get(table.style, ())
     heads = zip(table.columns, first, strict=True)
     return [(column, column.number and not isinstance(cell, left)) for column, cell in heads]

@@ -147,7 +147,7 @@ class Table:
     Attributes:
         label: what it shows, for who cannot see it.
         note: explains the marks in it.
-        style: a class of the style sheet: ``scores`` (roomy), ``lines`` (a line each, with a field to search them), ``sight``.
+        style: a class of the style sheet: ``scores`` (roomy), ``lines`` (a line each, with a field to search them), ``power``.
     """
 
     label: str

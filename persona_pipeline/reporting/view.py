@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
+from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     DimensionComparison,
     Measure,
     People,
+    Power,
     PropositionDrop,
-    Sight,
 )
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Share, WorstMessage
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -39,6 +40,8 @@ _KINDS = {
     "regression": "drop",
     "proposition_drop": "claim drop",
     "undecided": "cannot be told",
+    "low_power": "not enough data",
+    "all_dropped": "all agents dropped",
     "doubted": "cannot be told",
     "coverage": "not judged",
     "nothing_evaluated": "not judged",
@@ -210,10 +213,10 @@ class AgentRow:
         return bool(self.status.severity) and not self.is_new
 
     @property
-    def sights(self) -> dict[str, Sight]:
+    def powers(self) -> dict[str, Power]:
         """What its window could have seen, by dimension."""
         compared = {cell.dimension: cell.comparison for cell in self.cells}
-        return {name: item.sight for name, item in compared.items() if item and item.sight}
+        return {name: item.power for name, item in compared.items() if item and item.power}
 
     @property
     def n_claims(self) -> int:
@@ -319,10 +322,10 @@ class ReportView:
         return [f"Judge of messages: {', '.join([*said[:_MOST_NAMED], *more])}"] if said else []
 
     @cached_property
-    def sights(self) -> list[tuple[AgentRow, dict[str, Sight]]]:
+    def powers(self) -> list[tuple[AgentRow, dict[str, Power]]]:
         """What each agent's window could have seen, by dimension; agents of which nothing was tested are left out."""
-        found = [(row, row.sights) for row in self.rows]
-        return [(row, sights) for row, sights in found if sights]
+        found = [(row, row.powers) for row in self.rows]
+        return [(row, powers) for row, powers in found if powers]
 
     @property
     def headline(self) -> str:

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
 from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.messages.files import MessageField
+from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
@@ -39,6 +40,23 @@ class JudgeNames(BaseModel, extra="forbid"):
     model: str | None = Field(default=None, min_length=1, description="The model's name.")
 
 
+def _known(dimension: str) -> str:
+    try:
+        return select_dimensions([dimension])[0]
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+class AllowedDrops(BaseModel, extra="forbid"):
+    """What one dimension may drop, in points (0-9); what is not said is as for all dimensions."""
+
+    regression_delta: float | None = Field(default=None, ge=0, le=9, description="Its score.")
+    proposition_delta: float | None = Field(default=None, ge=0, le=9, description="A claim of it.")
+    undecided_delta: float | None = Field(
+        default=None, ge=0, le=9, description="From where on a drop of its score that may be chance cannot be told."
+    )
+
+
 class WorldFile(BaseModel, extra="forbid", title="World"):
     """A world's settings as they are written; what is not said is as the options, the environment or the defaults say."""
 
@@ -48,6 +66,9 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
     )
     accepted_drops: list[AcceptedDrop] = Field(
         default_factory=list, description="Drops that somebody answers for, until a day."
+    )
+    by_dimension: dict[Annotated[str, AfterValidator(_known)], AllowedDrops] = Field(
+        default_factory=dict, description="Allowed drops of single dimensions."
     )
     alerts: list[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]] = Field(
         default_factory=list,
@@ -61,6 +82,11 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
     def options(self) -> dict[str, Any]:
         """The options of an evaluation that it says."""
         return {name: value for name in OF_A_WORLD if (value := getattr(self, name)) is not None}
+
+    @property
+    def allowed_drops(self) -> dict[str, dict[str, float]]:
+        """What it says of single dimensions."""
+        return {name: drops.model_dump(exclude_none=True) for name, drops in self.by_dimension.items()}
 
 
 if not TYPE_CHECKING:
@@ -118,6 +144,10 @@ def origins(settings: Settings, file: WorldFile) -> list[tuple[str, Any, str]]:
         "leave_out": ", ".join(file.leave_out),
         "accepted_drops": "; ".join(
             f"{item.agent}/{item.dimension} until {item.until}" for item in file.accepted_drops
+        ),
+        "by_dimension": "; ".join(
+            f"{dimension}: {', '.join(f'{name} {value:g}' for name, value in said.items())}"
+            for dimension, said in file.allowed_drops.items()
         ),
         "alerts": ", ".join(file.alerts),
     }

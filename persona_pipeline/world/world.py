@@ -161,7 +161,7 @@ class World:
         said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
         if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
             said.pop("min_coverage", None)
-        own = {"accepted_drops": file.accepted_drops, "usual": file.options}
+        own = {"accepted_drops": file.accepted_drops, "by_dimension": file.allowed_drops, "usual": file.options}
         return request.settled({"judge": settings.judge, **said, **own})
 
     def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:

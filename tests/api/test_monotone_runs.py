@@ -85,8 +85,15 @@ class Office:
         return verdicts
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _asked() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+        yield
+
+
 @pytest.fixture(scope="module", params=[1, 3], ids=lambda windows: f"baseline of {windows}")
-def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def office(request: pytest.FixtureRequest, _asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     windows: int = request.param
     builder = WorldBuilder(tmp_path_factory.mktemp("office"))
     for agent in AGENTS:

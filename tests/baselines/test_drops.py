@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from persona_pipeline.guard.baselines.golden import Watched, captured
-from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Sight
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Power
 from persona_pipeline.guard.baselines.regression import (
     CLAIM_GUESS,
     CONFIRMATIONS,
@@ -158,8 +158,8 @@ def test_a_baseline_of_restless_windows_explains_more() -> None:
 
 def test_other_baselines_widen_the_limits_of_one_window_by_a_bounded_factor() -> None:
     wild = [steady(8, 6.0, f"a{number}") for number in range(3)]
-    alone = compared(steady(1, 0.0), {}, agents=4).dimensions["adherence"].sight
-    among = compared(steady(1, 0.0), {}, *wild).dimensions["adherence"].sight
+    alone = compared(steady(1, 0.0), {}, agents=4).dimensions["adherence"].power
+    among = compared(steady(1, 0.0), {}, *wild).dimensions["adherence"].power
     assert alone and among
     assert alone.detectable < among.detectable <= 1.4 * alone.detectable + 1e-9
 
@@ -173,28 +173,28 @@ def test_no_baseline_is_steadier_than_the_guess_for_others() -> None:
 
 
 def test_more_windows_and_fewer_tests_detect_smaller_drops() -> None:
-    sights = [DropTest(0.2, windows, level).detectable(1.0) for windows, level in ((1, 1e-4), (4, 1e-4), (4, 1e-2))]
-    assert sights == sorted(sights, reverse=True)
-    needed = DropTest(0.2, 1, 1e-2).sight(1.0).windows_needed
+    powers = [DropTest(0.2, windows, level).detectable(1.0) for windows, level in ((1, 1e-4), (4, 1e-4), (4, 1e-2))]
+    assert powers == sorted(powers, reverse=True)
+    needed = DropTest(0.2, 1, 1e-2).power(1.0).windows_needed
     assert needed and DropTest(0.2, needed, 1e-2).detectable(1.0) <= 2.0 < DropTest(0.2, needed - 1, 1e-2).detectable(
         1.0
     )
 
 
 @pytest.mark.parametrize(
-    ("sight", "text"),
+    ("power", "text"),
     [
-        (Sight(detectable=1.8), "smallest detectable drop 1.8"),
-        (Sight(detectable=2.6), "low power: drops below 2.6 would be missed"),
-        (Sight(detectable=37.0), "low power: any drop would be missed"),
+        (Power(detectable=1.8), "smallest detectable drop 1.8"),
+        (Power(detectable=2.6), "low power: drops below 2.6 would be missed"),
+        (Power(detectable=37.0), "low power: any drop would be missed"),
         (
-            Sight(detectable=2.6, windows_needed=6),
+            Power(detectable=2.6, windows_needed=6),
             "low power: drops below 2.6 would be missed; to detect 2.0: 6 windows in the baseline",
         ),
     ],
 )
-def test_the_power_is_a_sentence(sight: Sight, text: str) -> None:
-    assert sight.text == text
+def test_the_power_is_a_sentence(power: Power, text: str) -> None:
+    assert power.text == text
 
 
 def test_a_year_spends_its_level_once() -> None:

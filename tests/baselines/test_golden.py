@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.golden import (
     save_baseline,
     watched_agents,
 )
-from persona_pipeline.guard.baselines.models import Sight
+from persona_pipeline.guard.baselines.models import Power
 from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -345,5 +345,5 @@ def test_who_has_no_valid_baseline_is_watched_all_the_same(tmp_path: Path) -> No
     [(2.0, "2.0", ""), (2.01, "2.0", "drops below 2.0"), (9.0, "9.0", "drops below 9.0"), (9.01, ">9", "any drop")],
 )
 def test_what_would_be_missed(detectable: float, shown: str, missed: str) -> None:
-    sight = Sight(detectable=detectable)
-    assert (sight.shown, sight.missed) == (shown, missed)
+    power = Power(detectable=detectable)
+    assert (power.shown, power.missed) == (shown, missed)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison, Regression
 from persona_pipeline.guard.baselines.regression import (
+    Rules,
     check_option,
     compare,
     dropped,
@@ -57,7 +59,7 @@ def find_regressions(
     current: dict[str, float | None], baseline: dict[str, float], delta: float = 1.0
 ) -> list[Regression]:
     evaluations = {name: evaluated(score) for name, score in current.items()}
-    return compare("ann", evaluations, golden(baseline), delta=delta).regressions
+    return compare("ann", evaluations, golden(baseline), Rules(regression_delta=delta)).regressions
 
 
 @pytest.mark.parametrize(
@@ -177,10 +179,29 @@ def test_both_ends_of_an_option_are_allowed(name: str, value: float, allowed: bo
         check_option(name, value)
 
 
-@pytest.mark.parametrize("wrong", ["delta", "proposition_delta"])
-def test_a_comparison_checks_what_it_is_asked(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="finite number"):
-        compare("ann", {}, None, **{wrong: -1.0})
+@pytest.mark.parametrize(
+    ("rules", "match"),
+    [
+        ({"regression_delta": -1.0}, "finite number"),
+        ({"proposition_delta": -1.0}, "finite number"),
+        ({"by_dimension": {"fluency": {"regression_delta": -1.0}}}, "finite number"),
+        ({"by_dimension": {"fluncy": {"regression_delta": 1.0}}}, "did you mean 'fluency'"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused(rules: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        Rules(**rules)
+
+
+def test_a_dimension_may_have_a_rule_of_its_own() -> None:
+    rules = Rules(by_dimension={"fluency": {"regression_delta": 3.0, "proposition_delta": 8.0}})
+    now = {name: evaluated(6.0, {"p": 2.0}) for name in ("adherence", "fluency")}
+    comparison = compare("ann", now, golden(dict.fromkeys(now, 8.0), {name: {"p": 8.0} for name in now}), rules)
+    assert {name: item.status for name, item in comparison.dimensions.items()} == {
+        "adherence": "regressed",
+        "fluency": "ok",
+    }
+    assert [drop.dimension for drop in comparison.drops] == ["adherence"]
 
 
 def test_a_drop_of_just_the_tolerance_more_is_none() -> None:

@@ -7,9 +7,13 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import AcceptedDrop
-from persona_pipeline.guard.baselines.regression import compare
+from persona_pipeline.base.shares import ShareDrop
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
+from persona_pipeline.guard.baselines.regression import Rules, compare
+from persona_pipeline.guard.findings import power_findings
 from persona_pipeline.guard.gate import (
     GateRules,
+    all_dropped,
     exit_code_of,
     is_believable,
     judge_agent,
@@ -96,6 +100,52 @@ def test_a_drop_is_accepted_up_to_its_day(changed: dict[str, Any], kind: str, sa
     found = judged({"adherence": evaluated(5.0)}, {"adherence": 8.0}, accepted_drops=drops).findings[0]
     assert (found.kind, found.message) == (kind, plain.message + says)
     assert found.exit_code == (0 if kind == "accepted" else 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "allowed", "found"),
+    [
+        ([-1.5, -1.5, 0.0, 0.0], 1.0, ["2 of 4 agents dropped together (median change -0.8)"]),
+        ([-1.5, -1.5, 0.0, 0.0], 2.0, []),
+        ([-1.5, 0.0, 0.0, 0.0], 1.0, []),
+        ([-4.0, -4.0], 1.0, []),
+        ([-4.0, -4.0, None, None], 1.0, []),
+        ([-4.0, -4.0, -4.0], 1.0, ["3 of 3 agents dropped together (median change -4.0)"]),
+    ],
+)
+def test_half_of_the_agents_do_not_drift_on_one_day(
+    changes: list[float | None], allowed: float, found: list[str]
+) -> None:
+    reports = [
+        judged({"adherence": evaluated(8.0 + (change or 0.0))}, None if change is None else {"adherence": 8.0})
+        for change in changes
+    ]
+    rules = Rules(regression_delta=allowed)
+    assert [finding.message for finding in all_dropped(reports, rules)] == found
+
+
+@pytest.mark.parametrize(
+    ("detectable", "drop", "found"),
+    [([4.1, 9.5], None, True), ([4.0, 9.5], None, False), ([9.5], ShareDrop(1, 1, 0, 0, 0), False), ([], None, False)],
+)
+def test_an_agent_of_whom_nothing_could_be_found_is_not_in_character(
+    detectable: list[float], drop: ShareDrop | None, found: bool
+) -> None:
+    report = judged({"adherence": evaluated(8.0)}, {"adherence": 8.0})
+    rows = {
+        f"d{n}": DimensionComparison(dimension=f"d{n}", status="ok", power=Power(detectable=least))
+        for n, least in enumerate(detectable)
+    }
+    comparison = BaselineComparison(agent_id="ann", dimensions=rows, share_drop=drop)
+    findings = [*power_findings(report.evaluation, comparison)]
+    assert [(item.kind, item.exit_code) for item in findings] == ([("low_power", 3)] if found else [])
+
+
+def test_looser_rules_of_a_dimension_are_named() -> None:
+    report = judged(
+        {"adherence": evaluated(8.0)}, {"adherence": 8.0}, by_dimension={"fluency": {"regression_delta": 3.0}}
+    )
+    assert "ann: judged by looser rules: 3 points allowed in variety" in [item.message for item in report.findings]
 
 
 @pytest.mark.parametrize(("claim", "kind"), [(None, "accepted"), ("p", "accepted"), ("q", "proposition_drop")])

@@ -162,6 +162,20 @@ def test_no_baseline_is_taken_over_a_drift_until_it_is_accepted(world: World) ->
     assert verdict(run(world, agents=["ann"]), "ann") is Result.HELD
 
 
+def test_a_share_below_that_of_an_accepted_baseline_is_a_regression(world: World) -> None:
+    run(world, update_baseline=True, accept="the new model", agents=["ann"])
+    worse = run(world, lambda question: reply(question) if question.kind != KIND else all_out(question), agents=["ann"])
+    [found] = [item for item in worse.report.all_findings() if item.kind == "out_of_character"]
+    assert (verdict(worse, "ann"), worse.report.exit_code) == (Result.FELL, 1)
+    assert re.search(r"; \d+ points below its baseline \(43 %\), at least \d+$", found.message), found.message
+
+
+def all_out(question: Question) -> Mapping[str, Any]:
+    own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
+    why = [{"id": item["id"], "claims": ["c1"], "quote": item["text"][:20], "reason": "another voice"} for item in own]
+    return {"verdicts": [{"id": item["id"], "verdict": "out"} for item in own], "why": why}
+
+
 def test_a_reader_of_part_of_the_messages_says_how_many_it_did_not_read(world: World) -> None:
     def half(question: Question) -> Mapping[str, Any] | Unscored:
         return Unscored.API_ERROR if "half day 65" in question.evidence else reply(question)

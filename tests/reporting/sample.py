@@ -12,7 +12,7 @@ from persona_pipeline.corrections.statistics import (
     DimensionChange,
     GateStatistics,
 )
-from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power, PropositionDrop
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -293,7 +293,7 @@ def _comparison(agent_id: str, dimensions: dict[str, DimensionEvaluation]) -> Ba
             dimension=name, status=status, current=score, baseline=baseline, delta=delta, drops=drops
         )
         if delta is not None:
-            rows[name].sight = Sight(
+            rows[name].power = Power(
                 detectable=SEES[name],
                 windows=6,
                 windows_needed=9,

@@ -149,9 +149,9 @@ def comparison_outcome(report: AgentReport) -> AssetOutcome:
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
         **{
-            f"detectable_fall/{name}": round(item.sight.detectable, 2)
+            f"detectable_fall/{name}": round(item.power.detectable, 2)
             for name, item in report.comparison.dimensions.items()
-            if item.sight and item.sight.detectable is not None
+            if item.power and item.power.detectable is not None
         },
         "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
         **({"multiple_testing_correction": report.comparison.families} if report.comparison.families else {}),

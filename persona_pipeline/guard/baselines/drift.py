@@ -6,9 +6,11 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Numbers, moderated, prior_of, special, variances
+from persona_pipeline.guard.baselines.variance import Numbers, special
 
 FEWEST_WINDOWS = 8
+# The variance of all series counts for so many degrees of freedom beside those of one.
+FLEET_DEGREES = 12.0
 # A dimension that hardly ever varies is not certain to a hundredth of a point.
 SMALLEST_VARIANCE = 0.01
 MOST_FALL = 6.0
@@ -64,15 +66,17 @@ def _table(series: Series) -> Numbers:
 
 
 def _steady(scores: Numbers) -> tuple[Numbers, Numbers]:
-    """Return each series' variance from window to window, drawn to the fleet's, and its degrees of freedom.
+    """Return each series' variance from window to window, drawn to that of all series, and its degrees of freedom.
 
-    ``scores``: the first windows, which no later drift has touched.
+    ``scores``: the first windows, which no later drift has touched. The variance of all counts for ``FLEET_DEGREES``.
     """
-    degrees = np.maximum(np.isfinite(scores).sum(axis=1) - 1, 0).astype(float)
-    own = variances(scores)
-    prior = prior_of(own, degrees, SMALLEST_VARIANCE)
-    variance, freedom = moderated(own, degrees, prior, float(degrees.sum()))
-    return np.maximum(variance, SMALLEST_VARIANCE), freedom
+    known = np.isfinite(scores)
+    degrees = np.maximum(known.sum(axis=1) - 1, 0).astype(float)
+    levels = np.nansum(scores, axis=1) / np.maximum(known.sum(axis=1), 1)
+    squares = np.nansum((scores - levels[:, None]) ** 2, axis=1)
+    total = max(float(degrees.sum()), 1.0)
+    variance = (FLEET_DEGREES * squares.sum() / total + squares) / (FLEET_DEGREES + degrees)
+    return np.maximum(variance, SMALLEST_VARIANCE), np.minimum(FLEET_DEGREES + degrees, total)
 
 
 def _normal(t: Numbers, degrees: Numbers) -> Numbers:

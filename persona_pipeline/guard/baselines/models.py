@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, computed_field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, computed_field
 
 from persona_pipeline.base.options import Day
-from persona_pipeline.scoring.messages.verdicts import Share
+from persona_pipeline.base.shares import Share, ShareDrop
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
@@ -97,16 +97,16 @@ class PropositionDrop(BaseModel, extra="forbid", frozen=True):
 
 
 # A comparison that misses a drop of this many points has low power.
-BLIND = 2.0
+LOW_POWER = 2.0
 
 
-class Sight(BaseModel, extra="ignore", frozen=True):
+class Power(BaseModel, extra="ignore", frozen=True):
     """Power of a comparison, in points (0-9). Runs of earlier releases have more keys, which are ignored.
 
     Attributes:
         detectable: the smallest drop that is reported in four of five runs.
         windows: of the baseline.
-        windows_needed: baseline windows that would detect a drop of ``BLIND`` points; None: it does already, or 26 would not.
+        windows_needed: baseline windows that would detect a drop of ``LOW_POWER`` points; None: it does already, or 26 would not.
     """
 
     detectable: float
@@ -122,7 +122,7 @@ class Sight(BaseModel, extra="ignore", frozen=True):
             text = f"low power: {self.missed} would be missed"
         if self.windows_needed is None:
             return text
-        return f"{text}; to detect {BLIND:.1f}: {self.windows_needed} windows in the baseline"
+        return f"{text}; to detect {LOW_POWER:.1f}: {self.windows_needed} windows in the baseline"
 
     @property
     def shown(self) -> str:
@@ -132,7 +132,7 @@ class Sight(BaseModel, extra="ignore", frozen=True):
     @property
     def missed(self) -> str:
         """What would be missed, in words; "" where a drop of 2 points would be found."""
-        if self.detectable <= BLIND:
+        if self.detectable <= LOW_POWER:
             return ""
         return "any drop" if self.detectable > HIGHEST else f"drops below {self.detectable:.1f}"
 
@@ -205,7 +205,7 @@ class DimensionComparison(BaseModel, extra="forbid"):
     lost: claims without any judgment, because all of them failed.
     doubted: what fell by the rule, a sentence each, where its judge cannot be believed: neither a regression nor none.
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
-    sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
+    power, claims: which drops would have been found, and the test of each claim; None and empty where nothing can be tested.
     """
 
     dimension: str
@@ -218,7 +218,7 @@ class DimensionComparison(BaseModel, extra="forbid"):
     lost: list[str] = Field(default_factory=list)
     interval: tuple[float, float] | None = None
     p_value: float | None = None
-    sight: Sight | None = None
+    power: Power | None = Field(default=None, validation_alias=AliasChoices("power", "sight"))
     claims: dict[str, ClaimTest] = Field(default_factory=dict)
     doubted: list[str] = Field(default_factory=list)
     people: People | None = None
@@ -231,6 +231,7 @@ class BaselineComparison(BaseModel, extra="ignore"):
     Attributes:
         families: what p-values were corrected for, in words; "" where nothing was tested.
         in_character: share of the baseline's messages in character; None: the same judge has not judged them.
+        share_drop: how much lower the share is now.
         unable: judges of these scores that were found unable to judge; ``unread``: that do not read what they judge, in words.
     """
 
@@ -239,6 +240,7 @@ class BaselineComparison(BaseModel, extra="ignore"):
     warnings: list[str] = Field(default_factory=list)
     families: str = ""
     in_character: Share | None = Field(default=None, exclude_if=lambda share: share is None)
+    share_drop: ShareDrop | None = Field(default=None, exclude_if=lambda drop: drop is None)
     unable: list[str] = Field(default_factory=list)
     unread: list[str] = Field(default_factory=list)
 

@@ -6,7 +6,7 @@ one agent never widen those of another. So a lower score never makes a verdict b
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
@@ -14,23 +14,24 @@ from typing import Any, Literal
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, bounds_of, bounds_text
 from persona_pipeline.base.settings import LIVE_COVERAGE, Settings
+from persona_pipeline.base.shares import share_drop, share_of_counts
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import (
-    BLIND,
+    LOW_POWER,
     Baseline,
     BaselineComparison,
     ClaimTest,
     Compared,
     DimensionComparison,
+    Power,
     PropositionDrop,
-    Sight,
 )
 from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.baselines.variance import special
-from persona_pipeline.scoring.messages.verdicts import Share, share_of_counts
+from persona_pipeline.scoring.messages.verdicts import counts_by_conversation
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation
-from persona_pipeline.world.propositions.models import ADHERENCE
+from persona_pipeline.world.propositions.models import ADHERENCE, select_dimensions
 
 # Judgments from which the share counts: below that one of them is more than the share.
 COUNTED_FROM = 20
@@ -94,13 +95,49 @@ def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *,
     return min(min_coverage, max(least for least in asked if least is not None))
 
 
+@dataclass(frozen=True)
+class Rule:
+    """Points (0-9) that scores may drop.
+
+    ``regression_delta``, ``proposition_delta``: of a dimension and of a claim. ``undecided_delta``: a dimension's drop beyond it
+    is undecided where it is not significant. Raises ``ConfigError``: one of them is negative, or not a finite number.
+    """
+
+    regression_delta: float = REGRESSION_DELTA
+    proposition_delta: float = PROPOSITION_DELTA
+    undecided_delta: float = Settings.model_fields["undecided_delta"].default
+
+    def __post_init__(self) -> None:
+        for item in fields(Rule):
+            check_option(item.name, getattr(self, item.name))
+
+
+@dataclass(frozen=True)
+class Rules(Rule):
+    """The rule of all dimensions, and the numbers that are others for some: by dimension and name, as ``Rule`` has them.
+
+    Raises ``ConfigError``: a dimension or one of its numbers cannot be.
+    """
+
+    by_dimension: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in select_dimensions([*self.by_dimension]):
+            self.of(name)
+
+    def of(self, dimension: str) -> Rule:
+        """Return the rule of one dimension."""
+        usual = {item.name: getattr(self, item.name) for item in fields(Rule)}
+        return Rule(**{**usual, **self.by_dimension.get(dimension, {})})
+
+
 def compare(
     agent_id: str,
     dimensions: Mapping[str, DimensionEvaluation],
     baseline: Baseline | None,
+    rules: Rules | None = None,
     *,
-    delta: float = REGRESSION_DELTA,
-    proposition_delta: float = PROPOSITION_DELTA,
     min_coverage: float = 1.0,
     as_recorded: bool = True,
     provenance: Mapping[str, object] | None = None,
@@ -108,16 +145,15 @@ def compare(
     """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
 
     Args:
+        rules: the allowed drops.
         min_coverage, as_recorded: see ``least_coverage``.
         provenance: what judged the current scores (``judge_model``, ``prompt_version``), to warn when it is not comparable.
     """
-    check_option("regression_delta", delta)
-    check_option("proposition_delta", proposition_delta)
-    golden = baseline.dimensions if baseline else {}
+    golden, rules = baseline.dimensions if baseline else {}, rules or Rules()
     order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
     comparison = BaselineComparison(agent_id=agent_id)
     for name in order:
-        evaluated = dimensions[name]
+        evaluated, rule = dimensions[name], rules.of(name)
         item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
         if item.current is None:
             item.status = "unscored"
@@ -125,25 +161,34 @@ def compare(
             item.status = "incomplete"
         elif item.baseline is None:
             item.status = "no_baseline"
-        elif dropped(item.current, item.baseline, delta):
+        elif dropped(item.current, item.baseline, rule.regression_delta):
             item.status = "regressed"
         if item.current is not None and item.baseline is not None:
             item.delta = item.current - item.baseline
         if baseline is not None:
-            item.drops = _drops(name, evaluated, baseline, proposition_delta)
+            item.drops = _drops(name, evaluated, baseline, rule.proposition_delta)
             item.lost = _lost(evaluated, least_coverage([evaluated], min_coverage, as_recorded=as_recorded))
         comparison.dimensions[name] = item
     if baseline is not None:
         comparison.warnings = _warnings(dimensions, baseline, provenance or {})
-        comparison.in_character = _share_of(baseline, dimensions.get(ADHERENCE.name))
+        _compare_messages(comparison, baseline, dimensions.get(ADHERENCE.name))
     return comparison
 
 
-def _share_of(baseline: Baseline, adherence: DimensionEvaluation | None) -> Share | None:
-    """Return the baseline's share of messages in character, if the judge of the current verdicts gave it."""
+def _compare_messages(
+    comparison: BaselineComparison, baseline: Baseline, adherence: DimensionEvaluation | None, agents: int = 1
+) -> None:
+    """Compare the shares of messages in character, where the judge of the current verdicts gave those of the baseline too.
+
+    ``agents``: number that is watched, over which the level is divided.
+    """
     read = adherence.messages if adherence else None
     same = [item for item in baseline.messages if read and (item.model, item.prompt_version) == read.judged_by]
-    return share_of_counts([counts for item in same for counts in item.conversations]) if same else None
+    if read is None or not same:
+        return
+    before = [counts for item in same for counts in item.conversations]
+    comparison.in_character = share_of_counts(before)
+    comparison.share_drop = share_drop(before, counts_by_conversation(read.verdicts), LEVEL / max(1, agents))
 
 
 def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:
@@ -202,19 +247,6 @@ def _warnings(
     return warnings
 
 
-@dataclass(frozen=True)
-class DropRule:
-    """Points (0-9) that scores may drop.
-
-    ``regression_delta``, ``proposition_delta``: of a dimension and of a claim. ``undecided_delta``: a dimension's drop beyond it
-    is undecided where it is not significant.
-    """
-
-    regression_delta: float = REGRESSION_DELTA
-    proposition_delta: float = PROPOSITION_DELTA
-    undecided_delta: float = Settings.model_fields["undecided_delta"].default
-
-
 # All agents of a fleet ask for the same few quantiles.
 @lru_cache(4096)
 def _quantile(degrees: int, share: float) -> float:
@@ -256,13 +288,13 @@ class DropTest:
         more = _quantile(self.degrees, POWER)
         return max((needed + more) * self.error, allowed + more * self.error)
 
-    def sight(self, allowed: float) -> Sight:
-        """Return what the test detects, and how many baseline windows would detect ``BLIND`` points."""
+    def power(self, allowed: float) -> Power:
+        """Return what the test detects, and how many baseline windows would detect ``LOW_POWER`` points."""
         smallest = self.detectable(allowed)
-        more = range(self.windows + 1, MOST_WINDOWS + 1) if smallest > BLIND else ()
+        more = range(self.windows + 1, MOST_WINDOWS + 1) if smallest > LOW_POWER else ()
         wider = (DropTest(self.variance, count, self.level) for count in more)
-        enough = next((test.windows for test in wider if test.detectable(allowed) <= BLIND), None)
-        return Sight(detectable=smallest, windows=self.windows, windows_needed=enough)
+        enough = next((test.windows for test in wider if test.detectable(allowed) <= LOW_POWER), None)
+        return Power(detectable=smallest, windows=self.windows, windows_needed=enough)
 
 
 @dataclass(frozen=True)
@@ -332,19 +364,21 @@ def year_share(week: int) -> float:
     return FIRST_WEEK if (week - 1) % YEAR < 1 else (1 - FIRST_WEEK) / (YEAR - 1)
 
 
-def settled(item: Compared, watched: Watched | None = None, rule: DropRule | None = None) -> BaselineComparison:
+def settled(item: Compared, watched: Watched | None = None, rules: Rules | None = None) -> BaselineComparison:
     """Return an agent's comparison with its drops tested against chance.
 
-    A drop beyond its allowed size that is not significant becomes a warning. It is undecided as well where it is larger than
-    ``rule.undecided_delta`` (dimension) or ``UNDECIDED_CLAIM`` (claim). Where baseline and run judged the same messages, the size
+    A drop beyond its allowed size that is not significant becomes a warning. It is undecided as well where it is larger than the
+    rule's ``undecided_delta`` (dimension) or ``UNDECIDED_CLAIM`` (claim). Where baseline and run judged the same messages, the size
     of the drop decides alone. ``item``: the comparison by size. ``watched``: the baselines of all agents.
     """
-    rule, found = rule or DropRule(), item.comparison.model_copy(deep=True)
+    rules, found = rules or Rules(), item.comparison.model_copy(deep=True)
     if item.baseline is None:
         return found
-    tests, weeks = _Tests.of(item.baseline, watched or Watched()), set[int]()
+    watched, weeks = watched or Watched(), set[int]()
+    tests = _Tests.of(item.baseline, watched)
+    _compare_messages(found, item.baseline, item.dimensions.get(ADHERENCE.name), watched.count)
     for name, row in found.dimensions.items():
-        evaluated = item.dimensions.get(name)
+        evaluated, rule = item.dimensions.get(name), rules.of(name)
         if name not in item.baseline.dimensions or evaluated is None:
             continue
         if not same_messages(item.baseline, evaluated, item.provenance):
@@ -362,13 +396,13 @@ def _write_tests(
     baseline: Baseline,
     tests: _Tests,
     week: int,
-    rule: DropRule,
+    rule: Rule,
 ) -> None:
     known = spread_of(baseline, row.dimension)
     if row.delta is not None:
         test = tests.dimension(known, week)
         row.p_value, row.interval = test.p_value(-row.delta), test.interval(row.delta)
-        row.sight = test.sight(rule.regression_delta)
+        row.power = test.power(rule.regression_delta)
     for key, before in golden_propositions(baseline, row.dimension).items():
         now = evaluated.propositions.get(key)
         if now is None or now.score is None or now.algorithmic:
@@ -381,7 +415,7 @@ def _write_tests(
         )
 
 
-def _decide(row: DimensionComparison, warnings: list[str], rule: DropRule) -> None:
+def _decide(row: DimensionComparison, warnings: list[str], rule: Rule) -> None:
     if row.status == "regressed" and row.p_value is not None and row.p_value >= LEVEL:
         row.status = not_shown(row, rule.undecided_delta)
         warnings.append(f"{row.dimension}: {_explained(-(row.delta or 0.0), row.p_value)}")

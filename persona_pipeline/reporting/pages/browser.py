@@ -41,11 +41,11 @@ from persona_pipeline.reporting.pages.evaluation import (
     cost_tables,
     dimension_column,
     named_values,
+    power_table,
     provenance_facts,
     scalar_facts,
     score_of,
     scores_table,
-    sight_table,
     tone_of,
     usage_facts,
 )
@@ -224,7 +224,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
     ]
     rest = [
-        _sight(view, shown),
+        _power(view, shown),
         _kinds(by_name),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
         _voices(told.voice_map),
@@ -332,10 +332,10 @@ def _finding(view: ReportView, finding: Finding) -> Item:
     )
 
 
-def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    sights = [(row, found) for row, found in view.sights if row.agent_id in shown]
-    table = sight_table(view, sights, each=True)
-    return Section("Detection limits", [table], "sight") if sights else None
+def _power(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
+    powers = [(row, found) for row, found in view.powers if row.agent_id in shown]
+    table = power_table(view, powers, each=True)
+    return Section("Detection limits", [table], "power") if powers else None
 
 
 def _voice_alarms(alarms: Mapping[str, sections.VoiceSeen], agents: Sequence[AgentBlock]) -> list[Figure]:

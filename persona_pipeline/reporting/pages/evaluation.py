@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from persona_pipeline.base.status import Result
-from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
+from persona_pipeline.guard.baselines.models import Power, PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.figures import voice_figure
@@ -81,7 +81,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
-    if verbose and view.sights:
+    if verbose and view.powers:
         top.insert(1, _limits(view, _MOST_SIGHT_LINES))
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
@@ -176,11 +176,11 @@ def worst_lines(name: str, item: WorstMessage, claims: Sequence[str], names: Map
 def _blind_line(view: ReportView) -> Iterator[Item]:
     """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
     blind = [
-        (sight.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {sight.shown}")
-        for row, sights in view.sights
+        (power.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {power.shown}")
+        for row, powers in view.powers
         if row.conclusion.verdict is Result.HELD
-        for name, sight in sights.items()
-        if sight.missed
+        for name, power in powers.items()
+        if power.missed
     ]
     named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
     if named:
@@ -214,7 +214,7 @@ def comment_page(report: RunReport) -> Page:
     if missing := [_unscored(row) for row in view.rows if row.failures]:
         count = sum(len(row.failures) for row in view.rows)
         folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
-    if view.sights:
+    if view.powers:
         folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
@@ -283,38 +283,38 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
     return Score(cell.score, None if new else cell.delta, state, why, chart)
 
 
-def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sight]]], *, each: bool) -> Table:
+def power_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Power]]], *, each: bool) -> Table:
     """Return the smallest fall each dimension could have shown, and what each (else the least sharp) needs to see one of 1.0."""
     labels = [dimension_column(name) for name in view.dimensions]
     needs = [] if each else [Column("Needed to see less", number=False)]
     rows = []
-    for row, sights in found:
-        cells = [_sight(sights.get(name), each) for name in view.dimensions]
-        last = [] if each else [one_line(what_it_needs(sights), 200) or "–"]
+    for row, powers in found:
+        cells = [_power(powers.get(name), each) for name in view.dimensions]
+        last = [] if each else [one_line(what_it_needs(powers), 200) or "–"]
         rows.append(PageRow([Agent(row.agent_id, row.name, ""), *cells, *last]))
     note = [_own("Multiple-testing correction: "), view.families, _own(".")] if view.families else ""
     label = "Table of detection limits"
-    return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")
+    return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "power")
 
 
 def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
     """Return the limits of the agents that can see least."""
-    worst = sorted(view.sights, key=lambda item: -max(sight.detectable for sight in item[1].values()))
-    return sight_table(view, worst[:most], each=False)
+    worst = sorted(view.powers, key=lambda item: -max(power.detectable for power in item[1].values()))
+    return power_table(view, worst[:most], each=False)
 
 
-def _sight(sight: Sight | None, each: bool) -> Cell:
-    if sight is None:
+def _power(power: Power | None, each: bool) -> Cell:
+    if power is None:
         return Cell("" if each else "–", note="not tested" if each else "", own=True)
-    blind = bool(sight.missed)
-    note = sight.text.partition("; ")[2] if each else ""
-    return Cell(sight.shown, "warn" if blind else "", note, own=True, style="blind" if blind else "")
+    blind = bool(power.missed)
+    note = power.text.partition("; ")[2] if each else ""
+    return Cell(power.shown, "warn" if blind else "", note, own=True, style="blind" if blind else "")
 
 
-def what_it_needs(sights: Mapping[str, Sight]) -> str:
+def what_it_needs(powers: Mapping[str, Power]) -> str:
     """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
-    name, sight = max(sights.items(), key=lambda item: item[1].detectable)
-    needs = sight.text.partition("; ")[2]
+    name, power = max(powers.items(), key=lambda item: item[1].detectable)
+    needs = power.text.partition("; ")[2]
     return f"{dimension_label(name).lower()}, {needs}" if needs else ""
 
 

@@ -13,14 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, Counts, Share, share_of_counts
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.world.models import grouped, seed_from
 
-# Below this number of conversations the verdicts do not show how much conversations differ.
-FEWEST_CONVERSATIONS = 5
-# Part of the variance of a verdict that lies between conversations. The interval is never narrower than with this value: a
-# few messages out of character do not show how they cluster. The second value is for too few conversations.
-LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 # A change is reported from this p and this difference of shares on, with this number of messages on each side.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
 # A date that is off by no more messages is printed without saying so.
@@ -29,16 +25,10 @@ MOST_MESSAGES = 2000
 # From this number on, the order of conversations alone can show p < .01.
 ENOUGH_CONVERSATIONS = 12
 _BLOCK = 3
-_SUBSETS = 2000
 # 999 permutations, in rounds: most tests without a change end after the first.
 _ROUNDS, _A_ROUND = 9, 111
-_Z = 1.959964
 # Below this share in character a window is not the character, and no baseline.
 LOWEST_SHARE = 0.8
-
-
-# Numbers of messages in, out and unclear.
-Counts = tuple[int, int, int]
 
 
 class Role(StrEnum):
@@ -100,26 +90,6 @@ def in_order(verdicts: Sequence[MessageVerdict]) -> list[MessageVerdict]:
 
 
 @dataclass(frozen=True)
-class Share:
-    """The share of messages in character, with its 95 % interval.
-
-    Attributes:
-        n_in, n_out, n_unclear: number of messages by verdict. Unclear messages are not part of the share.
-        conversations: number of conversations with a message in or out of character.
-        share: 0-1; None without a message in or out of character.
-        low, high: 0-1, the interval. A verdict that turns from in to out never raises one of them.
-    """
-
-    n_in: int
-    n_out: int
-    n_unclear: int
-    conversations: int
-    share: float | None
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class ShareChange:
     """The moment from which the share in character is another.
 
@@ -153,56 +123,6 @@ def counts_by_conversation(verdicts: Sequence[MessageVerdict]) -> list[Counts]:
     talks = grouped(in_order(verdicts), lambda item: item.conversation).values()
     roles = (Counter(item.verdict for item in talk) for talk in talks)
     return [(count[Role.IN], count[Role.OUT], count[Role.UNCLEAR]) for count in roles]
-
-
-def share_of_counts(counts: Sequence[Counts]) -> Share:
-    """Return the share from the numbers of messages in, out and unclear of each conversation, oldest first."""
-    decided = [(n_in, n_in + n_out) for n_in, n_out, _ in counts if n_in + n_out]
-    inside, total = sum(n_in for n_in, _ in decided), sum(n for _, n in decided)
-    low, high = _interval(decided) if decided else (0.0, 1.0)
-    unclear = sum(n_unclear for _, _, n_unclear in counts)
-    share = inside / total if total else None
-    return Share(inside, total - inside, unclear, len(decided), share, low, high)
-
-
-def _interval(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Return the 95 % interval of the share from the numbers in character and of messages of each conversation.
-
-    The wider of two intervals. The first is Wilson's with the effective number of messages at the least correlation (Korn and
-    Graubard 1998, Survey Methodology 24). The second, from five conversations on, is the spread of the share over random
-    subsets of the conversations (Hartigan 1969, "Using subsample values as typical values", JASA 64): its variance is that of
-    the ratio estimator by conversation. Neither rises when a verdict turns from in to out; intervals with an estimated
-    variance do.
-    """
-    import numpy as np
-
-    inside, sizes = np.array(counts).T
-    is_few = len(counts) < FEWEST_CONVERSATIONS
-    correlation = USUAL_CORRELATION if is_few else LEAST_CORRELATION
-    effective = float(sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * correlation)).sum())
-    low, high = _wilson(float(inside.sum() / sizes.sum()), effective)
-    if not is_few:
-        subsets = _subsets(len(counts))
-        drawn_low, drawn_high = map(float, np.quantile((subsets @ inside) / (subsets @ sizes), (0.025, 0.975)))
-        low, high = min(low, drawn_low), max(high, drawn_high)
-    return max(0.0, low), min(1.0, high)
-
-
-def _subsets(number: int) -> Any:
-    """Return rows of 0 and 1: all subsets of a few conversations but the empty one, else random ones, always the same."""
-    import numpy as np
-
-    if 2**number <= _SUBSETS:
-        return (np.arange(1, 2**number)[:, None] >> np.arange(number)) & 1
-    drawn = np.random.default_rng(number).integers(0, 2, (_SUBSETS, number))
-    return drawn[drawn.any(axis=1)]
-
-
-def _wilson(share: float, number: float) -> tuple[float, float]:
-    scale = 1 + _Z**2 / number
-    centre = (share + _Z**2 / (2 * number)) / scale
-    half = _Z * math.sqrt(share * (1 - share) / number + _Z**2 / (4 * number**2)) / scale
-    return centre - half, centre + half
 
 
 def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:

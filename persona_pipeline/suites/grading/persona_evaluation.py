@@ -10,7 +10,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.regression import compare
+from persona_pipeline.guard.baselines.regression import Rules, compare
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.scoring.messages.reading import Character, read_messages, readings_of
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
@@ -122,7 +122,7 @@ def compare_output(
     if missing:
         raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
     evaluations = {name: evaluate_output(output, context, agent_id, name) for name in dimensions}
-    return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
+    return compare(agent_id, evaluations, baseline, Rules(delta, proposition_delta))
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:

@@ -230,9 +230,9 @@ def test_it_works_without_script(show: Callable[..., Opened]) -> None:
 
 def test_an_address_of_something_folded_opens_it(show: Callable[..., Opened]) -> None:
     page = show(sample_report()).page
-    assert not page.locator("#sight table").is_visible()
-    page.click("nav a[href='#sight']")
-    page.locator("#sight table").wait_for(state="visible")
+    assert not page.locator("#power table").is_visible()
+    page.click("nav a[href='#power']")
+    page.locator("#power table").wait_for(state="visible")
 
 
 def test_a_phone_shows_all_dimensions_of_an_agent_and_the_page_is_short(show: Callable[..., Opened]) -> None:

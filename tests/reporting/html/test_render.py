@@ -85,7 +85,7 @@ def test_a_run_without_agents_is_a_page_that_says_why() -> None:
 
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
-    part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
+    part = html[html.index('id="power"') : html.index("</section>", html.index('id="power"'))]
     assert "to detect 2.0: 9 windows in the baseline" in part
     assert part.count('class="blind"') == 4, "convergence of each agent cannot show a fall of 2"
     assert "Multiple-testing correction: Holm over an agent" in part

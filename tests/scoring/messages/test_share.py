@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, Share, share_of_counts
 from persona_pipeline.scoring.messages.verdicts import (
-    FEWEST_CONVERSATIONS,
     FEWEST_ON_A_SIDE,
     MessageVerdict,
     Role,
-    Share,
     ShareChange,
     sentence,
     share_in_character,
-    share_of_counts,
     since_when,
 )
 
