@@ -451,7 +451,7 @@ def trend_scores(generator: np.random.Generator, week: float, weeks: int, scenar
 def alarms(series: np.ndarray, rule: str) -> np.ndarray:
     """Return whether each series (series x windows) alarms at any time after its first windows."""
     if rule == "moved":
-        return np.asarray((winnings(series) > math.log(CERTAIN * len(series))).any(axis=1))
+        return (winnings(series) > math.log(CERTAIN * len(series))).any(axis=1)
     first = series[:, :FEWEST_WINDOWS]
     steady, deviation = first.mean(axis=1), first.std(axis=1, ddof=1)
     value, seen = np.zeros(len(series)), np.zeros(len(series), bool)

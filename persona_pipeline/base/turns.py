@@ -85,8 +85,8 @@ class Turn:
 
     @property
     def was_cut_off(self) -> bool:
-        """Whether the model stopped at a limit of tokens."""
-        return self.stop in ("length", "max_tokens", "max_output_tokens")
+        """Whether the model stopped before its answer was whole: at a limit of tokens, by a filter, or by a failure."""
+        return self.stop in _KEYS["cut_off"]
 
     def say(self, text: Any) -> None:
         """Add words. Thinking in front of an answer's words is kept apart."""
@@ -207,7 +207,7 @@ class _Reader:
             # A response of a model that said nothing.
             self.turn(ASSISTANT, [])
         for turn in self.turns[before:]:
-            turn.stop = turn.stop or _stop(value)
+            turn.stop = turn.stop or _stop(value) or str(value.get("status") or "").lower()
 
     def text_and_calls(self, value: Mapping[str, Any], at: str) -> None:
         text = _word(value, "texts", empty=True)

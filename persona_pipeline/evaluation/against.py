@@ -129,7 +129,11 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
         ((better, worse), {*changed} - accepted, "green" if green else "not red", False),
     ]
     told = [item for verdicts, files, held, meant in found for item in _findings(verdicts, files, name, held, meant)]
-    report.findings = [*told, *_new_baselines(sorted(taken), name), *report.findings]
+    if taken:
+        names = _named([PurePosixPath(path).stem for path in sorted(taken)])
+        message = f"compared with baselines of this change, for {name} has none of them: {names}"
+        told.append(Finding(kind="new_baseline", message=message))
+    report.findings = [*told, *report.findings]
     if request.accept_baseline and golden:
         report.terms.looser.append(LooserRule(rule="accept_baseline", text="baselines of this change decide"))
     report.provenance["against"] = {
@@ -214,13 +218,6 @@ def _findings(
             exit_code=EXIT_OK,
             message=f"red as soon as {files} {'are' if len(paths) > 1 else 'is'} merged: by it, {_told(worse)}",
         )
-
-
-def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
-    if paths:
-        names = _named([PurePosixPath(path).stem for path in paths])
-        message = f"compared with baselines of this change, for {base} has none of them: {names}"
-        yield Finding(kind="new_baseline", exit_code=EXIT_OK, message=message)
 
 
 def _told(verdicts: Verdicts) -> str:

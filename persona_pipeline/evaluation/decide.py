@@ -98,14 +98,17 @@ def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
 def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge) -> tuple[Snapshot, list[Evaluated]]:
     """Return evaluations with the verdicts on their messages, from one call, and the snapshot that keeps them.
 
-    A judge that answers nothing but claims, and recordings without such answers, give none.
+    A judge that answers nothing but claims gives none, and so do recordings without such answers where the baseline has none.
     """
     known, ask = snapshot.read_messages, getattr(judge, "ask", None)
     if ask is not None and not known:
         plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-        answered = {run_id: item for run_id, item in zip(calls, read, strict=True) if item.is_answered}
+        # A baseline with verdicts on messages is no measure of a window without.
+        due = {run_id for run_id, plan in plans.items() if plan.baseline and plan.baseline.messages}
+        told = zip(calls, read, strict=True)
+        answered = {run_id: item for run_id, item in told if item.is_answered or run_id in due}
         since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id, item in answered.items() if item.is_low}
         earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
         judged_by, each = {item.judged_by for item in read}, iter(earlier)
@@ -372,7 +375,8 @@ def compared(
         trust=guard.trust,
         rules=guard.rules,
     )
-    report = judge_agent(evaluation, comparison, guard.rules)
+    left = [name for name in (baseline.dimensions if baseline else ()) if name not in evaluation.dimensions]
+    report = judge_agent(evaluation, comparison, guard.rules, left)
     short = label_findings(evaluation.agent_id, guard.trust.labelled) if guard.rules.require_calibration else ()
     return report.model_copy(update={"findings": [*report.findings, *short]})
 
@@ -433,7 +437,8 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     said = {name: item for name, item in comparison.dimensions.items() if name in own}
     warnings = [text for text in comparison.warnings if text.partition(":")[0].partition("/")[0] in own]
     narrowed = comparison.model_copy(update={"dimensions": said, "warnings": warnings})
-    found = judge_agent(evaluation.with_dimensions(own), narrowed, rules)
+    left = [name for name, item in comparison.dimensions.items() if name not in own and item.baseline is not None]
+    found = judge_agent(evaluation.with_dimensions(own), narrowed, rules, left)
     kept = [
         finding
         for finding in report.findings

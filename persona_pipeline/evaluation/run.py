@@ -49,12 +49,14 @@ from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_ba
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
+    NOT_JUDGED,
     GateRules,
     baseline_terms,
     counted,
     exit_code_of,
     findings_of_run,
     is_believable,
+    kept_rules,
     looser_rules,
     missing_agent_findings,
     name_findings,
@@ -62,7 +64,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport, Terms
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, LooserRule, RunReport, Terms
 from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -380,8 +382,10 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "proposition_delta": rules.proposition_delta,
         },
     )
+    kept = [text for text in kept_rules(run.all_findings()) if text.endswith(NOT_JUDGED)]
+    looser = looser_rules(rules, evaluations, live=judge.live or rules.as_recorded)
     run.terms = Terms(
-        looser=looser_rules(rules, evaluations, live=judge.live or rules.as_recorded),
+        looser=[*looser, *(LooserRule(rule="dimensions", text=text) for text in kept)],
         accepted=[item.message for report in reports.values() for item in report.accepted],
         fail_on=list(rules.fail_on or ()),
         only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),

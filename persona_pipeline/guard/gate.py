@@ -21,6 +21,7 @@ from persona_pipeline.guard.baselines.regression import (
     check_option,
     dropped,
     is_covered,
+    is_enough,
     least_coverage,
 )
 from persona_pipeline.guard.findings import (
@@ -69,7 +70,7 @@ _LOOSER = {
 }
 # Of these, less is looser.
 _LEAST = ("min_coverage", "threshold", "require_calibration")
-LOOSER = "judged by looser rules: "
+LOOSER, NOT_JUDGED = "judged by looser rules: ", " not judged"
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
 # Labels of people that say how far they agree with a judge, and the page where they give them.
@@ -126,12 +127,19 @@ def is_believable(report: AgentReport) -> bool:
     return not any(finding.kind == "judge_health" for finding in report.findings)
 
 
-def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
-    """Return the agent's report with everything that is wrong, worst first."""
+def judge_agent(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules, not_judged: Collection[str] = ()
+) -> AgentReport:
+    """Return the agent's report with everything that is wrong, worst first.
+
+    ``not_judged``: dimensions of its baseline that the run was not asked for.
+    """
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
     drops += power_findings(evaluation, comparison, rules)
     looser = looser_rules(rules, [evaluation])
-    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}"
+    names = ", ".join(dimension_label(name).lower() for name in not_judged)
+    rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
+    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(rules_said)}"
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -147,7 +155,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *judge_health(evaluation),
             *injections(evaluation),
             # Looser rules stay with the agent's run, for every reader of the run alone.
-            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if looser else []),
+            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if rules_said else []),
         ],
     )
 
@@ -398,20 +406,21 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             continue
         found = Finding(kind=kind, message=message, remedy=remedy, command=command, agent_id=agent, dimension=name)
         findings.append(found)
-    if (read := evaluation.messages) and read.lacks_verdicts:
-        command = record_command(evaluation)
-        found = Finding(
-            kind="coverage",
-            message=f"{agent}: {read.text(evaluation.display_name)} ({_counted(read.unscored)}): {read.detail}",
-            remedy=f"ask again with `{command}`",
-            command=command,
-            agent_id=agent,
-            dimension=ADHERENCE.name,
-        )
-        findings.append(found)
     if not any(finding.kind == "coverage" for finding in findings):
         findings += _covered_in_all([evaluation], rules, agent)
-    return findings
+    return [*findings, *_unread(evaluation, rules)]
+
+
+def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
+    """Yield a finding where too few messages have a verdict: those out of character may be among the others."""
+    read, agent = evaluation.messages, evaluation.agent_id
+    least = min(rules.min_coverage, LIVE_COVERAGE) if rules.as_recorded else rules.min_coverage
+    judged, asked = (len(read.verdicts), len(read.verdicts) + sum(read.unscored.values())) if read else (0, 0)
+    if read and not is_enough(judged, asked, least):
+        why, command = f"{_counted(read.unscored)}; {read.detail}".removesuffix("; "), record_command(evaluation)
+        text = f"{agent}: {judged} of {asked} messages have a verdict ({why})"
+        remedy, name = f"ask again with `{command}`", ADHERENCE.name
+        yield Finding(kind="coverage", message=text, remedy=remedy, command=command, agent_id=agent, dimension=name)
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:

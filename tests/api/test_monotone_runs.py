@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import persona_pipeline as pp
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
-from persona_pipeline.judging.verdict import Question
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.scoring.messages.reading import KIND
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import Message
@@ -28,22 +32,16 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class State:
-    """Scores (0-9) by agent, dimension and claim, the places that the judge refuses, and the messages that broke character."""
+    """What a judge says of a week.
+
+    ``scores``: 0-9 by agent, dimension and claim. ``refused``: places that have no answer. ``spoilt``: ids of the messages that
+    broke character. ``unread``: messages that have no verdict, by agent and place in the week, from 0.
+    """
 
     scores: dict[Place, int]
     refused: frozenset[Place] = frozenset()
     spoilt: frozenset[str] = frozenset()
-
-    def read(self, question: Question) -> Mapping[str, Any] | pp.Unscored:
-        """Say of each message whether it broke character."""
-        if question.kind != KIND:
-            return pp.Unscored.UNRECORDED
-        own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
-        out = [entry for entry in own if entry["text"] == SPOILT]
-        return {
-            "verdicts": [{"id": item["id"], "verdict": "out" if item in out else "in"} for item in own],
-            "why": [{"id": item["id"], "claims": ["c1"], "quote": SPOILT, "reason": "stock phrase"} for item in out],
-        }
+    unread: frozenset[tuple[str, int]] = frozenset()
 
     def verdict(self, request: pp.JudgeRequest) -> pp.Verdict:
         place = (request.agent_id, request.dimension, request.proposition_id)
@@ -52,6 +50,19 @@ class State:
         texts = [entry.text for entry in request.trajectory.entries if entry.speaker.lower() == request.agent_id]
         kept = 1 - texts.count(SPOILT) / max(len(texts), 1)
         return pp.Verdict(request.proposition_id, score=int(self.scores[place] * kept))
+
+    def read(self, question: Question) -> Mapping[str, Any] | Unscored:
+        """Say which messages are in character, as far as they are read."""
+        if question.kind != KIND:
+            return Unscored.UNRECORDED
+        own = [entry for talk in json.loads(question.evidence) for entry in talk["entries"] if "id" in entry]
+        told = [
+            {"id": entry["id"], "verdict": "out" if entry["text"] == SPOILT else "in"}
+            for place, entry in enumerate(own)
+            if (question.agent_id, place) not in self.unread
+        ]
+        why = [{"id": item["id"], "claims": [], "quote": SPOILT, "reason": "stock"} for item in told]
+        return {"verdicts": told, "why": why}
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,8 @@ class Office:
         """Return how good the verdicts are, of the run, each agent and each dimension: 0 regressed, 1 cannot tell, 2 held."""
         said = [changed(item, text=SPOILT) if item.id in state.spoilt else item for item in self.messages]
         write_messages(self.world.store, said)
-        found = pp.evaluate(self.world, judge=ScriptedJudge(state.verdict, reply=state.read), dimensions=DIMENSIONS)
+        judge = ScriptedJudge(state.verdict, reply=state.read)
+        found = run_evaluation(self.world, judge, EvaluationRequest(dimensions=DIMENSIONS)).report
         verdicts: dict[object, int] = {"run": ORDER[found.conclusion.verdict], "exit code": CODES[found.exit_code]}
         for agent_id, report in found.agents.items():
             verdicts[agent_id] = ORDER[report.conclusion.verdict]
@@ -94,11 +106,17 @@ def office(request: pytest.FixtureRequest, _asked: None, tmp_path_factory: pytes
     for dimension in DIMENSIONS:
         for claim in CLAIMS:
             builder.claim(dimension, claim, f"{{{{agent_name}}}} is {claim}")
-    world = builder.open()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+        get_settings.cache_clear()
+        world = builder.open()
     before = State(dict.fromkeys(PLACES, LEVEL))
     last = f"2026-03-{2 + 7 * windows:02}T00:00:00Z"
     judge = ScriptedJudge(before.verdict, reply=before.read)
-    pp.take_baselines(world, judge=judge, windows=windows, dimensions=DIMENSIONS, as_of=last)
+    taken = EvaluationRequest(
+        dimensions=DIMENSIONS, update_baseline=True, baseline_windows=windows, as_of=datetime.fromisoformat(last)
+    )
+    assert len(run_evaluation(world, judge, taken).baselines) == len(AGENTS)
     messages = [item for item in read_messages(world.store) if item.created_at.isoformat() >= last[:10]]
     assert len(messages) == len(AGENTS) * EACH
     yield Office(world, messages)
@@ -111,14 +129,18 @@ def damages(draw: st.DrawFn) -> tuple[State, State, bool]:
     low = st.dictionaries(st.sampled_from(PLACES), st.integers(0, 9), max_size=6)
     ids = st.frozensets(st.integers(0, len(AGENTS) * EACH - 1), max_size=4)
     lost = st.frozensets(st.sampled_from(PLACES), max_size=3)
-    before = State({**dict.fromkeys(PLACES, LEVEL), **draw(low)}, draw(lost), frozenset(map(str, draw(ids))))
+    silent = st.frozensets(st.tuples(st.sampled_from(AGENTS), st.integers(0, EACH - 1)), max_size=5)
+    before = State(
+        {**dict.fromkeys(PLACES, LEVEL), **draw(low)}, draw(lost), frozenset(map(str, draw(ids))), draw(silent)
+    )
     scores = {place: min(score, before.scores[place]) for place, score in draw(low).items()}
     refused = draw(lost)
     if draw(st.booleans()):
         agent, dimension = draw(st.sampled_from(AGENTS)), draw(st.sampled_from(DIMENSIONS))
         refused |= {place for place in PLACES if place[:2] == (agent, dimension)}
-    after = State({**before.scores, **scores}, before.refused | refused, before.spoilt | set(map(str, draw(ids))))
-    return before, after, after.refused != before.refused
+    spoilt, unread = before.spoilt | set(map(str, draw(ids))), before.unread | draw(silent)
+    after = State({**before.scores, **scores}, before.refused | refused, spoilt, unread)
+    return before, after, (after.refused, after.unread) != (before.refused, before.unread)
 
 
 @settings(
@@ -140,6 +162,7 @@ def test_damage_never_makes_a_run_greener(office: Office, drawn: tuple[State, St
 def test_the_worlds_are_green_before_and_red_after(office: Office) -> None:
     healthy = State(dict.fromkeys(PLACES, LEVEL))
     assert {*office.run(healthy).values()} == {2}
+    assert office.run(changed(healthy, unread=frozenset(("ann", place) for place in range(EACH))))["ann"] == 1
     broken = changed(healthy, spoilt=frozenset(item.id for item in office.messages if item.agent_id == "ann"))
     after = office.run(broken)
     assert after["run"] == after["exit code"] == after["ann"] == 0 and after["bob"] == 2

@@ -172,13 +172,18 @@ def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> No
 @pytest.mark.parametrize(
     ("options", "code"), [([], 1), (["--fail-on", "interval"], 0), (["--fail-on", "none"], 0), (["--fail-on", "x"], 2)]
 )
-def test_comparing_two_runs(suite: Suite, options: list[str], code: int) -> None:
+def test_comparing_two_runs(folder: Path, suite: Suite, options: list[str], code: int) -> None:
     for name in ("good", "bad"):
         suite("run", "s.eval.yaml", "--responses", f"{name}.json", "--out", f"{name}.jsonl")
     done = suite("compare", "good.jsonl", "bad.jsonl", *options)
     assert done.returncode == code
     assert code == 2 or "2 tests: mean difference -0.500, 95 % interval" in done.stdout
     assert suite("compare", "bad.jsonl", "good.jsonl", "--json").returncode == 0
+    # A test that is gone may have failed.
+    lines = (folder / "good.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "fewer.jsonl").write_text(lines[0], encoding="utf-8")
+    assert suite("compare", "good.jsonl", "fewer.jsonl").returncode == 3
+    assert suite("compare", "fewer.jsonl", "good.jsonl").returncode == 0
 
 
 def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
@@ -288,6 +293,15 @@ class TestSeveralSuites:
         done = suite("run", "more", "third", "--json")
         ids = [test["id"] for test in json.loads(done.stdout)["tests"]]
         assert ids == [f"{several}/{name}/other.eval.yaml/{test}" for name in ("more", "third") for test in "ac"]
+
+    def test_one_without_a_test_cannot_be_told(self, several: Path, suite: Suite) -> None:
+        write(several, {"empty.eval.yaml": "tests: []\n"})
+        done = suite("run", "s.eval.yaml", "empty.eval.yaml", "--json")
+        summary = json.loads(done.stdout)["summary"]
+        assert (done.returncode, summary["result"], summary["reason"]) == (3, "cannot_tell", "empty has no tests")
+        # A suite of which a shard leaves none has its tests in another shard.
+        write(several, {"one.eval.yaml": "tests: [{id: z, input: hi, assert: [{type: contains, value: ok}]}]\n"})
+        assert suite("run", "s.eval.yaml", "one.eval.yaml", "--shard", "2/2").returncode == 0
 
     def test_a_place_without_a_suite_is_an_error(self, several: Path, suite: Suite) -> None:
         write(several, {"none/a.txt": ""})

@@ -12,7 +12,6 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.records import Action, decide
-from persona_pipeline.guard.baselines.regression import find_regressions
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
@@ -31,6 +30,7 @@ from persona_pipeline.world.propositions.models import (
     PropositionSet,
     fill_template,
 )
+from tests.baselines.test_regression import find_regressions
 
 CASES = json.loads((Path(__file__).parent / "persona.json").read_text(encoding="utf-8"))
 FIELD_NAMES = {"avg_sentence_length": "average_sentence_length"}

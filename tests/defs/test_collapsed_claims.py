@@ -33,7 +33,14 @@ def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return in_process(sample_root, monkeypatch, capsys)
 
 
-@pytest.mark.parametrize("claims", [ALONE, DIFFERENT[:2], DIFFERENT[:3], DIFFERENT, SAME[:2], SAME[:3], SAME], ids=str)
+CLAIMS = pytest.mark.parametrize(
+    "claims",
+    [ALONE, DIFFERENT[:2], DIFFERENT[:3], DIFFERENT, SAME[:2], SAME[:3], SAME],
+    ids=lambda claims: str(len(claims)),
+)
+
+
+@CLAIMS
 def test_evaluate_is_not_green(claims: list[tuple[str, str]], cli: Cli, sample_root: Path) -> None:
     collapse(sample_root, claims)
     done = cli("evaluate", "--agents", "pam")
@@ -53,18 +60,20 @@ def as_asset_run(project: Project) -> bool:
     return not project.evaluate("pam").success
 
 
-def test_a_pull_request_is_not_green(cli: Cli, sample_root: Path) -> None:
+@CLAIMS
+def test_a_pull_request_is_not_green(claims: list[tuple[str, str]], cli: Cli, sample_root: Path) -> None:
     git(sample_root, "init", "--quiet", "--initial-branch=main")
     git(sample_root, "add", "-A")
     git(sample_root, "commit", "--quiet", "-m", "healthy")
     git(sample_root, "switch", "--quiet", "-c", "worse")
     assert cli("evaluate", "--agents", "pam", "--against", "main").returncode == 0
-    collapse(sample_root, DIFFERENT[:2])
+    collapse(sample_root, claims)
     git(sample_root, "commit", "--quiet", "-a", "-m", "worse")
     assert cli("evaluate", "--agents", "pam", "--against", "main").returncode in (1, 3)
 
 
+@CLAIMS
 @pytest.mark.parametrize("way", [as_ci_job, as_asset_run], ids=["CI job", "asset run"])
-def test_dagster_is_not_green(way: Callable[[Project], bool], sample: Project) -> None:
-    collapse(sample.root, DIFFERENT[:2])
+def test_dagster_is_not_green(claims: list[tuple[str, str]], way: Callable[[Project], bool], sample: Project) -> None:
+    collapse(sample.root, claims)
     assert way(sample)

@@ -188,15 +188,37 @@ def test_a_reader_of_part_of_the_messages_says_how_many_it_did_not_read(world: W
     assert "not judged" in read.text("Bob")
 
 
-def test_a_judge_that_fails_on_messages_is_never_in_character(world: World) -> None:
-    run(world, update_baseline=True, as_of=week_end(3), agents=["bob"])
-    done = run(world, lambda _: Unscored.API_ERROR, agents=["bob"])
-    assert (verdict(done, "bob"), done.report.exit_code) == (Result.CANNOT_TELL, 3)
+def without_quotes(question: Question) -> Mapping[str, Any] | Unscored:
+    answer = reply(question)
+    return answer if isinstance(answer, Unscored) else {**answer, "why": []}
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        lambda _: Unscored.API_ERROR,
+        lambda _: {"verdicts": [], "why": []},
+        without_quotes,
+        lambda _: Unscored.UNRECORDED,
+    ],
+    ids=["the judge is down", "nothing is answered", "no quotes", "nothing is recorded"],
+)
+def test_lost_verdicts_turn_no_drift_green(world: World, reading: Any) -> None:
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    done = run(world, reading, agents=["ann"])
+    assert (verdict(done, "ann"), done.report.exit_code) == (Result.CANNOT_TELL, 3)
     [found] = [item for item in done.report.all_findings() if item.kind == "coverage"]
-    assert "28 not judged" in found.message and found.command
-    # A few messages that could not change the verdict do not hold it up.
-    few = run(world, lambda q: Unscored.API_ERROR if "half day 65" in q.evidence else reply(q), agents=["bob"])
-    assert len(read_of(few, "bob").verdicts) < 28 or verdict(few, "bob") is Result.HELD
+    assert "of 28 messages have a verdict" in found.message and found.command
+
+
+def test_one_message_without_a_verdict_decides_nothing(world: World) -> None:
+    def all_but_one(question: Question) -> Mapping[str, Any] | Unscored:
+        answer = reply(question)
+        return answer if isinstance(answer, Unscored) else {**answer, "verdicts": answer["verdicts"][1:]}
+
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    done = run(world, all_but_one, agents=["bob"])
+    assert sum(read_of(done, "bob").unscored.values()) == 1 and verdict(done, "bob") is Result.HELD
 
 
 @pytest.mark.parametrize("reading", [None, lambda _: Unscored.UNRECORDED])

@@ -142,6 +142,12 @@ ROWS = {
         "asked again only of plain models without such tools, with keys of its own",
         (f"{GATEWAY}33_a_request", f"{GATEWAY}33_an_upstream", f"{GATEWAY}33_each"),
     ),
+    34: Row(
+        "a stranger's eval file names files of the machine",
+        "an API key stood in the suite that was written",
+        "one gate opens files; what leads out of the repository is named",
+        ("suites/importing/test_gate.py::test_a_path_that_leads", "suites/importing/test_gate.py::test_only_the_gate"),
+    ),
     35: Row(
         "one large event of a stream",
         "read again from its start at each chunk: 13.7 CPU s for 5 MB",
@@ -159,6 +165,12 @@ ROWS = {
         "5.9 GB of memory",
         "not unpacked, kept up to 8 MiB, counted (of the gateway alone)",
         (f"{GATEWAY}37_a_large", f"{GATEWAY}37_what", f"{GATEWAY}37_a_short"),
+    ),
+    38: Row(
+        "templates of imports that grow",
+        "more than 60 s, MemoryError",
+        "one line with its place",
+        ("suites/importing/test_hostile.py::test_a_template", "suites/importing/test_hostile.py::test_what_grows"),
     ),
     39: Row(
         "a body that does not go on",

@@ -144,7 +144,7 @@ def compare(
 ) -> None:
     """Compare two runs test by test.
 
-    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
+    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test of the first has no score or no judgment.
     """
     from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.history import compare_rows, judge_pairs, read_rows
@@ -175,7 +175,7 @@ def compare(
         print_lines([template_text("suite_pairwise", {"run": judged})] if judged else ())
     if fail_on == "none":
         end()
-    if comparison.unscored or (judged and judged.unjudged):
+    if comparison.unscored or comparison.only_a or (judged and judged.unjudged):
         end(EXIT_COVERAGE)
     worse = {
         "worse": comparison.worse,

@@ -221,15 +221,11 @@ class BaselineComparison(BaseModel, extra="ignore"):
     @property
     def regressions(self) -> list[Regression]:
         """Dimensions that regressed by their mean, in baseline order."""
-        found = []
-        for item in self.dimensions.values():
-            if item.status != "regressed" or item.baseline is None or item.current is None:
-                continue
-            delta = item.current - item.baseline
-            found.append(
-                Regression(dimension=item.dimension, baseline=item.baseline, current=item.current, delta=delta)
-            )
-        return found
+        return [
+            Regression(dimension=name, baseline=item.baseline, current=item.current, delta=item.current - item.baseline)
+            for name, item in self.dimensions.items()
+            if item.status == "regressed" and item.baseline is not None and item.current is not None
+        ]
 
     @property
     def drops(self) -> list[PropositionDrop]:

@@ -25,7 +25,6 @@ from persona_pipeline.guard.baselines.models import (
     DimensionComparison,
     Power,
     PropositionDrop,
-    Regression,
 )
 from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
@@ -53,7 +52,8 @@ WEEK, YEAR, FIRST_WEEK = timedelta(days=7), 52, 0.5
 
 def dropped(current: float, baseline: float, delta: float) -> bool:
     """Return whether ``current < baseline - delta``, strictly, beyond 1e-9."""
-    return current < baseline - delta - TOLERANCE
+    # What is no number is no score that held.
+    return not current >= baseline - delta - TOLERANCE
 
 
 def check_option(name: str, value: float | None) -> None:
@@ -66,28 +66,6 @@ def check_option(name: str, value: float | None) -> None:
         raise ConfigError(f"--{name.replace('_', '-')} must be {finite}{bounds_text((least, most))}, not {value!r}")
 
 
-def find_regressions(
-    current: Mapping[str, float | None], baseline: Mapping[str, float] | Baseline, delta: float = REGRESSION_DELTA
-) -> list[Regression]:
-    """Return the dimensions that fell by more than ``delta``, in baseline order.
-
-    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared. Raises
-    ``ConfigError``: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
-    """
-    check_option("regression_delta", delta)
-    golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
-    regressions = []
-    for name, before in golden.items():
-        now = current.get(name)
-        if now is None:
-            continue
-        if not math.isfinite(now) or not math.isfinite(before):
-            raise ConfigError(f"the score of {name} must be a finite number, not {now!r} with a baseline of {before!r}")
-        if dropped(now, before, delta):
-            regressions.append(Regression(dimension=name, baseline=before, current=now, delta=now - before))
-    return regressions
-
-
 def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
     """Whether enough of the judgments that were due in these dimensions are scored.
 
@@ -95,7 +73,11 @@ def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, a
         min_coverage, as_recorded: see ``least_coverage``; below 1, one failed judgment of fewer than 20 is no failed run either.
     """
     scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
-    least = least_coverage(items, min_coverage, as_recorded=as_recorded)
+    return is_enough(scored, expected, least_coverage(items, min_coverage, as_recorded=as_recorded))
+
+
+def is_enough(scored: int, expected: int, least: float) -> bool:
+    """Whether enough of what was expected is scored, where ``least`` of it (0-1) must be; one of few may fail."""
     if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
         return True
     return expected == 0 or scored / expected >= least - TOLERANCE

@@ -332,12 +332,6 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return self.change if self.change and self.change.is_drift else None
 
     @property
-    def lacks_verdicts(self) -> bool:
-        """Whether the messages without a verdict, were they out of character, make the whole interval lie below 80 %."""
-        counts = [*counts_by_conversation(self.verdicts), (0, sum(self.unscored.values()), 0)]
-        return bool(self.unscored) and share_of_counts(counts).high < LOWEST_SHARE
-
-    @property
     def is_low(self) -> bool:
         """Whether the share in character is below 80 %."""
         return self.share.share is not None and self.share.share < LOWEST_SHARE

@@ -310,10 +310,11 @@ def persona_prompt(persona: "Persona") -> str:
 
 
 def file_parts(test: Test) -> list[str]:
-    """Return the paths of the input's file parts, as they are written."""
+    """Return the paths of file parts of the input, and of the user's lines of a conversation, as they are written."""
     return [
         part["value"]
-        for message in test.written_messages
+        for asked in (test, *test.turns)
+        for message in asked.input_messages
         if isinstance(message.get("content"), list)
         for part in message["content"]
         if part.get("type") == "file" and isinstance(part.get("value"), str)

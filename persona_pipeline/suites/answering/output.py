@@ -57,7 +57,7 @@ class Output:
     ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
     what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
-    ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
+    ``truncated``: a limit of tokens, a filter or a failure stopped the target. ``turns``: of a conversation, the answer
     to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
     ``left_out``: figures it came with that cannot be, such as a negative duration.
     """
@@ -126,18 +126,13 @@ class Output:
         """Who said what this is the answer to."""
         return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
-    @property
-    def has_trace(self) -> bool:
-        """Whether anything is known about how the answer came about."""
-        return bool(self.messages)
-
     @cached_property
     def llm_call_count(self) -> int:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
     def trace(self) -> dict[str, Any] | None:
         """Return the summary that code judges get: None without messages; what was not reported is None in it too."""
-        if not self.has_trace:
+        if not self.messages:
             return None
         calls = Counter(call["tool"] for call in self.tool_calls)
         durations: dict[str, list[float]] = {}
@@ -254,9 +249,10 @@ def _token_usage(value: Any) -> TokenUsage | None:
     if not isinstance(value, Mapping):
         return None
     counted = [_number(value.get(key)) for key in ("input", "output")]
-    if counted[0] is None or counted[1] is None:
+    cached = _number(value.get("cached"))
+    if counted[0] is None or counted[1] is None or (cached is None and value.get("cached") is not None):
         return None
-    return TokenUsage(counted[0], counted[1], _number(value.get("cached")))
+    return TokenUsage(counted[0], counted[1], cached)
 
 
 def _number(value: Any) -> float | None:
@@ -283,7 +279,7 @@ class Need(StrEnum):
 
     TEXT = "the answer has no text"
     ANSWER = "the answer has neither text nor tool calls"
-    COMPLETE = "the answer is not complete: the target stopped at its limit of tokens; raise max_tokens"
+    COMPLETE = "the answer is not complete: a limit of tokens (raise max_tokens), a filter or a failure stopped it"
     CALLS = "the target reported no messages with tool calls; let it return messages, or tool_calls beside its text"
     DURATION = "the target did not report how long it took; let it return duration_ms"
     FIRST_TOKEN = "the target did not report when its first token came; let it stream its answer"
@@ -301,7 +297,7 @@ class Need(StrEnum):
             case Need.COMPLETE:
                 return not output.truncated
             case Need.CALLS:
-                return output.has_trace and output.calls_reported
+                return bool(output.messages) and output.calls_reported
             case Need.JSON:
                 return parse_object(output.text) is not None
             case _:

@@ -146,14 +146,16 @@ class Composite(Assert):
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
-        return replace(grade, hits=hits, misses=misses, children=grade.children or results)
+        empty = grade.empty or any(item.empty for item in results)
+        return replace(grade, hits=hits, misses=misses, children=grade.children or results, empty=empty)
 
     def _aggregate(self, results: list[AssertResult], context: Context) -> Grade:
         how = self.aggregator
         if isinstance(how, WeightedAverage):
             weights = how.weights or {}
             weighted = [replace(item, weight=weights.get(item.name, item.weight)) for item in results]
-            return Grade(weighted_mean((item.score or 0.0, item.weight) for item in weighted), children=weighted)
+            mean = weighted_mean((item.score or 0.0, item.weight) for item in weighted)
+            return Grade(mean or 0.0, children=weighted, empty=mean is None)
         if isinstance(how, Threshold):
             good = sum(item.verdict in (SuiteVerdict.PASS, SuiteVerdict.BORDERLINE) for item in results)
             share = good / len(results)

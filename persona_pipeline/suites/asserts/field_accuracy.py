@@ -88,15 +88,19 @@ class FieldCheck(StrictFields):
             date_format(text)
         return value
 
-    def same(self, expected: Any, candidate: Any) -> bool:
+    def read(self, value: Any) -> Any:
+        """Return a value as it is compared; ``MISSING``: it is not there, or no date or number."""
         if self.match == "exact":
-            return json_equal(expected, candidate)
-        if self.match == "date":
-            left, right = (parse_date(value, self.formats or ()) for value in (expected, candidate))
-            return left is not None and left == right
-        left, right = _as_number(expected), _as_number(candidate)
-        if left is None or right is None:
-            return False
+            return value
+        found = parse_date(value, self.formats or ()) if self.match == "date" else _as_number(value)
+        return MISSING if found is None else found
+
+    def same(self, expected: Any, candidate: Any) -> bool:
+        left, right = self.read(expected), self.read(candidate)
+        if self.match == "exact":
+            return json_equal(left, right)
+        if right is MISSING or self.match == "date":
+            return left == right
         difference = abs(right - left)
         if self.relative and left != 0:
             difference /= abs(left)
@@ -119,25 +123,27 @@ class FieldAccuracy(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         candidate, expected = parse_object(output.text), expected_value(context.test.expected_messages)
-        unknown = [check.path for check in self.fields_ if value_at(expected, check.path) is MISSING]
+        wanted = [(check, value_at(expected, check.path)) for check in self.fields_]
+        unknown = [check.path for check, value in wanted if check.read(value) is MISSING]
         if unknown:
-            said = f"not reported: expected_output holds nothing at {', '.join(unknown)}; add it there, or remove the field"
+            said = f"not reported: expected_output holds nothing to compare at {', '.join(unknown)}; add it, or remove the field"
             raise UngradedError(NOT_REPORTED, said)
         hits: list[str] = []
         misses: list[str] = []
         scores: list[tuple[float, float]] = []
-        for check in self.fields_:
-            wanted, found = value_at(expected, check.path), value_at(candidate, check.path)
+        for check, value in wanted:
+            found = value_at(candidate, check.path)
             if found is MISSING:
                 scores.append((0.0, check.weight) if check.required else (1.0, 0.0))
                 (misses if check.required else hits).append(f"{check.path}: missing.")
             else:
-                met = check.same(wanted, found)
+                met = check.same(value, found)
                 scores.append((float(met), check.weight))
-                (hits if met else misses).append(f"{check.path}: {_short(found)}, expected {_short(wanted)}.")
-        score = float(not misses) if self.aggregation == "all_or_nothing" else weighted_mean(scores)
+                (hits if met else misses).append(f"{check.path}: {_short(found)}, expected {_short(value)}.")
+        mean = weighted_mean(scores)
+        score = float(not misses) if mean is not None and self.aggregation == "all_or_nothing" else mean or 0.0
         reasoning = f"{len(hits)}/{len(self.fields_)} fields matched"
-        return Grade(score, hits[:MOST_SENTENCES], misses[:MOST_SENTENCES], reasoning)
+        return Grade(score, hits[:MOST_SENTENCES], misses[:MOST_SENTENCES], reasoning, empty=mean is None)
 
 
 def expected_value(messages: Any) -> Any:

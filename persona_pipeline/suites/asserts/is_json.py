@@ -124,12 +124,9 @@ def validator_of(schema: dict[str, Any]) -> Any:
 
     language = _language(schema)
     formats = FormatChecker(())
-    formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
+    is_email = (lambda value: not isinstance(value, str) or search(_EMAIL, value), ())
+    formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": is_email}
     return extend(language, {"pattern": matches})(schema, registry=Registry(), format_checker=formats)
-
-
-def _is_email(value: Any) -> bool:
-    return not isinstance(value, str) or search(_EMAIL, value)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -167,3 +164,7 @@ def _values(text: str) -> Iterator[Any]:
             position += 1
         else:
             yield value
+    if position < len(text):
+        raise UngradedError(
+            "too_many", f"more than {_MOST_PLACES} brackets stand in the answer; what follows was not read"
+        )

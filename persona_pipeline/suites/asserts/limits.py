@@ -135,4 +135,4 @@ class ExecutionMetrics(SeveralLimits):
             met = abs(ratio - target) <= self.exploration_tolerance + TOLERANCE
             text = f"Exploration ratio {ratio:.2f}, wanted {target:.2f} give or take {self.exploration_tolerance:.2f}."
             (hits if met else misses).append(text)
-        return Grade(len(hits) / (len(hits) + len(misses)), hits, misses)
+        return Grade(len(hits) / (len(hits) + len(misses)), hits, misses, empty=target is not None and not calls)

@@ -87,10 +87,12 @@ class ToolTrajectory(Assert):
 
     @model_validator(mode="after")
     def _has_what_its_mode_needs(self) -> "ToolTrajectory":
-        if self.mode == "any_order" and self.minimums is None and self.maximums is None:
-            raise ValueError("minimums is required for mode any_order, or maximums")
+        if self.mode == "any_order" and not self.minimums and not self.maximums:
+            raise ValueError("minimums is required for mode any_order, or maximums, with a tool in it")
         if self.mode != "any_order" and self.expected is None:
             raise ValueError(f"expected is required for mode {self.mode}")
+        if self.mode in ("in_order", "superset") and not self.expected:
+            raise ValueError(f"expected is empty, so mode {self.mode} checks nothing; mode exact is met by no calls")
         for item in self.expected or ():
             how = item.args_match or self.args_match
             if how == "schema" and isinstance(item.args, dict):
@@ -104,7 +106,7 @@ class ToolTrajectory(Assert):
         if self.mode == "any_order":
             return self._any_order(calls)
         expected, is_subset = self.expected or [], self.mode == "subset"
-        if not expected and not is_subset and not (self.mode == "exact" and calls):
+        if not expected and not is_subset and not calls:
             return Grade(1.0, hits=("No calls were expected.",))
         met, unmet = ("allowed", "not among the allowed ones") if is_subset else ("there", "missing")
         hits, misses = [], []

@@ -246,11 +246,6 @@ class TrialsFields(StrictFields):
         """Whether a gate that one attempt misses fails the test: always but where the best attempt counts."""
         return self.gates == "every" or self.strategy != "pass_at_k"
 
-    @property
-    def every_attempt(self) -> bool:
-        """Whether a gate must be seen to hold in attempts that money left out too."""
-        return self.gates == "every" or self.strategy in ("all", "at_least")
-
 
 class ExecutionFields(StrictFields):
     """``execution`` as it is written, for a suite or a test."""
@@ -345,11 +340,6 @@ class Test:
     def all_asserts(self) -> tuple[AssertFields, ...]:
         """Those of the whole, of each turn, and of every turn."""
         return (*self.asserts, *(item for turn in self.turns for item in turn.asserts), *self.each_turn)
-
-    @property
-    def written_messages(self) -> tuple[dict[str, Any], ...]:
-        """What the file has the target told: the input, and the user's lines of a conversation."""
-        return (*self.input_messages, *(message for turn in self.turns for message in turn.input_messages))
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT = 120.0
 # Why an assert has no score whose evidence is missing, whatever it negates or allows.
 NOT_REPORTED = "not_reported"
 # What a grade says of itself, and an assert's result takes from it.
-_SAID = ("hits", "misses", "reasoning", "details", "children", "failed_gates")
+_SAID = ("hits", "misses", "reasoning", "details", "children", "failed_gates", "empty")
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,8 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
         if grade.details:
             json.dumps(grade.details, allow_nan=False)
+        if item.negate:
+            grade = grade.negated()
     except ReasonedError as problem:
         return replace(result, error=Failure(problem.reason, problem.message))
     except ConfigError:
@@ -150,8 +152,6 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
         raise
     except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
         return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))
-    if item.negate:
-        grade = grade.negated()
     score = min(1.0, max(0.0, grade.score))
     said = {name: storable_data(getattr(grade, name)) for name in _SAID}
     return replace(result, score=score, verdict=grade.verdict or verdict_of(score), **said)

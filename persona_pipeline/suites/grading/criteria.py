@@ -190,12 +190,13 @@ def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grad
     if analytic:
         raw = {identity: item["score"] for identity, item in checks.items()}
         details = {"raw_scores": raw, "normalization": "score / 10", "aggregation": "weighted_average"}
-    reasoning = data.get("overall_reasoning")
+    reasoning, mean = data.get("overall_reasoning"), weighted_mean(scores)
     return Grade(
-        0.0 if gated else weighted_mean(scores),
+        0.0 if gated else mean or 0.0,
         hits,
         misses,
         reasoning if isinstance(reasoning, str) and reasoning else None,
         SuiteVerdict.FAIL if gated else None,
         details or None,
+        empty=mean is None and not gated,
     )

@@ -89,6 +89,7 @@ class Grade:
         details: numbers behind the score, plain JSON.
         children: results of the asserts inside this one.
         failed_gates: the gates among the children that were not met; the score is then 0.
+        empty: nothing was weighed, so that the score is 0 and its opposite is not known.
     """
 
     score: float
@@ -99,6 +100,7 @@ class Grade:
     details: Mapping[str, Any] | None = None
     children: Sequence["AssertResult"] = ()
     failed_gates: Sequence[str] = ()
+    empty: bool = False
 
     @classmethod
     def of(cls, met: bool, hit: str, miss: str) -> "Grade":
@@ -111,7 +113,12 @@ class Grade:
         return cls(score, **{"hits" if met else "misses": (said,)}, **more)
 
     def negated(self) -> "Grade":
-        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
+        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold.
+
+        Raises ``UngradedError``: nothing was weighed.
+        """
+        if self.empty:
+            raise UngradedError("nothing_weighed", "nothing that has a weight was graded, so its opposite is not known")
         verdict = self.verdict or verdict_of(self.score)
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
         turned = replace(self, score=1.0 - self.score, hits=self.misses, misses=self.hits, failed_gates=())
@@ -142,6 +149,7 @@ class AssertResult:
     children: Sequence["AssertResult"] = ()
     error: Failure | None = None
     failed_gates: Sequence[str] = ()
+    empty: bool = False
 
     @property
     def gate(self) -> float | None:
@@ -358,8 +366,8 @@ def _failure(data: Any) -> Failure | None:
 class SuiteResult:
     """A whole run.
 
-    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: of a run without tests, why
-    it has none. ``unchanged``: it has none because no test rests on what changed, which is good.
+    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: why a run, or a suite
+    of it, has no tests. ``unchanged``: it has none because no test rests on what changed, which is good.
     """
 
     suite: str
@@ -374,14 +382,14 @@ class SuiteResult:
 
     @property
     def result(self) -> Result | None:
-        """The run in one of three words: a failed test ``fell``, one that could not be judged, or none at all, ``cannot_tell``,
-        else ``held``. None: there was nothing to judge, because nothing changed."""
+        """The run in one of three words: a failed test ``fell``, one that could not be judged, or a suite without any,
+        ``cannot_tell``, else ``held``. None: there was nothing to judge, because nothing changed."""
         if not self.tests:
             return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
         if SuiteVerdict.FAIL in found:
             return Result.FELL
-        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found else Result.HELD
+        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found or self.reason else Result.HELD
 
     @property
     def exit_code(self) -> int:

@@ -36,13 +36,13 @@ def surely_worse(wins: int, losses: int) -> bool:
     return p is not None and wins < losses and p < SURE
 
 
-def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
-    """Return sum(score * weight) / sum(weight) of (score, weight) pairs, 0 when the weights add up to 0."""
+def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Return sum(score * weight) / sum(weight) of (score, weight) pairs, None when the weights add up to 0."""
     total = weights = 0.0
     for score, weight in pairs:
         total += score * weight
         weights += weight
-    return total / weights if weights else 0.0
+    return total / weights if weights else None
 
 
 def share_interval(count: int, total: int) -> tuple[float, float] | None:

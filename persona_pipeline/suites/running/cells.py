@@ -231,9 +231,7 @@ class CellRunner:
                 output.workspace = str(made.path)
                 output.file_changes = output.file_changes or made.changes()
             if output.truncated:
-                notes.append(
-                    f"attempt {number + 1}: the answer was cut off at the target's limit of tokens; raise max_tokens"
-                )
+                notes.append(f"attempt {number + 1}: the answer was cut off; raise max_tokens where a limit did it")
             if output.left_out:
                 told = ", ".join(output.left_out)
                 notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")

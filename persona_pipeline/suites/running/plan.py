@@ -71,11 +71,6 @@ class RunOptions:
         """Where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository."""
         return (self.settings or from_environment(Settings)).state
 
-    @property
-    def may_leave_none(self) -> bool:
-        """Whether it is no mistake when no test is left: a shard may be empty, and nothing may have changed."""
-        return self.shard is not None or self.only is not None
-
 
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
@@ -234,7 +229,8 @@ def plan(
     Raises ``NothingToRunError``: a filter matches nothing; ``ConfigError``: a named target does not exist.
     """
     named = answered_tests(suite, options, targets, responses, select_tests(suite, options))
-    if not named and suite.tests and not options.may_leave_none:
+    # A shard may be empty, and nothing may have changed.
+    if not named and suite.tests and options.shard is None and options.only is None:
         raise NothingToRunError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     for identity, test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)

@@ -157,13 +157,11 @@ class Looks:
             elif self.is_inside(real):
                 if not any(Path(real).is_relative_to(self.state / name) for name in ("workspaces", "cache", "opened")):
                     yield place if os.path.realpath(place) == real else path, kind
-            elif kind == "" and Path(real).is_file() and not _is_machines(real):
-                yield real, kind
-
-
-def _is_machines(path: str) -> bool:
-    is_hidden = path.startswith(f"{Path.home()}/.")
-    return is_hidden or any(Path(path).is_relative_to(place) for place in _MACHINE)
+            elif kind == "" and Path(real).is_file():
+                # What the machine has is as it is everywhere.
+                is_hidden = real.startswith(f"{Path.home()}/.")
+                if not (is_hidden or any(Path(real).is_relative_to(place) for place in _MACHINE)):
+                    yield real, kind
 
 
 def git_names(root: Path, *which: str) -> list[str]:

@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,13 +217,6 @@ def with_prefix(test: TestResult, prefix: str) -> TestResult:
     return replace(test, id=f"{prefix}{test.id}") if prefix else test
 
 
-def without_prefix(rows: Iterable[TestResult], prefix: str) -> Iterator[TestResult]:
-    """Yield the rows of a joined result that are one suite's, under their own ids."""
-    for row in rows:
-        if row.id.startswith(prefix):
-            yield replace(row, id=row.id.removeprefix(prefix))
-
-
 def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResult:
     """Return the results of several suites as one; that of a single suite stays as it is."""
     if len(results) == 1:
@@ -231,6 +224,9 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
     usage: Counter[str] = Counter()
     for result in results:
         usage.update(result.usage)
+    # Where others have tests, a shard or what changed leaves some suites none.
+    ran = any(result.tests for result in results)
+    told = [result.reason for suite, result in zip(suites, results, strict=True) if not (ran and suite.tests)]
     return SuiteResult(
         f"{len(results)} suites",
         ", ".join(result.path for result in results),
@@ -243,7 +239,7 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
         [warning for result in results for warning in result.warnings],
         next((result.judge for result in results if result.judge), None),
         dict(usage),
-        "; ".join(dict.fromkeys(result.reason for result in results if result.reason)),
+        "; ".join(dict.fromkeys(filter(None, told))),
         all(result.unchanged for result in results),
     )
 
@@ -298,7 +294,9 @@ def run_suites(
                 if on_result is not None:
                     on_result(shown)
 
-            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)), resume=resume)
+            own_rows = (row for row in earlier if row.id.startswith(prefix))
+            known = tuple(replace(row, id=row.id.removeprefix(prefix)) for row in own_rows)
+            how = replace(how, earlier=known, resume=resume)
             results.append(
                 run_suite(suite, targets=found, responses=responses, judge=judge, options=how, on_result=tell)
             )

@@ -29,7 +29,7 @@ def score_test(results: Sequence[AssertResult], output: Output | None = None, nu
     scored = [(item.score, item.weight) for item in results if item.score is not None]
     if len(scored) < len(results) or not results:
         return Attempt(number, None, SuiteVerdict.ERROR, results, output)
-    score = weighted_mean(scored)
+    score = weighted_mean(scored) or 0.0
     return Attempt(number, score, verdict_of(score), results, output)
 
 
@@ -83,7 +83,9 @@ def _outcome(
     # The best of those that money allowed counts (spec/4); how many of all would have passed cannot be told.
     planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
     rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
-    left = gated and trials.every_attempt and len(scores) < trials.count
+    # Whether a gate must be seen to hold in attempts that money left out too.
+    every = trials.gates == "every" or trials.strategy in ("all", "at_least")
+    left = gated and every and len(scores) < trials.count
     score, why = _certain(trials, attempts, planned, gated), None
     aggregation: dict[str, Any] = {"strategy": trials.strategy}
     if trials.needed is not None:

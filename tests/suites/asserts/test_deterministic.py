@@ -185,7 +185,6 @@ EXPECTED = {"n": 100.0, "s": "Acme", "d": "2025-01-15", "l": [{"a": 5}, {"a": 7}
         ({"path": "n", "match": "numeric_tolerance", "tolerance": 0.05, "relative": True}, '{"n": 95}', 1),
         ({"path": "z", "match": "numeric_tolerance", "tolerance": 0.5, "relative": True}, '{"z": 0.5}', 1),
         ({"path": "n", "match": "numeric_tolerance"}, '{"n": true}', 0),
-        ({"path": "s", "match": "numeric_tolerance"}, '{"s": "Acme"}', 0),
         ({"path": "d", "match": "date"}, '{"d": "January 15, 2025"}', 1),
         ({"path": "d", "match": "date", "formats": ["DD-MMM-YYYY"]}, '{"d": "15-JAN-2025"}', 1),
         ({"path": "d", "match": "date"}, '{"d": "2025-01-16"}', 0),

@@ -17,7 +17,6 @@ OPENAI_CUT_OFF = {"choices": [{"message": {"role": "assistant", "content": "I wi
 WITHOUT_EVIDENCE: dict[str, tuple[dict[str, Any], Any]] = {
     "most calls of a bare text": ({**METRICS, "max_tool_calls": 0}, "ok"),
     "most messages of a bare text": ({**METRICS, "max_llm_calls": 1}, {"text": "ok"}),
-    "minimums of none": ({**TOOLS, "mode": "any_order", "minimums": {}}, "ok"),
     "a minimum of 0": ({**TOOLS, "mode": "any_order", "minimums": {"refund": 0}}, {"text": "ok", "duration_ms": 5}),
     "a maximum": ({**TOOLS, "mode": "any_order", "maximums": {"refund": 0}}, "ok"),
     "an allow list": ({**TOOLS, "mode": "subset", "expected": [{"tool": "look"}]}, "ok"),
@@ -46,6 +45,12 @@ WITHOUT_EVIDENCE: dict[str, tuple[dict[str, Any], Any]] = {
     "JSON of a cut-off answer": ({"type": "is_json"}, CUT_OFF),
     "fields of prose": (FIELDS, "no data"),
     "a field that is not expected": ({**FIELDS, "fields": [{"path": "a"}, {"path": "b.c"}]}, '{"a": 1, "b": {"c": 2}}'),
+    "a number that is not expected": ({**FIELDS, "fields": [{"path": "b", "match": "numeric_tolerance"}]}, '{"b": 1}'),
+    "a date that is not expected": ({**FIELDS, "fields": [{"path": "b", "match": "date"}]}, '{"b": "2025-01-01"}'),
+    "tokens without a part of them": (
+        {"type": "token_usage", "max_total": 5},
+        {"text": "ok", "token_usage": {"input": 1, "output": 1, "cached": "9000"}},
+    ),
     "a judge of nothing": ({"type": "llm_judge"}, ""),
     "criteria of a cut-off answer": ({"type": "rubrics", "criteria": ["polite"]}, CUT_OFF),
 }
@@ -55,11 +60,73 @@ WITHOUT_EVIDENCE: dict[str, tuple[dict[str, Any], Any]] = {
 @pytest.mark.parametrize("name", WITHOUT_EVIDENCE)
 def test_without_evidence_a_test_cannot_be_told(tmp_path: Path, name: str, negate: bool) -> None:
     item, answer = WITHOUT_EVIDENCE[name]
-    suite = suite_of(tmp_path, {**item, "negate": negate}, expected_output={"a": 1})
+    suite = suite_of(tmp_path, {**item, "negate": negate}, expected_output={"a": 1, "b": "soon"})
     result = run(suite, {"t": answer})
     (test,) = result.tests
     assert (test.verdict, test.error and test.error.reason, result.exit_code) == ("error", "not_reported", 3)
     assert test.error and "not reported: " in test.error.message
+
+
+# Answers that something stopped, as SDKs write them.
+STOPPED = {
+    "an OpenAI filter": {
+        "choices": [{"message": {"role": "assistant", "content": "I"}, "finish_reason": "content_filter"}]
+    },
+    "a Gemini filter": {"candidates": [{"content": {"parts": [{"text": "I"}]}, "finishReason": "SAFETY"}]},
+    "a Bedrock guardrail": {
+        "output": {"message": {"role": "assistant", "content": [{"text": "I"}]}},
+        "stopReason": "guardrail_intervened",
+    },
+    "an Anthropic context": {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "I"}],
+        "stop_reason": "model_context_window_exceeded",
+    },
+    "an Anthropic refusal": {"role": "assistant", "content": [{"type": "text", "text": "I"}], "stop_reason": "refusal"},
+    "a Vercel failure": {"text": "I", "finishReason": "error"},
+    "a failed response": {
+        "status": "failed",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_an_answer_that_something_stopped_is_not_complete(tmp_path: Path, name: str) -> None:
+    result = run(suite_of(tmp_path, {"type": "contains", "value": "sorry", "negate": True}), {"t": STOPPED[name]})
+    assert (result.exit_code, result.tests[0].error and result.tests[0].error.reason) == (3, "not_reported")
+
+
+NO_CALLS = {"output_messages": [{"role": "assistant", "content": "ok", "tool_calls": []}]}
+OPTIONAL = {**FIELDS, "fields": [{"path": "a", "required": False}]}
+WEIGHTLESS = {
+    "type": "composite",
+    "assert": [{"type": "contains", "value": "ok", "weight": 0}],
+    "aggregator": {"type": "weighted_average"},
+}
+# Asserts that found nothing to weigh score 0; so does what is made of them.
+NOTHING_WEIGHED: dict[str, tuple[dict[str, Any], Any]] = {
+    "optional fields that are missing": (OPTIONAL, '{"x": 1}'),
+    "the same, all or nothing": ({**OPTIONAL, "aggregation": "all_or_nothing"}, '{"x": 1}'),
+    "a ratio of no calls": ({**METRICS, "target_exploration_ratio": 0.5}, NO_CALLS),
+    "members without a weight": (WEIGHTLESS, "ok"),
+    "a member that weighs nothing": ({**WEIGHTLESS, "assert": [{**WEIGHTLESS, "weight": 1}]}, "ok"),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_WEIGHED)
+def test_what_weighs_nothing_passes_neither_as_it_is_nor_negated(tmp_path: Path, name: str) -> None:
+    item, answer = NOTHING_WEIGHED[name]
+    codes = {}
+    for negate in (False, True):
+        suite = suite_of(tmp_path, {**item, "negate": negate}, expected_output={"a": 1})
+        codes[negate] = run(suite, {"t": answer}).exit_code
+    assert codes == {False: 1, True: 3}
+
+
+def test_json_behind_more_brackets_than_are_read_is_not_absent(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, {"type": "contains_json", "negate": True})
+    assert run(suite, {"t": "{" * 1001 + '{"a": 1}'}).exit_code == 3
 
 
 def test_what_failed_still_fails(tmp_path: Path) -> None:

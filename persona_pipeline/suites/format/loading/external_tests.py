@@ -256,7 +256,7 @@ def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) 
         reader.fail(entry, f"{where}: {problem}")
         return []
     if not found:
-        reader.warn(entry, f"{where}: {reference!r} matches no test file")
+        reader.fail(entry, f"{where}: {reference!r} matches no test file; correct or remove it")
     return found
 
 
@@ -288,7 +288,7 @@ def _file_tests(
         yield first
         yield from found
     elif reader.clean:
-        reader.warn(entry, f"{path.name} holds no tests")
+        reader.fail(entry, f"{path.name} holds no tests; add one, or remove the reference")
 
 
 def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:

@@ -77,15 +77,20 @@ def test_tests_may_be_json(tmp_path: Path) -> None:
     assert ids(load(tmp_path, "tests: ['file://*.json']\n")) == ["a"]
 
 
-def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -> None:
-    write(tmp_path, {"empty.yaml": "", "none.jsonl": "\n"})
-    suite = load(tmp_path, "tests: ['file://x*.yaml', 'file://empty.yaml', 'file://none.jsonl']\n")
-    assert [warning.message for warning in suite.warnings] == [
-        "tests[0]: 'file://x*.yaml' matches no test file",
-        "empty.yaml holds no tests",
-        "none.jsonl holds no tests",
-        "the suite has no tests",
-    ]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x*.yaml", "tests[1]: 'file://x*.yaml' matches no test file"),
+        ("empty.yaml", "empty.yaml holds no tests"),
+        ("none.jsonl", "none.jsonl holds no tests"),
+        ("head.csv", "head.csv holds no tests"),
+    ],
+)
+def test_a_file_without_a_test_beside_tests_is_no_pass(tmp_path: Path, name: str, said: str) -> None:
+    write(tmp_path, {"empty.yaml": "", "none.jsonl": "\n", "head.csv": "id,input\n"})
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, f"tests: [{{id: a, input: hi, criteria: c}}, 'file://{name}']\n")
+    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(
