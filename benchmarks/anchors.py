@@ -36,8 +36,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.base.shares import wilson
-from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent, check_of, has_changed
-from persona_pipeline.guard.anchors.drawing import draw_anchors
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent, check_of, has_changed
+from persona_pipeline.guard.drawing import draw_anchors
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.reading import Character
 from persona_pipeline.scoring.messages.verdicts import Role

@@ -57,7 +57,7 @@ SHOWN = {
     "guard": {
         "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
         "baselines.statistics",
-        "anchors.check", "anchors.drawing", "calibration", "gate", "known_drift",
+        "anchors", "drawing", "calibration", "gate", "known_drift",
         "labels.exchange", "labels.files", "labels.messages",
         "report", "trust",
     },

@@ -11,7 +11,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchorRound, usage_of
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound, usage_of
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm

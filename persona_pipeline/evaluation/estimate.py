@@ -9,7 +9,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import planned
-from persona_pipeline.guard.anchors.check import AnchorRound
+from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, model_name, price

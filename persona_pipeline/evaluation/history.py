@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
-from persona_pipeline.guard.anchors.check import AnchorAnswers
+from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins

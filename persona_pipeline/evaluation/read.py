@@ -18,11 +18,11 @@ from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
-from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
-from persona_pipeline.guard.anchors.check import AnchoredAgent, load_anchors
-from persona_pipeline.guard.anchors.drawing import MOST_AGENTS, draw_anchors
+from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
+from persona_pipeline.guard.anchors import AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents, windows_taken
 from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.drawing import MOST_AGENTS, draw_anchors
 from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.files import LABELS, load_labels

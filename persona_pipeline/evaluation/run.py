@@ -43,8 +43,8 @@ from persona_pipeline.evaluation.plan import (
 )
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
-from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
-from persona_pipeline.guard.anchors.check import save_anchors
+from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
+from persona_pipeline.guard.anchors import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.regression import least_coverage

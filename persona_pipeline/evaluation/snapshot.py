@@ -19,7 +19,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point, StoredVerdict
-from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.shares import wilson
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.variance import special
+from persona_pipeline.guard.baselines.statistics import special
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_reasons
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.messages.verdicts import Role

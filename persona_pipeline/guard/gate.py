@@ -12,7 +12,7 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.base.text import shortened
-from persona_pipeline.guard.anchors.check import JudgeCheck
+from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import (
     TOLERANCE,

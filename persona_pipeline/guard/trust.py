@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from persona_pipeline.guard.anchors.check import AnchorAnswers, JudgeCheck, check_of
+from persona_pipeline.guard.anchors import AnchorAnswers, JudgeCheck, check_of
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, DimensionComparison, JudgeShift
 from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
 from persona_pipeline.guard.gate import GateRules

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.anchors.check import (
+from persona_pipeline.guard.anchors import (
     MOST_BY_CHANCE,
     Anchor,
     AnchorAnswers,
@@ -20,7 +20,7 @@ from persona_pipeline.guard.anchors.check import (
     save_anchors,
     wanted,
 )
-from persona_pipeline.guard.anchors.drawing import draw_anchors
+from persona_pipeline.guard.drawing import draw_anchors
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.scoring.messages.reading import Character
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.guard.baselines import variance
+from persona_pipeline.guard.baselines import statistics
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 
 # Eighths are exact in binary, so that equal scores have no spread at all.
@@ -78,7 +78,7 @@ def test_importing_the_module_does_not_import_scipy() -> None:
 def test_special_functions_are_those_of_scipy_without_its_package_and_it_can_be_imported_after() -> None:
     names = ["stdtr", "stdtrit", "betaincinv", "betaln", "digamma", "fdtr", "ndtr", "ndtri", "polygamma"]
     code = (
-        "import sys; from persona_pipeline.guard.baselines.variance import special\n"
+        "import sys; from persona_pipeline.guard.baselines.statistics import special\n"
         f"names = {names}; found = [getattr(special(), name) for name in names]\n"
         "assert special() is special() and not {'scipy.special', 'numpy.testing'} & set(sys.modules)\n"
         "import scipy.special, scipy.stats, sklearn.linear_model\n"
@@ -98,7 +98,7 @@ def test_special_functions_come_from_the_package_where_a_release_keeps_them_else
 
     monkeypatch.delitem(sys.modules, "scipy.special", raising=False)
     monkeypatch.setattr(variance, "import_module", moved)
-    found = variance.special.__wrapped__()
+    found = statistics.special.__wrapped__()
     assert found is sys.modules["scipy.special"] and found.stdtr(3.0, 0.0) == 0.5
 
 

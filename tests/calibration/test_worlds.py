@@ -19,7 +19,7 @@ from persona_pipeline.evaluation import calibrate
 from persona_pipeline.evaluation.calibrate import Judgment, calibrate_world, judged_population
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import replayed, run_evaluation
-from persona_pipeline.guard.anchors.check import AnchorAnswers, AnchoredAgent
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
 from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label

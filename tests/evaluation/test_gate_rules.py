@@ -8,7 +8,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.shares import ShareDrop
-from persona_pipeline.guard.anchors.check import JudgeCheck
+from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
 from persona_pipeline.guard.baselines.regression import Rules, compare
 from persona_pipeline.guard.findings import power_findings

@@ -14,7 +14,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
-from persona_pipeline.guard.anchors.check import FILE, AnchoredAgent, load_anchors
+from persona_pipeline.guard.anchors import FILE, AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.trust import ANCHORS, judge_check
 from persona_pipeline.judging.open import open_judge

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t
 
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.variance import Indices, Numbers
+from persona_pipeline.guard.baselines.statistics import Indices, Numbers
 
 _HIGHEST = 1 - 1e-12
 _LEAST = 1e-6

@@ -54,8 +54,8 @@ class Checked:
 
 def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
-    from persona_pipeline.guard.anchors.check import FILE as ANCHORS_FILE
-    from persona_pipeline.guard.anchors.check import load_anchors
+    from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
+    from persona_pipeline.guard.anchors import load_anchors
     from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
     checked = check_paths(

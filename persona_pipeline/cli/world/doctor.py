@@ -234,7 +234,7 @@ def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | No
     """Ask the live judge about anchors, the price said first; None: only that was asked for."""
     from persona_pipeline.base.calls import run_async
     from persona_pipeline.evaluation.read import WorldReader
-    from persona_pipeline.guard.anchors.check import DOCTOR_SIZE, AnchorRound, check_of
+    from persona_pipeline.guard.anchors import DOCTOR_SIZE, AnchorRound, check_of
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.judging.providers.base import ModelOptions

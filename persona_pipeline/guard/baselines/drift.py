@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Numbers, special
+from persona_pipeline.guard.baselines.statistics import Numbers, special
 
 FEWEST_WINDOWS = 8
 # The variance of all series counts for so many degrees of freedom beside those of one.

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, computed_f
 
 from persona_pipeline.base.options import Day
 from persona_pipeline.base.shares import Share, ShareDrop
-from persona_pipeline.guard.anchors.check import JudgeCheck
+from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 

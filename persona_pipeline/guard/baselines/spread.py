@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.variance import special
+from persona_pipeline.guard.baselines.statistics import special
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import DIMENSIONS
 

@@ -13,7 +13,7 @@ from itertools import chain, combinations, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from persona_pipeline.guard.anchors.check import SIZE, Anchor, AnchoredAgent
+from persona_pipeline.guard.anchors import SIZE, Anchor, AnchoredAgent
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, majority
 from persona_pipeline.scoring.messages.reading import Character
 from persona_pipeline.scoring.messages.verdicts import Role

@@ -1,1 +1,0 @@
-"""One check of the judge: messages with a known verdict, asked in every live run."""
