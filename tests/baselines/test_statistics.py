@@ -97,7 +97,7 @@ def test_special_functions_come_from_the_package_where_a_release_keeps_them_else
         raise ImportError(name)
 
     monkeypatch.delitem(sys.modules, "scipy.special", raising=False)
-    monkeypatch.setattr(variance, "import_module", moved)
+    monkeypatch.setattr(statistics, "import_module", moved)
     found = statistics.special.__wrapped__()
     assert found is sys.modules["scipy.special"] and found.stdtr(3.0, 0.0) == 0.5
 
