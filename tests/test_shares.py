@@ -32,6 +32,9 @@ def test_one_more_message_out_never_makes_a_drop_smaller(before: list[Counts], n
         ([(10, 0, 0)] * 16, [(5, 5, 0)] * 4, True),
         ([(10, 0, 0)] * 16, [(10, 0, 0)] * 3 + [(8, 2, 0)], False),
         ([(10, 0, 0)] * 16, [(10, 0, 0)] * 4, False),
+        # What a reader's error looks like.
+        ([(9, 0, 0)] * 4, [(3, 1, 0)], False),
+        ([(9, 0, 0)] * 4, [(1, 3, 0)], True),
         # Sure, and not much.
         ([(100, 0, 0)] * 40, [(95, 5, 0)] * 40, False),
         ([(5, 5, 0)] * 16, [(10, 0, 0)] * 4, False),

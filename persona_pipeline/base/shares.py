@@ -17,8 +17,9 @@ FEWEST_CONVERSATIONS = 5
 # messages out of character do not show how they cluster. The second value is for too few conversations.
 LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 CONFIDENCE = 0.95
-# A share fell when it is lower by this much, and surely lower (one-sided).
-LEAST_DROP, DROP_LEVEL = 0.1, 0.05
+# A share fell when it is lower by this much, and surely lower (one-sided), and this number of messages is out of character: one
+# of four messages is what a reader's error looks like.
+LEAST_DROP, DROP_LEVEL, LEAST_OUT = 0.1, 0.05, 3
 _SUBSETS = 2000
 
 # Numbers of messages in, out and unclear of one conversation.
@@ -52,6 +53,7 @@ class ShareDrop:
     Attributes:
         before, now: the two shares, 0-1.
         drop: before - now.
+        n_out: number of messages out of character now.
         low, high: limits of the drop, each with a one-sided level of 5 %, or less where several are compared.
     """
 
@@ -60,11 +62,12 @@ class ShareDrop:
     drop: float
     low: float
     high: float
+    n_out: int = LEAST_OUT
 
     @property
     def fell(self) -> bool:
-        """Whether the share is lower by at least 10 points, and surely lower."""
-        return self.drop >= LEAST_DROP - 1e-9 and self.low > 0
+        """Whether the share is lower by at least 10 points and surely lower, by three messages or more."""
+        return self.drop >= LEAST_DROP - 1e-9 and self.low > 0 and self.n_out >= LEAST_OUT
 
 
 def share_of_counts(counts: Sequence[Counts], confidence: float = CONFIDENCE) -> Share:
@@ -94,7 +97,7 @@ def share_drop(before: Sequence[Counts], now: Sequence[Counts], level: float = D
     drop = first.share - second.share
     low = drop - math.hypot(first.share - first.low, second.high - second.share)
     high = drop + math.hypot(first.high - first.share, second.share - second.low)
-    return ShareDrop(first.share, second.share, drop, low, high)
+    return ShareDrop(first.share, second.share, drop, low, high, second.n_out)
 
 
 def _interval(counts: Sequence[tuple[int, int]], confidence: float) -> tuple[float, float]:

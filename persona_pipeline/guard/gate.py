@@ -421,6 +421,14 @@ def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
         text = f"{agent}: {judged} of {asked} messages have a verdict ({why})"
         remedy, name = f"ask again with `{command}`", ADHERENCE.name
         yield Finding(kind="coverage", message=text, remedy=remedy, command=command, agent_id=agent, dimension=name)
+    if read and read.share.n_unclear > read.share.n_in + read.share.n_out:
+        yield Finding(
+            kind="coverage",
+            message=f"{agent}: {read.share.n_unclear} of {judged} messages are unclear to the judge",
+            remedy="say in the persona file and its claims what tells the character from others, or take a stronger judge",
+            agent_id=agent,
+            dimension=ADHERENCE.name,
+        )
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:

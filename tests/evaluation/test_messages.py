@@ -49,7 +49,6 @@ from persona_pipeline.scoring.messages.reading import KIND
 from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
-from persona_pipeline.viewer.messages import agreement
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
 from persona_pipeline.world.world import World
@@ -211,6 +210,21 @@ def test_lost_verdicts_turn_no_drift_green(world: World, reading: Any) -> None:
     assert "of 28 messages have a verdict" in found.message and found.command
 
 
+@pytest.mark.parametrize(("every", "expected"), [(1, Result.CANNOT_TELL), (2, Result.HELD)])
+def test_messages_that_are_mostly_unclear_show_nothing(world: World, every: int, expected: Result) -> None:
+    def unsure(question: Question) -> Mapping[str, Any] | Unscored:
+        answer = reply(question)
+        if isinstance(answer, Unscored):
+            return answer
+        for item in answer["verdicts"][::every]:
+            item["verdict"] = "unclear"
+            answer["why"].append({"id": item["id"], "claims": [], "quote": "says a thing", "reason": "too short"})
+        return answer
+
+    run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
+    assert verdict(run(world, unsure, agents=["bob"]), "bob") is expected
+
+
 def test_one_message_without_a_verdict_decides_nothing(world: World) -> None:
     def all_but_one(question: Question) -> Mapping[str, Any] | Unscored:
         answer = reply(question)
@@ -329,10 +343,8 @@ def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
     rendered = {name: render(done.report, name) for name in ("markdown", "html", "json")}
     rendered["terminal"] = render_page(short_page(done.report), "table")
     assert '"agreed": 2' in rendered.pop("json")
+    rendered["view"] = client_of(viewing_app(world)).get("/messages?agent=ann").text
     assert [name for name, text in rendered.items() if said not in text] == []
-    labels = {item.message: [item] for item in labels[:4]}
-    assert agreement(world.store, labels, "ann") == agreement(world.store, labels, "") == MessageAgreement(1, 2)
-    assert agreement(world.store, labels, "bob") is None
 
 
 def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
