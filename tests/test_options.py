@@ -59,6 +59,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "touched": (True, "true"),
     "newest_window": (True, "true"),
     "accepted_drops": ((), ""),
+    "by_dimension": ({}, ""),
     "usual": ({}, ""),
 }
 

@@ -219,7 +219,11 @@ def test_nothing_of_a_run_needs_utf_8(process: Cli, sample_root: Path) -> None:
     json.loads(done.stdout)
 
 
-def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path) -> None:
+def test_baseline_writes_what_evaluate_compares_with(
+    cli: Cli, sample_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_MESSAGE_VERDICTS", "400")
+    monkeypatch.setenv("PERSONA_ANCHORS", "20")
     before = (sample_root / "baselines" / "jim.json").read_bytes()
     assert cli("baseline", "--agents", "jim", "--windows", "1", *BEFORE_DRIFT).returncode == 0
     assert (sample_root / "baselines" / "jim.json").read_bytes() == before, (

@@ -46,6 +46,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
     baseline["propositionScores"] = {}
     # A person has taken the drift for the new manner: only then does it count as being in character.
+    del baseline["messages"]
     baseline["accepted"] = {"reason": "the new manner", "day": "2026-06-22", "by": ["adherence"]}
     said: dict[str, Told] = {}
     with open_board(root) as board, contextlib.ExitStack() as stack:
@@ -121,7 +122,8 @@ def failed(told: Told) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-DRIFTED = "drifted: michael; Michael Scott: 0 of 22 messages in character (95 %, 0-15)"
+OUT = "0 of 22 messages in character (95 %, 0-15); 100 points below its baseline (100 %), at least 73"
+DRIFTED = f"drifted: michael; Michael Scott: {OUT}"
 
 
 def verdicts(run: dict[str, Any]) -> list[str]:

@@ -77,7 +77,8 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
-    checked.run(lambda: load_anchors(root / BASELINES / ANCHORS_FILE))
+    if (anchors := root / BASELINES / ANCHORS_FILE).is_file():
+        checked.run(lambda: load_anchors(anchors))
     if (root / WORLD_FILE).is_file():
         checked.run(lambda: _check_settings(root))
     checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]
