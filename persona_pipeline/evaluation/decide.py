@@ -424,7 +424,6 @@ def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRu
         rules,
         min_coverage=rules.min_coverage,
         as_recorded=rules.as_recorded,
-        provenance=evaluation.provenance,
     )
 
 

@@ -412,23 +412,26 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
 
 
 def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
-    """Yield a finding where too few messages have a verdict: those out of character may be among the others."""
+    """Yield a finding where too few messages have a verdict, or most are unclear: others may be out of character."""
     read, agent = evaluation.messages, evaluation.agent_id
+    if read is None:
+        return
     least = min(rules.min_coverage, LIVE_COVERAGE) if rules.as_recorded else rules.min_coverage
-    judged, asked = (len(read.verdicts), len(read.verdicts) + sum(read.unscored.values())) if read else (0, 0)
-    if read and not is_enough(judged, asked, least):
-        why, command = f"{_counted(read.unscored)}; {read.detail}".removesuffix("; "), record_command(evaluation)
-        text = f"{agent}: {judged} of {asked} messages have a verdict ({why})"
-        remedy, name = f"ask again with `{command}`", ADHERENCE.name
-        yield Finding(kind="coverage", message=text, remedy=remedy, command=command, agent_id=agent, dimension=name)
-    if read and read.share.n_unclear > read.share.n_in + read.share.n_out:
-        yield Finding(
-            kind="coverage",
-            message=f"{agent}: {read.share.n_unclear} of {judged} messages are unclear to the judge",
-            remedy="say in the persona file and its claims what tells the character from others, or take a stronger judge",
-            agent_id=agent,
-            dimension=ADHERENCE.name,
+    judged, unclear = len(read.verdicts), read.share.n_unclear
+    asked, command = judged + sum(read.unscored.values()), record_command(evaluation)
+    if not is_enough(judged, asked, least):
+        text = (
+            f"{judged} of {asked} messages have a verdict ({_counted(read.unscored)}; {read.detail}".removesuffix("; ")
+            + ")"
         )
+    elif 2 * unclear > judged:
+        text = f"{unclear} of {judged} messages are unclear to the judge"
+    else:
+        return
+    remedy, name = f"ask again with `{command}`", ADHERENCE.name
+    yield Finding(
+        kind="coverage", message=f"{agent}: {text}", remedy=remedy, command=command, agent_id=agent, dimension=name
+    )
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:

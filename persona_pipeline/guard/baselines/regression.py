@@ -139,14 +139,12 @@ def compare(
     *,
     min_coverage: float = 1.0,
     as_recorded: bool = True,
-    provenance: Mapping[str, object] | None = None,
 ) -> BaselineComparison:
     """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
 
     Args:
         rules: the allowed drops.
         min_coverage, as_recorded: see ``least_coverage``.
-        provenance: what judged the current scores (``judge_model``, ``prompt_version``), to warn when it is not comparable.
     """
     golden, rules = baseline.dimensions if baseline else {}, rules or Rules()
     order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
@@ -169,7 +167,7 @@ def compare(
             item.lost = _lost(evaluated, least_coverage([evaluated], min_coverage, as_recorded=as_recorded))
         comparison.dimensions[name] = item
     if baseline is not None:
-        comparison.warnings = _warnings(dimensions, baseline, provenance or {})
+        comparison.warnings = _warnings(dimensions, baseline)
         _compare_messages(comparison, baseline, dimensions.get(ADHERENCE.name))
     return comparison
 
@@ -221,18 +219,9 @@ def _lost(evaluated: DimensionEvaluation, least: float) -> list[str]:
     return [row.id for row in failed if row.weight > 0 and not row.algorithmic]
 
 
-def _warnings(
-    dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline, provenance: Mapping[str, object]
-) -> list[str]:
+def _warnings(dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline) -> list[str]:
     warnings = []
     for name, evaluated in dimensions.items():
-        known = baseline.provenance.get("dimensions", {}).get(name, {})
-        for key, label in (("judge_model", "judge model"), ("prompt_version", "prompt version")):
-            then, now = known.get(key), provenance.get(key)
-            if then and now and then != now:
-                warnings.append(
-                    f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline"
-                )
         # The flat form does not say which of its propositions are this dimension's.
         before = baseline.proposition_scores.get(name, {})
         gone = sorted(before.keys() - evaluated.propositions.keys())

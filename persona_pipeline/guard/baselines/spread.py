@@ -137,7 +137,9 @@ def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
 def judged_share(item: DimensionEvaluation) -> float:
     """Return the part (0-1) of a dimension's score that its judged claims make up."""
     computed = [key for key, row in item.propositions.items() if row.algorithmic and row.score is not None]
-    return _judged_share(item.dimension, computed)
+    known = DIMENSIONS.get(item.dimension)
+    parts = sum(known.parts.get(key, 0.0) for key in computed) if known else 0.0
+    return known.judged_weight / (known.judged_weight + parts) if known and parts else 1.0
 
 
 def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, float]) -> float:
@@ -149,12 +151,6 @@ def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, 
     moved = sum(weight * (said[key] - now[key]) for key, weight in parts.items())
     share = moved / (known.judged_weight + sum(parts.values()))
     return share if abs(share) > 10**-DECIMALS else 0.0
-
-
-def _judged_share(dimension: str, keys: Iterable[str]) -> float:
-    known = DIMENSIONS.get(dimension)
-    computed = sum(known.parts.get(key, 0.0) for key in keys) if known else 0.0
-    return known.judged_weight / (known.judged_weight + computed) if known and computed else 1.0
 
 
 def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
