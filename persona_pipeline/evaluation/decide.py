@@ -127,13 +127,13 @@ def _earlier(snapshot: Snapshot, plan: AgentPlan) -> Iterator[tuple[Sequence[Mes
     taken = [Window(item.end, item.start) for item in plan.baseline.messages] if plan.baseline else []
     if window.start is None or not taken:
         return
-    # Older messages are not read: a part of a window would be another question.
+    # Older messages are not read: a part of a window would be another question. A baseline's may reach into this one.
     first = history_of(window).start
     whole = [item for item in taken if first and item.start and item.start >= first]
     known = {item.verdict.message for item in snapshot.known_verdicts.get(agent_id, ())}
     for earlier in (*whole, Window(window.start, taken[-1].end)):
         own = snapshot.messages.within(earlier, agent_id=agent_id)
-        if earlier.end <= window.start and not known.issuperset(message.id for message in own):
+        if earlier.start and earlier.start < window.start and not known.issuperset(message.id for message in own):
             talk = snapshot.messages.talk(agent_id, earlier)
             yield readings_of(plan.readings[0].character, talk, snapshot.most_messages)
 
@@ -211,7 +211,7 @@ def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> 
 def series_of(
     snapshot: Snapshot, agent_id: str, read: Sequence[MessageVerdicts], end: datetime
 ) -> list[MessageVerdict]:
-    """Return the verdicts on an agent's messages up to ``end``, those of now instead of stored ones.
+    """Return the verdicts on an agent's messages up to ``end``, those read first instead of those read later or stored.
 
     Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
     """
@@ -219,7 +219,7 @@ def series_of(
     judged_by = {item.judged_by for item in own}
     stored = (item for item in snapshot.known_verdicts.get(agent_id, ()) if item.judged_by in judged_by)
     found = {item.verdict.message: item.verdict for item in stored}
-    found |= {verdict.message: verdict for item in own for verdict in item.verdicts}
+    found |= {verdict.message: verdict for item in reversed(own) for verdict in item.verdicts}
     return [item for item in found.values() if item.said_at <= end]
 
 

@@ -381,11 +381,13 @@ def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
     assert not re.search("Ann:? Ann has been", said["terminal"])
 
 
+@pytest.mark.parametrize("history", [0, 2])
 def test_the_sample_world_shows_who_drifted_and_since_when(
-    sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], history: int
 ) -> None:
+    """Without a history the date is that of the baseline's window, which reaches into the window that is judged."""
     cli: Cli = in_process(sample_root, monkeypatch, capsys)
-    done = cli("evaluate", "--history", "2", "--format", "json")
+    done = cli("evaluate", "--history", str(history), "--format", "json")
     agents = json.loads(done.stdout)["agents"]
     shares = {name: item["dimensions"]["adherence"]["messages"]["share"] for name, item in agents.items()}
     assert {name: (share["n_in"], share["n_out"]) for name, share in shares.items()} == {
