@@ -17,7 +17,7 @@ from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.anchors import FILE, AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.trust import ANCHORS, judge_check
-from persona_pipeline.judging.open import open_judge
+from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.reporting.pages.evaluation import short_page
 from persona_pipeline.reporting.render import render, render_page
@@ -188,9 +188,16 @@ def test_a_saved_run_says_the_same_again(world: World, tmp_path: Path) -> None:
     assert again.report.exit_code == 3
 
 
-def test_a_replay_of_recordings_without_anchors_is_not_checked(sample_world: World) -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_replay_says_what_was_recorded_of_anchors(sample_world: World, is_recorded: bool) -> None:
+    for path in (sample_world.root / RECORDINGS / "messages").iterdir():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        # An agent has ten anchors, and twice as many messages a week.
+        kept = [line for line in lines if is_recorded or len(json.loads(line)["answer"]["verdicts"]) != 10]
+        path.write_text("".join(kept), encoding="utf-8")
     report = run_evaluation(sample_world, open_judge("recorded", sample_world), EvaluationRequest()).report
-    assert judge_check(report).text == "judge not checked" and report.exit_code == 1
+    said = "judge checked: 20 of 20 (none labelled by people)" if is_recorded else "judge not checked"
+    assert judge_check(report).text == said and report.exit_code == 1
 
 
 def test_an_estimate_counts_the_calls(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
