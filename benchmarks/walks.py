@@ -24,12 +24,14 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import chats
 import pandas as pd
@@ -45,6 +47,7 @@ from tests.support.postgres import fresh_database, postgres_server
 COLUMNS = ("Ticket ID", "Comment ID", "Author Name", "Body", "Created")
 MAPPED = "--map 'Ticket ID=channel' --map 'Comment ID=id' --map 'Author Name=agent_id' --map Body=text --map Created=created_at"
 LIVE = "--samples 3 --judge anthropic --record"
+STOCK = {*tomllib.loads((ROOT / "persona_pipeline/guard/data/stock.toml").read_text("utf-8"))["lines"]}
 ERROR, MONDAY = 0.05, datetime(2026, 4, 27, 9, tzinfo=UTC)
 # What the claims of a new world in each language say that should not happen, without the names that are filled in.
 INVERTED = [
@@ -63,15 +66,19 @@ class Reader:
     def __init__(self, seed: int) -> None:
         self.seed, self.out = seed, set[str]()
 
-    def is_out(self, text: str) -> bool:
-        return (text in self.out) != (random.Random(f"{self.seed} {text}").random() < ERROR)
+    def is_out(self, text: str, *, is_stock: bool = False) -> bool:
+        """``is_stock``: said under the name of the character that the check of the judge makes up."""
+        return (is_stock != (text in STOCK) or text in self.out) != (
+            random.Random(f"{self.seed} {text}").random() < ERROR
+        )
 
     def __call__(self, call: Call) -> Reply:
         question = call.body["messages"][-1]["content"][0]["text"]
         shown = [one for item in json.loads(call.evidence) for one in item.get("entries", [item]) if "text" in one]
         if question.startswith("Give a verdict on each"):
             found = {entry["id"]: entry["text"] for entry in shown if "id" in entry}
-            out = [name for name, text in found.items() if self.is_out(text)]
+            is_stock = "Odd Hansen" in json.dumps(call.body)
+            out = [name for name, text in found.items() if self.is_out(text, is_stock=is_stock)]
             why = [{"id": n, "claims": ["c1"], "quote": found[n][:60], "reason": "A stock phrase."} for n in out]
             told = [{"id": name, "verdict": "out" if name in out else "in"} for name in found]
             return message(json.dumps({"verdicts": told, "why": why}), model=call.body["model"])

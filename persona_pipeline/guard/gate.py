@@ -312,12 +312,10 @@ def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]
     """Return a finding where half of the agents dropped by the mean of their dimensions, of at least three with a baseline.
 
     So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone, and
-    where the check of the judge says that the judge changed, whether they dropped cannot be told.
+    where the check of the judge says that the judge changed or failed, whether they dropped cannot be told.
     """
-    rows = (
-        [item.delta for item in report.comparison.dimensions.values() if item.delta is not None] for report in reports
-    )
-    changes = [fmean(own) for own in rows if own]
+    compared = (report.comparison.dimensions.values() for report in reports)
+    changes = [fmean(own) for items in compared if (own := [item.delta for item in items if item.delta is not None])]
     down = sum(dropped(change, 0.0, rules.regression_delta) for change in changes)
     if len(changes) < FEWEST_TOGETHER or 2 * down < len(changes):
         return []
@@ -326,7 +324,7 @@ def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]
     return [
         Finding(
             kind="all_dropped",
-            exit_code=EXIT_COVERAGE if judge.changed else EXIT_REGRESSION,
+            exit_code=EXIT_COVERAGE if judge.changed or judge.passed is False else EXIT_REGRESSION,
             message=f"{down} of {len(changes)} agents dropped together (median change {median(changes):+.1f}); {judge.text}",
             remedy=f"see what changed for all of them: the model, a prompt or the judge (`{command}`)",
             command=command,

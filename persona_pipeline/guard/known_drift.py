@@ -118,12 +118,12 @@ def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
 
 
 def drift_findings(
-    evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None = None
+    evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None = None, kind: str = OUT_OF_CHARACTER
 ) -> list[Finding]:
     """Return a regression where an agent is out of character, and no person accepted that.
 
     It is so since a date, or the whole 95 % interval of its share in character is below 80 %, or the share fell below that of its
-    baseline, accepted or not (``drop``).
+    baseline, accepted or not (``drop``). ``kind``: of the finding.
     """
     messages, found = evaluation.messages, drift_of_messages(evaluation)
     accepted = baseline.accepted if baseline else None
@@ -135,8 +135,8 @@ def drift_findings(
     text = messages.text(evaluation.display_name).removesuffix(".")
     if drop is not None and drop.fell and not found:
         text += f"; {100 * drop.drop:.0f} points below its baseline ({100 * drop.before:.0f} %), at least {100 * drop.low:.0f}"
-    message = f"{evaluation.agent_id}: {text}"
-    return [Finding(kind=OUT_OF_CHARACTER, message=message, agent_id=evaluation.agent_id, dimension=ADHERENCE)]
+    agent_id = evaluation.agent_id
+    return [Finding(kind=kind, message=f"{agent_id}: {text}", agent_id=agent_id, dimension=ADHERENCE)]
 
 
 def _own_scores(evaluation: AgentEvaluation, *, dated: bool) -> Iterator[str]:
@@ -218,7 +218,9 @@ def with_known_drifts(
     ``drop``: how much lower the share of messages in character is than the baseline's.
     One finding that advises the windows before a drift takes the place of those that advise a baseline of the drifted window.
     """
-    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline, drop)]
+    # A judge that cannot be believed says nothing of messages either.
+    kind = "doubted" if any(item.kind == "judge_health" for item in findings) else OUT_OF_CHARACTER
+    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline, drop, kind)]
     if against.reasons and any(item.kind == "no_baseline" for item in found):
         remedy, command = _remedy(evaluation, against, has_history=has_history)
         message = f"{agent_id}: no baseline, and {'; '.join(against.reasons)}"

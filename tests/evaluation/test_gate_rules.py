@@ -125,13 +125,13 @@ def test_half_of_the_agents_do_not_drift_on_one_day(
     assert [finding.message for finding in all_dropped(reports, rules)] == found
 
 
-@pytest.mark.parametrize(("changed", "code"), [(False, 1), (True, 3)])
-def test_a_judge_that_changed_makes_a_drop_of_all_unclear(changed: bool, code: int) -> None:
+@pytest.mark.parametrize(("changed", "right", "code"), [(False, 18, 1), (True, 18, 3), (False, 9, 3)])
+def test_a_judge_that_changed_or_failed_makes_a_drop_of_all_unclear(changed: bool, right: int, code: int) -> None:
     reports = [judged({"adherence": evaluated(4.0)}, {"adherence": 8.0}) for _ in range(3)]
     for report in reports:
-        report.comparison.judge = JudgeCheck(asked=20, right=18, before=(20, 20), changed=changed)
+        report.comparison.judge = JudgeCheck(asked=20, right=right, before=(20, 20), changed=changed)
     [found] = all_dropped(reports, Rules())
-    assert (found.exit_code, "it changed: 20 of 20 before" in found.message) == (code, changed)
+    assert (found.exit_code, "it changed: 20 of 20 before" in found.message) == (code, changed), found.message
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,12 @@ def test_a_judge_that_reads_is_checked_and_the_anchors_are_kept_with_the_golden_
         lambda agent, *_: {"ann": "in"}.get(agent, "out"),
     ],
 )
-def test_a_judge_that_does_not_read_decides_nothing(world: World, verdict: Verdict) -> None:
+@pytest.mark.parametrize("messages", ["0", "400"])
+def test_a_judge_that_does_not_read_decides_nothing(
+    tmp_path: Path, verdict: Verdict, messages: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("PERSONA_MESSAGE_VERDICTS", messages)
+    world: World = request.getfixturevalue("world")
     run(world, update_baseline=True, as_of=week_end(3))
     for score in (8, 1):
         done = run(world, verdict, score, as_of=week_end(4))
