@@ -223,7 +223,9 @@ def agents_of(walk: Walk, reader: Reader, seed: int) -> dict[str, datetime]:
 def fleet(seed: int, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     reader = Reader(seed)
     with postgres_server(folder / "sql") as sql, fresh_database(sql) as url, MessagesServer(reader) as server:
-        walk = Walk(folder, server.url, PERSONA_DATABASE_URL=url, PERSONA_JUDGE_GROUPING="9")
+        # The stand-in knows texts, and not which of two agents could have said one: the check of the judge is not for it.
+        settings = {"PERSONA_JUDGE_GROUPING": "9", "PERSONA_ANCHORS": "0"}
+        walk = Walk(folder, server.url, PERSONA_DATABASE_URL=url, **settings)
         walk.run("init", "sh -c 'persona-pipeline init world --yes && cd world && rm personas/* messages/* */*/[!_]*'")
         walk.folder = folder / "world"
         began = agents_of(walk, reader, seed)

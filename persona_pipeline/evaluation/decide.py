@@ -11,7 +11,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound, usage_of
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
@@ -148,16 +148,20 @@ def with_anchors(
     known, ask, paid = snapshot.anchor_answers, getattr(judge, "ask", None), Usage()
     current = {(scope.agent_id, scope.window) for scope in snapshot.agents}
     newest = [at for at, item in enumerate(evaluated) if (item.plan.scope.agent_id, item.plan.scope.window) in current]
-    if known is None and ask is not None and snapshot.anchors and any(evaluated[at].plan.requests for at in newest):
+    # Of an agent without a baseline anchors are of the window that is judged, where a drift would be taken for the character.
+    own = (item.evaluation.messages for item in evaluated)
+    low = {item.agent_id for item in own if item and item.is_low} - snapshot.baselines.keys()
+    anchors = [agent.only_out() if agent.agent_id in low else agent for agent in snapshot.anchors]
+    if known is None and ask is not None and anchors and any(evaluated[at].plan.requests for at in newest):
         day = max(scope.window.end for scope in snapshot.agents).date()
-        asked = AnchorRound(snapshot.anchors, day, 2 if twice else 1)
+        asked = AnchorRound(anchors, day, 2 if twice else 1)
         read = run_async(read_messages([([call], 0) for call in asked.calls], ask))
-        known, paid = asked.answers(read), usage_of(read)
+        known, paid = asked.answers(read), add_usage(item.usage for item in read)
     found = list(evaluated)
     for at in newest:
         found[at] = _with_answers(found[at], known, paid)
         paid = Usage()
-    return replace(snapshot, anchor_answers=known), found
+    return replace(snapshot, anchors=anchors, anchor_answers=known), found
 
 
 def _with_answers(item: Evaluated, known: AnchorAnswers | None, paid: Usage) -> Evaluated:

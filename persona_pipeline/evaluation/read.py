@@ -321,7 +321,7 @@ class WorldReader:
         return self.drawn_anchors(snapshot, size) or self.anchors(snapshot, request, size)
 
     def drawn_anchors(self, snapshot: Snapshot, size: int, *, taking: bool = False) -> list[AnchoredAgent]:
-        """Return anchors of agents that are evaluated, from the windows of their baselines, or else from before their windows.
+        """Return anchors of agents that are evaluated, from the windows of their baselines; none of others, who may have drifted.
 
         ``taking``: a baseline is taken, so that the windows of now are its windows.
         """
@@ -336,12 +336,9 @@ class WorldReader:
         return draw_anchors(characters, said, labels, size)
 
     def _in_character(self, snapshot: Snapshot, scope: AgentScope, *, taking: bool) -> list[str]:
-        baseline, own = snapshot.baselines.get(scope.agent_id), scope.window
-        spans = windows_taken(baseline) if baseline else set[Window]()
-        if not spans and taking:
-            spans = {own, *(item.window for item in snapshot.earlier if item.agent_id == scope.agent_id)}
-        elif not spans and own.start is not None:
-            spans = {Window(own.start)}
+        baseline = snapshot.baselines.get(scope.agent_id)
+        now = (item.window for item in (scope, *snapshot.earlier) if taking and item.agent_id == scope.agent_id)
+        spans = windows_taken(baseline) if baseline else {*now}
         store, found = self.world.store, dict[str, Message]()
         for span in sorted(spans, key=lambda window: window.end):
             newest = read_messages(store, span, agent_id=scope.agent_id, limit=_MOST_EACH)

@@ -146,7 +146,7 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
         known = decided.snapshot.baselines
         taken, refused = new_baselines(decided, request) if request.update_baseline else ([], {})
         paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
-        notes = list(_keep_anchors(world, decided.snapshot))
+        notes = list(_keep_anchors(world, decided.snapshot)) if paths or known else []
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)

@@ -5,7 +5,7 @@ The same anchors are asked each time, in another order each day, so that no answ
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from persona_pipeline.base.documents.json import content_hash, json_line, write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.messages.reading import Character, MessageCall, Talk
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
 from persona_pipeline.world.models import Message, seed_from
@@ -83,6 +83,10 @@ class AnchoredAgent(BaseModel, extra="ignore", frozen=True):
     def by_key(self) -> dict[str, Anchor]:
         """The anchors by the key that answers are kept under."""
         return {content_hash([self.agent_id, item.text])[:12]: item for item in self.anchors}
+
+    def only_out(self) -> "AnchoredAgent":
+        """Return the agent with the anchors that are out of character under its name."""
+        return self.model_copy(update={"anchors": [item for item in self.anchors if item.verdict is Role.OUT]})
 
     def call(self, order: object) -> MessageCall:
         """Return the question about the anchors, each a conversation of its own. ``order``: seed of their order."""
@@ -175,11 +179,6 @@ class AnchorRound:
         each = len(self.agents)
         first, *others = (answers_of(self.agents, read[at : at + each], self.day) for at in range(0, len(read), each))
         return first.again(others[0]) if others else first
-
-
-def usage_of(read: Iterable[MessageVerdicts]) -> Usage:
-    """Return what a check cost."""
-    return sum((item.usage for item in read), Usage())
 
 
 class JudgeCheck(BaseModel, extra="ignore", frozen=True):

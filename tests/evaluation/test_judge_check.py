@@ -206,6 +206,7 @@ def test_a_replay_says_what_was_recorded_of_anchors(sample_world: World, is_reco
 
 
 def test_an_estimate_counts_the_calls(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(world, update_baseline=True, as_of=week_end(3))
     calls = estimate_run(world, EvaluationRequest(as_of=week_end(4)), count=False).judging.usage.calls
     monkeypatch.setenv("PERSONA_ANCHORS", "0")
     get_settings.cache_clear()
@@ -222,6 +223,7 @@ def test_what_the_check_cost_is_an_expense_of_the_first_agent(world: World) -> N
 
             return [replace(item, usage=Usage(calls=1, usd=0.001)) for item in await super().ask(questions)]
 
+    run(world, update_baseline=True, as_of=week_end(3))
     done = run_evaluation(world, Paid(lambda _: 8, reply=reader(reads)), EvaluationRequest(as_of=week_end(4)))
     paid = [(item.agent_id, item.usage.calls) for item in done.report.expenses if item.mechanism == "judge_check"]
     assert paid == [("ann", 2)]
