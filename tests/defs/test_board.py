@@ -122,8 +122,8 @@ def failed(told: Told) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-OUT = "0 of 22 messages in character (95 %, 0-15); 100 points below its baseline (100 %), at least 73"
-DRIFTED = f"drifted: michael; Michael Scott: {OUT}"
+OUT = "out of character since 2026-06-15 08:38 UTC (message general-073): 22 of 22 messages, before 0 of 21"
+DRIFTED = f"drifted: michael; Michael Scott has been {OUT}"
 
 
 def verdicts(run: dict[str, Any]) -> list[str]:
