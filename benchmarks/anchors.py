@@ -24,7 +24,6 @@ is replaced after 0, 1, 4 or 12 runs by one that answers two of 20 anchors other
 judges that are called changed within 52 runs although nothing changed.
 """
 
-import argparse
 import random
 import sys
 from collections import Counter
@@ -33,9 +32,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
+sys.path[:0] = [str(PROJECT), str(PROJECT / "benchmarks")]
 
-from persona_pipeline.base.shares import wilson
+from message_share import print_tables, rate
+
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent, check_of, has_changed
 from persona_pipeline.guard.drawing import draw_anchors
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
@@ -130,12 +130,6 @@ def asked(dice: random.Random, agents: list[AnchoredAgent], judge: Judge) -> Anc
     return AnchorAnswers(day=DAY, right=right)
 
 
-def rate(hits: int, runs: int) -> str:
-    """Return a share with Wilson's 95 % interval."""
-    low, high = wilson(hits / runs, runs)
-    return f"{hits / runs:.3f} ({max(low, 0):.3f}-{min(high, 1):.3f})"
-
-
 def passes(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
     """Yield a row for each judge and number of anchors; all judges are asked about the same draws."""
     yield "judge", "asked", *WORLDS
@@ -184,20 +178,5 @@ def upgrade(runs: int, seed: int) -> Iterator[tuple[str, ...]]:
 TABLES = {"passes": passes, "upgrade": upgrade}
 
 
-def main() -> None:
-    """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=[*TABLES], help=", ".join(TABLES))
-    parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    for table in chosen.tables:
-        print(f"\n{table}, {chosen.runs} draws a cell, seed {chosen.seed}\n")
-        for number, row in enumerate(TABLES[table](chosen.runs, chosen.seed)):
-            print("| " + " | ".join(row) + " |", flush=True)
-            if not number:
-                print("|---" * len(row) + "|")
-
-
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, TABLES, 300)

@@ -24,7 +24,7 @@ messages; ``sticky``: a message repeats the verdict of the one before it in .8 o
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -193,20 +193,22 @@ def false(runs: int, seed: int) -> Iterator[tuple[Any, ...]]:
 TABLES = {"coverage": coverage, "dates": dates, "false": false}
 
 
-def main() -> None:
-    """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=[*TABLES], help=", ".join(TABLES))
-    parser.add_argument("--runs", type=int, default=400)
+def print_tables(
+    about: str | None, tables: Mapping[str, Callable[[int, int], Iterable[Sequence[Any]]]], runs: int
+) -> None:
+    """Print the tables that the command line asks for, by default all; each is made from a number of runs and a seed."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", default=[*tables], help=", ".join(tables))
+    parser.add_argument("--runs", type=int, default=runs)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     for table in chosen.tables:
         print(f"\n{table}, {chosen.runs} runs a row, seed {chosen.seed}\n")
-        for number, row in enumerate(TABLES[table](chosen.runs, chosen.seed)):
+        for number, row in enumerate(tables[table](chosen.runs, chosen.seed)):
             print("| " + " | ".join(map(str, row)) + " |", flush=True)
             if not number:
                 print("|---" * len(row) + "|")
 
 
 if __name__ == "__main__":
-    main()
+    print_tables(__doc__, TABLES, 400)

@@ -78,6 +78,7 @@ from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, Rules, compare, settled, to_confirm
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.gate import all_dropped
+from persona_pipeline.lab.statistics import means
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, last_change
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
@@ -147,12 +148,6 @@ def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarra
     elif cell.process == "apart":
         return drawn * np.where(np.arange(CLAIMS) == 0, 2.0, 0.2)[None, :, None]
     return cell.week * drawn
-
-
-def means(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the known values along the last axis, NaN where there is none."""
-    counts = np.isfinite(values).sum(axis=-1)
-    return np.where(counts > 0, np.nansum(values, axis=-1) / np.maximum(counts, 1), np.nan)
 
 
 def evaluated(name: str, samples: Sequence[np.ndarray]) -> DimensionEvaluation:

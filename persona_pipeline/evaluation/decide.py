@@ -387,17 +387,14 @@ def compared(
 
 def _answers_since(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> list[AnchorAnswers]:
     """Return the answers on anchors in an agent's runs since its baseline, those of a judge of another name left out."""
-    taken, judge = answers_in(baseline.provenance) if baseline else None, _judged_by(evaluation)
+    taken, known = answers_in(baseline.provenance) if baseline else None, evaluation.provenance
+    judge = (known.get("judge_model"), known.get("prompt_version"))
     earlier = (
         point.anchors
         for point in guard.points.get(evaluation.agent_id, ())
         if point.window_end < evaluation.window_end and tuple(point.judged_by) == judge
     )
     return [item for item in earlier if item and taken and item.day > taken.day]
-
-
-def _judged_by(evaluation: AgentEvaluation) -> tuple[str | None, str | None]:
-    return evaluation.provenance.get("judge_model"), evaluation.provenance.get("prompt_version")
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
@@ -446,7 +443,7 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
         finding
         for finding in report.findings
         if (finding.kind in ("trend", "moved", OUT_OF_CHARACTER) and finding.dimension in own)
-        or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts", "known_drift")
+        or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts", "known_drift", "calibration")
         or (finding.kind == "accepted" and finding.dimension is None)
     ]
     return found.model_copy(

@@ -8,7 +8,8 @@ from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import planned
+from persona_pipeline.evaluation.run import plans_of
+from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
@@ -87,7 +88,9 @@ def estimate_run(
             f"the judge anthropic has no model {options.model!r}, so it has no price; set PERSONA_JUDGE_MODEL to one of its "
             "models (claude-...), or PERSONA_JUDGE to the provider that has it"
         )
-    plans = [*planned(world, request)]
+    reader = WorldReader(world)
+    snapshot = reader.questions(request)
+    plans = [*plans_of(snapshot, request)]
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]
@@ -96,8 +99,8 @@ def estimate_run(
     store = None if asking.fresh else world.store
     known = {} if asking.fresh else recorded.recordings
     also = [item.question for plan in judged for item in plan.readings if item.question.key not in known]
-    also += [question for question in _anchor_questions(world, request) if question.key not in known]
-    also += _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
+    also += [question for question in _anchor_questions(reader, snapshot, request) if question.key not in known]
+    also += _facts_questions(reader, snapshot, fresh=asking.fresh) if request.facts else ()
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
@@ -112,21 +115,16 @@ def estimate_run(
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
 
 
-def _anchor_questions(world: World, request: EvaluationRequest) -> list[Question]:
+def _anchor_questions(reader: WorldReader, snapshot: Snapshot, request: EvaluationRequest) -> list[Question]:
     """Return what the judge is asked to be checked."""
-    reader = WorldReader(world)
-    snapshot = reader.questions(request)
-    if not snapshot.agents:
-        return []
     day = max(scope.window.end for scope in snapshot.agents).date()
     asked = AnchorRound(reader.anchors(snapshot, request), day, 2 if request.update_baseline else 1)
     return [call.question for call in asked.calls]
 
 
-def _facts_questions(world: World, request: EvaluationRequest, *, fresh: bool) -> list[Question]:
+def _facts_questions(reader: WorldReader, snapshot: Snapshot, *, fresh: bool) -> list[Question]:
     """Return what is asked of conversations and not recorded; comparing the facts takes at most a call more for each agent."""
-    reader = WorldReader(world)
-    snapshot = reader.for_facts(reader.questions(world.settled(request)))
+    snapshot, world = reader.for_facts(snapshot), reader.world
     raise_problems(snapshot.broken)
     known = {} if fresh else RecordedBackend(world.root / RECORDINGS, settings=world.settings).recordings
     asked = [talk.question for item in facts_requests(snapshot) for talk in item.talks]
@@ -136,7 +134,8 @@ def _facts_questions(world: World, request: EvaluationRequest, *, fresh: bool) -
 def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
     """Return what it takes to read what agents said of themselves, without comparing it; see ``estimate_run``."""
     options = ModelOptions.from_settings(world.settings, request.judge)
-    asked = _facts_questions(world, request, fresh=request.fresh)
+    reader = WorldReader(world)
+    asked = _facts_questions(reader, reader.questions(world.settled(request)), fresh=request.fresh)
     return estimate([], options=options, store=None if request.fresh else world.store, also=asked)
 
 

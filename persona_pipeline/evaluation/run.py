@@ -469,7 +469,7 @@ def new_baselines(decided: Decided, request: EvaluationRequest) -> tuple[list[Ba
         if not (baseline := _captured(decided, result, request)).dimensions:
             continue
         against = objections_to(snapshot, result.plan, evaluation)
-        drops = lower(baseline, old, rules.regression_delta, rules.proposition_delta)
+        drops = lower(baseline, old, rules)
         written = as_written(baseline, old, against, drops, request.accept, snapshot.read_at)
         if written is not None:
             found.append(written)
@@ -545,6 +545,10 @@ def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseli
 def planned(world: World, request: EvaluationRequest) -> Iterator[AgentPlan]:
     """Yield what a run would ask for first, agent by agent and window by window, without asking."""
     request = world.settled(request)
-    snapshot = WorldReader(world).questions(request)
+    return plans_of(WorldReader(world).questions(request), request)
+
+
+def plans_of(snapshot: Snapshot, request: EvaluationRequest) -> Iterator[AgentPlan]:
+    """Yield what a run of a snapshot would ask for first; see ``planned``."""
     raise_problems(snapshot.broken)
     return (plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents))

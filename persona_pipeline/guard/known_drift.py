@@ -15,7 +15,7 @@ from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.base.shares import ShareDrop
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
-from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
+from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
@@ -149,25 +149,25 @@ def _own_scores(evaluation: AgentEvaluation, *, dated: bool) -> Iterator[str]:
         yield evaluation.messages.text(evaluation.display_name).removesuffix(".")
 
 
-def lower(new: Baseline, old: Baseline | None, regression_delta: float, proposition_delta: float) -> list[str]:
+def lower(new: Baseline, old: Baseline | None, rules: Rules) -> list[str]:
     """Return the dimensions and claims that are lower in a new baseline than the old one allows, as ``adherence 8.7 → 0.3``.
 
-    Deltas are in points, 0-9; one that is looser than the default is not used here.
+    A rule that is looser than the default is not used here.
     """
     if old is None:
         return []
-    points, claim_points = min(regression_delta, REGRESSION_DELTA), min(proposition_delta, PROPOSITION_DELTA)
     found = [
         _change(dimension_label(name).lower(), old.dimensions[name], score)
         for name, score in new.dimensions.items()
-        if name in old.dimensions and dropped(score, old.dimensions[name], points)
+        if name in old.dimensions
+        and dropped(score, old.dimensions[name], min(rules.of(name).regression_delta, REGRESSION_DELTA))
     ]
     for name, claims in new.proposition_scores.items():
-        before = golden_propositions(old, name)
+        before, points = golden_propositions(old, name), min(rules.of(name).proposition_delta, PROPOSITION_DELTA)
         found += [
             _change(f"claim {key}", before[key], score)
             for key, score in claims.items()
-            if key in before and not key.startswith("_") and dropped(score, before[key], claim_points)
+            if key in before and not key.startswith("_") and dropped(score, before[key], points)
         ]
     return found
 

@@ -101,9 +101,10 @@ def _judge(provenance: Mapping[str, Any]) -> str | None:
 
 
 def _doubt(agent_id: str, item: DimensionComparison, rules: GateRules) -> None:
+    rule = rules.of(item.dimension)
     if item.status == "regressed":
-        item.doubted.append(fall_sentence(agent_id, item, rules.regression_delta))
-    item.doubted += [drop_sentence(agent_id, drop, rules.proposition_delta) for drop in item.drops]
+        item.doubted.append(fall_sentence(agent_id, item, rule.regression_delta))
+    item.doubted += [drop_sentence(agent_id, drop, rule.proposition_delta) for drop in item.drops]
     if item.doubted:
         item.status = "undecided"
     item.drops = []

@@ -20,12 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from persona_pipeline.guard.baselines.statistics import LEVEL, special
+from persona_pipeline.guard.baselines.statistics import LEVEL, Numbers, special
 from persona_pipeline.lab.results import MeanChange, Retest
-
-Numbers = NDArray[np.float64]
 
 # Per point, and what each begins with. Measured: as quick as rates that adapt to the spread of the differences.
 RATES, SHARES = np.array([0.2, 0.7, 2.5]), np.array([0.25, 0.25, 0.5])

@@ -17,8 +17,8 @@ from persona_pipeline.guard.baselines.golden import (
     save_baseline,
     watched_agents,
 )
-from persona_pipeline.guard.baselines.models import Power
-from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
+from persona_pipeline.guard.baselines.models import Compared, Power
+from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages, settled
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, share_in_character
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
@@ -318,9 +318,12 @@ def test_the_baselines_share_is_shown_where_the_same_judge_gave_it(
     now: dict[str, DimensionEvaluation], share: tuple[int, int] | None
 ) -> None:
     baseline = captured("ann", [counted("iio uu"), counted("oi")], {}, spans=SPANS)
-    found = compare("ann", now, baseline).in_character
+    found, without = (
+        settled(Compared(compare("ann", now, one), now, one)).in_character
+        for one in (baseline, baseline.model_copy(update={"messages": []}))
+    )
     assert (found and (found.n_in, found.n_out)) == share
-    assert compare("ann", now, baseline.model_copy(update={"messages": []})).in_character is None
+    assert without is None
 
 
 @pytest.mark.parametrize(("files", "read"), [(0, 0), (40, 40), (41, 21), (80, 40), (81, 27)])

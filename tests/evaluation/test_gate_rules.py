@@ -8,6 +8,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.shares import ShareDrop
+from persona_pipeline.evaluation.decide import restricted
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
 from persona_pipeline.guard.baselines.regression import Rules, compare
@@ -18,11 +19,13 @@ from persona_pipeline.guard.gate import (
     exit_code_of,
     is_believable,
     judge_agent,
+    label_findings,
     missing_agent_findings,
     nothing_evaluated,
     run_coverage,
     weighed,
 )
+from persona_pipeline.guard.known_drift import lower
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated, golden
@@ -149,6 +152,19 @@ def test_an_agent_of_whom_nothing_could_be_found_is_not_in_character(
     comparison = BaselineComparison(agent_id="ann", dimensions=rows, share_drop=drop)
     findings = [*power_findings(report.evaluation, comparison)]
     assert [(item.kind, item.exit_code) for item in findings] == ([("low_power", 3)] if found else [])
+
+
+@pytest.mark.parametrize(("allowed", "found"), [(0.5, ["adherence 8.0 → 7.3"]), (1.0, []), (9.0, [])])
+def test_a_stricter_rule_of_a_dimension_refuses_a_lower_baseline(allowed: float, found: list[str]) -> None:
+    rules = Rules(by_dimension={"adherence": {"regression_delta": allowed}})
+    old, new = (golden({"adherence": score, "fluency": score}) for score in (8.0, 7.3))
+    assert lower(new, old, rules) == found
+
+
+def test_what_is_said_of_labels_stays_where_a_report_is_of_some_dimensions() -> None:
+    report = judged({name: evaluated(8.0, {"p": 8.0}) for name in ("adherence", "fluency")})
+    report.findings += label_findings("ann", (0, 0))
+    assert "calibration" in kinds(restricted(report, ["fluency"], GateRules(today=TODAY)))
 
 
 def test_looser_rules_of_a_dimension_are_named() -> None:

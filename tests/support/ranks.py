@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t
 
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.statistics import Indices, Numbers
+from persona_pipeline.guard.baselines.statistics import Numbers
 
 _HIGHEST = 1 - 1e-12
 _LEAST = 1e-6
@@ -44,7 +45,7 @@ class _Ranks:
     """``x``: mid-ranks as a share of the count, around 0; ``place``: of each among the distinct values."""
 
     x: Numbers
-    place: Indices
+    place: NDArray[np.intp]
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "_Ranks":

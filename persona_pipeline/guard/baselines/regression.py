@@ -168,12 +168,11 @@ def compare(
         comparison.dimensions[name] = item
     if baseline is not None:
         comparison.warnings = _warnings(dimensions, baseline)
-        _compare_messages(comparison, baseline, dimensions.get(ADHERENCE.name))
     return comparison
 
 
 def _compare_messages(
-    comparison: BaselineComparison, baseline: Baseline, adherence: DimensionEvaluation | None, agents: int = 1
+    comparison: BaselineComparison, baseline: Baseline, adherence: DimensionEvaluation | None, agents: int
 ) -> None:
     """Compare the shares of messages in character, where the judge of the current verdicts gave those of the baseline too.
 

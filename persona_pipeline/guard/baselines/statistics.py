@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
