@@ -66,21 +66,25 @@ class Turn:
     """What one side said, and which tools it called.
 
     Attributes:
-        role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written.
+        role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written, in lower case.
         text: its words without thinking; None: it has none.
+        speaker: the name that is written on it.
         data: what stands in place of words, such as an object.
         calls: None where nothing is known of them: the form has no place for calls, or the text holds one that no server took out.
         stop: why the model stopped, in lower case, where that is written.
+        attachments: parts of its content that are not words, thinking or calls, such as pictures.
         extras: what else was written of it.
     """
 
     role: str
     text: str | None = None
+    speaker: str = ""
     data: Any = None
     thinking: str = ""
     refusal: str = ""
     calls: list[ToolCall] | None = None
     stop: str = ""
+    attachments: list[Any] = field(default_factory=list)
     extras: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,11 +92,12 @@ class Turn:
         """Whether the model stopped before its answer was whole: at a limit of tokens, by a filter, or by a failure."""
         return self.stop in _KEYS["cut_off"]
 
-    def say(self, text: Any) -> None:
-        """Add words. Thinking in front of an answer's words is kept apart."""
+    def say(self, text: Any, joint: str = "") -> None:
+        """Add words, after ``joint`` where others stand before them. Thinking in front of an answer's words is kept apart."""
         if isinstance(text, str):
             thinking, words = split_thinking(text) if self.role == ASSISTANT and not self.text else ("", text)
-            self.text, self.thinking = (self.text or "") + words, self.thinking + thinking
+            before = f"{self.text}{joint}" if self.text and words else self.text or ""
+            self.text, self.thinking = before + words, self.thinking + thinking
 
     def refuse(self, refusal: Any) -> None:
         if isinstance(refusal, str) and refusal:
@@ -138,16 +143,48 @@ def read_turns(value: Any) -> list[Turn]:
     return reader.turns
 
 
+def read_message(value: Any, at: str = "", role: str = "") -> Turn:
+    """Return the turn of one chat message in any known form; the texts of its parts are lines.
+
+    Args:
+        at: the place of the message in what is read, for errors.
+        role: its role where none is written.
+
+    Raises:
+        TurnError: it is not one message; ``UnknownCallError``: something that looks like a tool call has no known form.
+    """
+    if not isinstance(value, Mapping):
+        raise TurnError('is not a message; write {"role": ..., "content": ...}')
+    plain, reader = _plain(value), _Reader(joint="\n")
+    if not (role or plain.get("role") is not None or _named_role(plain.get("type")) or plain.get("kind")):
+        raise TurnError("a message has no role")
+    if not isinstance(plain.get("name"), str | None):
+        raise TurnError("a message's name must be a string")
+    try:
+        turn = reader.message(plain if "role" in plain or not role else {**plain, "role": role}, at)
+    except RecursionError:
+        raise TurnError("a message is nested too deeply") from None
+    if len(reader.turns) > 1:
+        raise TurnError("holds several messages; write each as one of its own")
+    if turn.data is not None and not isinstance(turn.data, list):
+        raise TurnError("a message's content must be a text or a list of parts")
+    return turn
+
+
 def is_one_answer(listed: Sequence[Any]) -> bool:
     """Return whether a list holds the messages or parts of one answer, not several answers."""
     return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
 
 
 class _Reader:
-    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``."""
+    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``.
 
-    def __init__(self) -> None:
+    ``joint`` stands between the texts of several parts.
+    """
+
+    def __init__(self, joint: str = "") -> None:
         self.turns: list[Turn] = []
+        self._joint = joint
 
     def read(self, value: Any, at: str) -> None:
         if isinstance(value, str):
@@ -233,7 +270,7 @@ class _Reader:
                 self.parts(self.turn(_ROLES.get(_snake(kind or ""), USER), []), [part], f"{_at(at, 'parts')}[{index}]")
             return self.turns[-1]
         turn = self.turn(_role(value), [])
-        turn.stop = _stop(value)
+        turn.stop, turn.speaker = _stop(value), _word(value, "names") or ""
         turn.thinking = "".join(value[key] for key in _KEYS["thoughts"] if isinstance(value.get(key), str))
         if isinstance(content, list) or _is_part(content):
             self.parts(turn, content if isinstance(content, list) else [content], _at(at, "content"))
@@ -268,10 +305,12 @@ class _Reader:
         form, body, tool = _form(part)
         words = _first(body, _KEYS["words"])
         if isinstance(part, str):
-            turn.say(part)
+            turn.say(part, self._joint)
         elif form == "text":
+            # Anthropic cuts a sentence into several texts where it cites a source.
+            joint = "" if body.get("citations") else self._joint
             for text in words if isinstance(words, list) else [words]:
-                turn.say(text)
+                turn.say(text, joint)
         elif form == "thinking":
             turn.thinking += words if isinstance(words, str) else ""
         elif form == "refusal":
@@ -282,6 +321,7 @@ class _Reader:
             turn.call([_call(body, at, tool)])
         else:
             refuse_calls(part, at)
+            turn.attachments.append(part)
         return form
 
     def calls(self, turn: Turn, value: Mapping[str, Any], at: str) -> None:
@@ -397,7 +437,8 @@ def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
         return "", {}, ""
     wrapper = next((key for key in _KEYS["wrappers"] if isinstance(part.get(key), Mapping)), None)
     body = part[wrapper] if wrapper else part
-    kind = wrapper or _word(part, "kinds") or ("text" if isinstance(part.get("text"), str) else "")
+    worded = any(isinstance(part.get(key), str) for key in ("text", "content"))
+    kind = wrapper or _word(part, "kinds") or ("text" if worded else "")
     form = _form_of(kind)
     if form == "other" and kind.startswith("tool-") and "toolCallId" in body and body.keys() & {"input", "state"}:
         # The Vercel SDK names the tool in the type of its part.
@@ -447,7 +488,7 @@ def _named_role(kind: Any) -> str | None:
 def _role(value: Mapping[str, Any]) -> str:
     given = value.get("role")
     if isinstance(given, str) and given:
-        return _ROLES.get(given.lower(), given)
+        return _ROLES.get(given.lower(), given.lower())
     if given is not None:
         raise TurnError("a message of the answer has a role that is not a text")
     return _named_role(value.get("type")) or ASSISTANT
