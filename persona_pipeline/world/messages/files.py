@@ -18,6 +18,7 @@ from persona_pipeline.base.documents.json import JsonError, content_hash, strict
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
 from persona_pipeline.base.text import clean, shortened
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 
@@ -310,6 +311,8 @@ def _clean(value: Any, depth: int) -> Any:
 
 
 MAX_TEXT = 1_000_000
+# The key of a model's thinking among a message's extras.
+THINKING = "thinking"
 _NAMES = ("id", "agent_id", "channel", "recipient")
 
 
@@ -351,7 +354,8 @@ def taken(message_id: str, line: int | None) -> str:
 
 
 def parse_message(row: Any) -> Message:
-    """Return the message of one decoded line; keys that are not known are kept among its extras.
+    """Return the message of one decoded line; keys that are not known are kept among its extras, and so is thinking in front
+    of its text, unless the line says that a user wrote it.
 
     ValueError: what is wrong and how to mend it; one that is passed in as the row is raised again.
     """
@@ -375,10 +379,13 @@ def parse_message(row: Any) -> Message:
         raise ValueError(f"must have either a channel or a recipient (a direct message){near}")
     if len(values["text"]) > MAX_TEXT:
         raise ValueError(f"text is longer than {MAX_TEXT:,} characters; split the message")
+    thinking, text = split_thinking(values["text"]) if extras.get("role") != "user" else ("", values["text"])
+    if thinking:
+        extras[THINKING] = "\n".join(part for part in (extras.get(THINKING), thinking.strip()) if isinstance(part, str))
     return Message(
         id=values["id"],
         agent_id=values["agent_id"],
-        text=clean(values["text"]),
+        text=clean(text),
         created_at=parse_time(values["created_at"], name="created_at"),
         channel=values.get("channel"),
         recipient=values.get("recipient"),
