@@ -99,6 +99,15 @@ class Turn:
         """Whether the model stopped before its answer was whole: at a limit of tokens, by a filter, or by a failure."""
         return self.stop in _KEYS["cut_off"]
 
+    @property
+    def silence(self) -> str:
+        """Why it is not a message that a user or an agent sees; empty: it is one."""
+        if self.role in (SYSTEM, TOOL):
+            return "system prompt" if self.role == SYSTEM else "tool result"
+        if (self.text or "").strip():
+            return ""
+        return "tool call without words" if self.calls else "turn without text"
+
     def say(self, text: Any, joint: str = "") -> None:
         """Add words, after ``joint`` where others stand before them. Thinking in front of an answer's words is kept apart."""
         if isinstance(text, str):
