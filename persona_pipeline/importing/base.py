@@ -1,10 +1,11 @@
 """What an importer is: it looks whether a source is of its format, and makes messages of its lines and turns."""
 
 import hashlib
+import html
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -131,6 +132,21 @@ _BEGINNING = 65_536
 _LARGEST = 500_000_000
 # A number of seconds beyond this is one of milliseconds: it would be the year 5138.
 _MILLISECONDS = 1e11
+# What ChatGPT and assistants of OpenAI write around the sources that they cite.
+_MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】\n]*†[^【】\n]*】)"
+_CITED = re.compile(rf" ?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
+_PLACEHOLDERS = frozenset(
+    (Path(__file__).parent / "data" / "placeholders.txt").read_text(encoding="utf-8").splitlines()
+)
+_AROUND = " \t\r\n`\u200b\u200e\u200f\ufeff"
+_HTML = re.compile(
+    r"\s*<(?:!doctype|html|head|style|body|p|div|span|br|table|ul|ol|h[1-6]|blockquote|pre)\b.*>\s*|[^<]*(?:<br\s*/?>.*)+",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNSEEN = re.compile(r"<(script|style|head)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_LINE_ENDS = re.compile(
+    r"\s*(?:<br\b[^<>]*>|</?(?:p|div|li|h[1-6]|tr|blockquote|[uo]l|pre|table)\b[^<>]*>)\s*", re.IGNORECASE
+)
 # Seconds or milliseconds as a text; digits in any other number may be a date.
 _SECONDS = re.compile(r"\d{10}(\.\d+)?|\d{13}")
 
@@ -210,11 +226,13 @@ class ReadOptions:
         fields: message fields by the dotted key their value stands under (``--map KEY=FIELD``).
         starting: when the first conversation began, for formats that say no times.
         aliases: what agents are called, for formats in which several names may be theirs.
+        identities: names by the ids of speakers and places, in all files that are read together.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     starting: datetime | None = None
     aliases: Aliases = field(default_factory=Aliases)
+    identities: "Identities" = field(default_factory=lambda: Identities())
 
     def given(self, record: Any) -> dict[str, str]:
         """Return the fields a record has under the keys that were mapped."""
@@ -250,6 +268,9 @@ class Importer(ABC):
         if options.fields:
             raise ConfigError(f"--map KEY=FIELD is not for {self.name}, whose keys are known; --map SPEAKER=AGENT is")
 
+    def learn(self, file: Source, identities: "Identities") -> None:  # noqa: B027
+        """Note who and which places are in a file, for formats with ids. All files are looked at before the first is read."""
+
     @abstractmethod
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         """Yield what each line of a file is. No line goes unsaid.
@@ -257,6 +278,71 @@ class Importer(ABC):
         Raises:
             ConfigError: the file cannot be read at all.
         """
+
+
+@dataclass
+class Identities:
+    """Names of speakers and places by their ids. Names that two ids have get the id behind them.
+
+    ``preferred``: whether a name is to be kept where an id has several; otherwise the first counts.
+    """
+
+    preferred: Callable[[str], bool] = lambda _: False
+    _names: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    _owners: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def learn(self, kind: str, identity: str, name: str) -> None:
+        """Note that an id has a name; ``kind``: of what it is an id, such as a Discord channel."""
+        self._names.setdefault((kind, identity), {})[name] = None
+        self._owners[kind, self._name(kind, identity)].add(identity)
+
+    def shown(self, kind: str, identity: str, name: str) -> str:
+        """Return the name of an id, with the id behind it where another id has the same name."""
+        if (kind, identity) not in self._names:
+            self.learn(kind, identity, name)
+        name = self._name(kind, identity)
+        return f"{name} ({identity})" if len(self._sharing(kind, name)) > 1 else name
+
+    def lines(self) -> list[str]:
+        """Return a line for each name that several ids have."""
+        found = ((kind, name, self._sharing(kind, name)) for kind, name in sorted(self._owners))
+        return [
+            f"{len(ids)} {kind}s are called {name!r}, read as {', '.join(f'{name} ({each})' for each in sorted(ids))}"
+            for kind, name, ids in found
+            if len(ids) > 1
+        ]
+
+    def _name(self, kind: str, identity: str) -> str:
+        names = self._names[kind, identity]
+        return next(filter(self.preferred, names), next(iter(names)))
+
+    def _sharing(self, kind: str, name: str) -> list[str]:
+        # A preferred name that came later takes the place of the first.
+        return [identity for identity in self._owners[kind, name] if self._name(kind, identity) == name]
+
+
+def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text") -> Found:
+    """Return the row of a message as people read it: without citation marks, and no message where it has no words."""
+    text = _CITED.sub("", str(values["text"]))
+    row = message_row(line, {**values, "text": text}) if not is_placeholder(text) else None
+    return row if row and (isinstance(row.found, ValueError) or row.found.text.strip()) else Skipped(line, why)
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text is empty, or what a program writes where it cannot show what was said."""
+    plain = text.strip(_AROUND).removesuffix(".").strip(_AROUND)
+    return not text.strip(_AROUND) or plain.casefold().replace("\u2019", "'") in _PLACEHOLDERS
+
+
+def text_of_html(text: str) -> str:
+    """Return the words of a text that is HTML, as helpdesks write messages; any other text as it is."""
+    if not _HTML.fullmatch(text):
+        return text
+    text = re.sub(r"\s+", " ", _UNSEEN.sub("", text))
+    lines = re.sub(r"<[^<>]+>", "", _LINE_ENDS.sub("\n", text)).split("\n")
+    return re.sub(
+        r"\n{3,}", "\n\n", "\n".join(html.unescape(line).replace("\xa0", " ").strip() for line in lines)
+    ).strip()
 
 
 def message_row(line: int, values: Mapping[str, Any]) -> Row:
@@ -289,8 +375,8 @@ def as_text(name: str, value: Any) -> Any:
 
     A time without an offset is taken for UTC.
     """
-    if isinstance(value, list) and name == "text":
-        return text_of(value)
+    if name == "text" and isinstance(value, str | list):
+        return text_of_html(value if isinstance(value, str) else text_of(value))
     if name == "created_at" and isinstance(value, str):
         if _SECONDS.fullmatch(value):
             return timestamp(float(value))

@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, read_message
 from persona_pipeline.importing.base import (
-    ChatTurn,
     Found,
+    Identities,
     Importer,
     ReadOptions,
     Skipped,
@@ -17,12 +19,10 @@ from persona_pipeline.importing.base import (
     TurnIds,
     as_text,
     digest,
-    message_row,
-    text_of,
-    turn_of,
+    spoken,
 )
 from persona_pipeline.importing.marks import KEYS
-from persona_pipeline.importing.records import each_record, first_records, records
+from persona_pipeline.importing.records import Told, each_record, first_records, records
 from persona_pipeline.world.messages.files import parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
@@ -48,24 +48,17 @@ class OpenAIChats(Importer):
         return each_record(records(file), lambda line, record: _said(line, record, options, ids, alike))
 
 
-def _turns(record: Mapping[str, Any]) -> list[ChatTurn]:
+def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnIds, alike: Counter[str]) -> list[Found]:
     listed = record.get("messages")
     if not isinstance(listed, list) or not listed:
         raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
-    turns = []
-    for number, value in enumerate(listed, start=1):
-        try:
-            turns.append(turn_of(value))
-        except ValueError as error:
-            raise ValueError(f"messages[{number - 1}]: {error}") from None
-    return turns
-
-
-def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnIds, alike: Counter[str]) -> list[Found]:
-    turns, given = _turns(record), options.given(record)
-    conversation = given.get("channel") or _conversation(record, turns, alike)
+    # Thinking is taken out of all texts alike where they become messages; ids are made of texts with it.
+    turns = [_turn(place, value) for place, value in enumerate(listed)]
+    written = [_written(value, turn) for value, turn in zip(listed, turns, strict=True)]
+    given = options.given(record)
+    spoken_turns = [f"{turn.role}\x1f{text}" for turn, text in zip(turns, written, strict=True) if not turn.silence]
+    conversation = given.get("channel") or _conversation(record, spoken_turns[:2], alike)
     began = given.get("created_at") or _time_of(record)
-    found: list[Found] = []
     start = parse_time(began, name="created_at") if began else None
     if start is None and options.starting is not None:
         start = options.starting + timedelta(minutes=line - 1)
@@ -75,30 +68,55 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
         for key, value in record.items()
         if key not in ("messages", *options.fields)
     }
-    for place, turn in enumerate(turns):
-        if turn.skipped:
-            found.append(Skipped(line, turn.skipped))
+    found: list[Found] = []
+    for place, (value, turn, text) in enumerate(zip(listed, turns, written, strict=True)):
+        if turn.silence:
+            found.append(Skipped(line, turn.silence))
             continue
         said_at = _time_of(turn.extras) or (start and rfc3339(start + timedelta(seconds=place), exact=True))
         if said_at is None:
             raise ValueError(_NO_TIME)
-        speaker = turn.name or (given.get("agent_id") if turn.role == "assistant" else None) or turn.role
+        speaker = turn.speaker or (given.get("agent_id") if turn.role == ASSISTANT else None) or turn.role
         values = {
-            **beside, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
+            **beside, **_beside(value, turn), "role": turn.role, "id": ids.next(conversation, speaker, text),
             "agent_id": speaker, "channel": conversation, "text": turn.text, "created_at": said_at,
             "run_id": given.get("run_id"), "recipient": None,
         }  # fmt: skip
-        found.append(message_row(line, values))
+        found.append(spoken(line, values))
     return found
 
 
-def _conversation(record: Mapping[str, Any], turns: Sequence[ChatTurn], alike: Counter[str]) -> str:
+def _turn(place: int, value: Any) -> Turn:
+    try:
+        return read_message(value)
+    except TurnError as error:
+        raise ValueError(f"messages[{place}]: {error}") from None
+
+
+def _written(value: Mapping[str, Any], turn: Turn) -> str:
+    """Return the text that earlier releases made a turn's id of: with its thinking."""
+    content = value.get("content")
+    return content if isinstance(content, str) else turn.text or ""
+
+
+def _beside(value: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+    """Return what else a message says, without what is empty."""
+    called = {key: value[key] for key in ("tool_calls", "function_call") if key in value}
+    known = {
+        **turn.extras,
+        **called,
+        "thinking": turn.thinking.strip(),
+        "content": turn.attachments and value.get("content"),
+    }
+    return {key: item for key, item in known.items() if key != "name" and item not in (None, "", [], {})}
+
+
+def _conversation(record: Mapping[str, Any], first: Sequence[str], alike: Counter[str]) -> str:
     named = next((as_text("channel", record[key]) for key in _CONVERSATION if record.get(key)), None)
     if isinstance(named, str):
         return named
     # A conversation goes on, but it does not begin anew: its first exchange is its name.
-    first = [turn for turn in turns if not turn.skipped][:2]
-    key = digest(*(f"{turn.role}\x1f{turn.text}" for turn in first))[:12]
+    key = digest(*first)[:12]
     alike[key] += 1
     return f"chat-{key}" + (f"-{alike[key]}" if alike[key] > 1 else "")
 
@@ -119,59 +137,122 @@ class ConversationExport(Importer):
         start = source.beginning.lstrip()
         return start[:1] == "[" and f'"{self.key}"' in start
 
+    def learn(self, file: Source, identities: Identities) -> None:
+        for _, record in records(file):
+            if isinstance(record, dict):
+                self.learn_record(record, identities)
+
+    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
+        """Note what a look ahead at a conversation tells."""
+
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        return each_record(records(file), self._found)
+        return each_record(records(file), lambda line, record: self._found(line, record, options.identities))
 
-    def _found(self, line: int, record: Mapping[str, Any]) -> list[Found]:
+    def _found(self, line: int, record: Mapping[str, Any], identities: Identities) -> list[Found]:
         if not isinstance(record.get(self.key), (list, dict)):
             raise ValueError(f"is no conversation of {self.name}: it has no {self.key}")
-        return list(self.said(line, record)) or [Skipped(line, "conversation without messages")]
+        return list(self.said(line, record, identities)) or [Skipped(line, "conversation without messages")]
 
     @abstractmethod
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
         """Yield what the messages of a conversation are."""
 
 
-def _row(line: int, place: str, text: str, **values: Any) -> Found:
-    return (
-        message_row(line, {**values, "channel": place, "text": text})
-        if text.strip()
-        else Skipped(line, "turn without text")
-    )
-
-
 class ChatGPTExport(ConversationExport):
-    """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew."""
+    """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew.
+
+    What a branch in a new chat shares with its first chat is a message of that one alone.
+    """
 
     name: ClassVar[str] = "chatgpt"
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
     key = "mapping"
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-        nodes = {key: _object(node) for key, node in _object(record["mapping"]).items()}
-        conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
-        path: list[str] = []
-        at = record.get("current_node")
-        while isinstance(at, str) and at in nodes and at not in path:
-            path.append(at)
-            at = nodes[at].get("parent")
-        for key in reversed(path):
-            node, message = nodes[key], _object(nodes[key].get("message"))
-            author = _object(message.get("author"))
-            role, text = str(author.get("role")), _words_of_chatgpt(message)
-            if message and role not in ("user", "assistant"):
+    def __init__(self) -> None:
+        # The oldest conversation in which something was said at one moment, and when that began.
+        self._first: dict[str, tuple[str, str]] = {}
+
+    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
+        began = (f"{_number(record.get('create_time')):030.6f}", _id_of_chatgpt(record))
+        nodes = _nodes(record)
+        for message in (_object(nodes[key].get("message")) for key in _path(record, nodes)):
+            if key := _moment(message):
+                self._first[key] = min(began, self._first.get(key, began))
+
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+        nodes, conversation, thinking = _nodes(record), _id_of_chatgpt(record), list[str]()
+        path = _path(record, nodes)
+        for key in path:
+            message = _object(nodes[key].get("message"))
+            author, text = _object(message.get("author")), _words_of_chatgpt(message)
+            role = str(author.get("role"))
+            thinking += _thoughts(message)
+            if not message:
+                continue
+            if role not in ("user", "assistant"):
                 yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
-            elif message:
-                beside = _listed(_object(nodes.get(str(node.get("parent")))).get("children"))
-                others = [_object(nodes.get(str(other), {}).get("message")) for other in beside if other not in path]
-                anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
-                yield _row(
-                    line, conversation, text, role=role, agent_id=author.get("name") or role, title=record.get("title"),
-                    id=f"chatgpt:{conversation}:{key}", model=_object(message.get("metadata")).get("model_slug"),
-                    created_at=as_text("created_at", message.get("create_time") or record.get("create_time")),
-                    regenerations=[words for words in anew if words.strip()] or None,
-                )  # fmt: skip
+                continue
+            if self._first.get(_moment(message), ("", conversation))[1] != conversation:
+                yield Skipped(line, "said in the chat that this one is a branch of")
+                continue
+            others = [_object(nodes[other].get("message")) for other in _beside_node(nodes, key) if other not in path]
+            anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
+            found = spoken(line, {
+                "channel": conversation, "text": text, "role": role, "agent_id": author.get("name") or role,
+                "title": record.get("title"), "id": f"chatgpt:{conversation}:{key}",
+                "model": _object(message.get("metadata")).get("model_slug"),
+                "created_at": as_text("created_at", message.get("create_time") or record.get("create_time")),
+                "regenerations": [words for words in anew if words.strip()] or None,
+                "thinking": "\n".join(thinking) if role == "assistant" and thinking else None,
+            })  # fmt: skip
+            thinking = [] if role == "user" or not isinstance(found, Skipped) else thinking
+            yield found
+
+
+def _id_of_chatgpt(record: Mapping[str, Any]) -> str:
+    return str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
+
+
+def _nodes(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {key: _object(node) for key, node in _object(record.get("mapping")).items()}
+
+
+def _path(record: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the nodes up to the current one, oldest first; where none is named, up to the leaf with the newest message."""
+    current = record.get("current_node")
+    if current in nodes:
+        return _path_to(current, nodes)
+    parents = {str(node.get("parent")) for node in nodes.values()}
+    paths = [_path_to(key, nodes) for key in nodes if key not in parents]
+    return max(reversed(paths), key=lambda path: max(_sent(nodes[key]) for key in path), default=[])
+
+
+def _path_to(at: Any, nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    path: dict[str, None] = {}
+    while isinstance(at, str) and at in nodes and at not in path:
+        path[at] = None
+        at = nodes[at].get("parent")
+    return [*reversed(path)]
+
+
+def _sent(node: Mapping[str, Any]) -> float:
+    return _number(_object(node.get("message")).get("create_time"))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _moment(message: Mapping[str, Any]) -> str:
+    """Return what a message of ChatGPT has in common with its copy in a branch, empty where it has no time."""
+    at, text = message.get("create_time"), _words_of_chatgpt(message)
+    return digest(str(at), str(_object(message.get("author")).get("role")), text) if at and text.strip() else ""
+
+
+def _beside_node(nodes: Mapping[str, Mapping[str, Any]], key: str) -> list[str]:
+    children = _listed(nodes.get(str(nodes[key].get("parent")), {}).get("children"))
+    return [other for other in map(str, children) if other in nodes]
 
 
 _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
@@ -180,8 +261,21 @@ _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
 def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
     """Return a message's words; thoughts, code and what is addressed to a tool are none."""
     content = _object(message.get("content"))
-    spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
-    return text_of(content.get("parts")) if spoken else ""
+    is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
+    return _text(content.get("parts")) if is_spoken else ""
+
+
+def _thoughts(message: Mapping[str, Any]) -> list[str]:
+    content = _object(message.get("content"))
+    listed = map(_object, _listed(content.get("thoughts") if content.get("content_type") == "thoughts" else None))
+    return [words for item in listed if (words := _text(item.get("content") or item.get("summary")))]
+
+
+def _text(content: Any) -> str:
+    """Return the words of a content or of its parts, a line each; empty where it is nothing that could be read."""
+    with suppress(TurnError):
+        return read_message({"role": "user", "content": content}).text or ""
+    return ""
 
 
 class ClaudeExport(ConversationExport):
@@ -191,14 +285,17 @@ class ClaudeExport(ConversationExport):
     about: ClassVar[str] = "conversations.json of a Claude export"
     key = "chat_messages"
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
         for message in map(_object, _listed(record["chat_messages"])):
             role = "assistant" if message.get("sender") == "assistant" else "user"
-            text = text_of(message.get("content")) or text_of(message.get("text"))
-            yield _row(
-                line, str(record.get("uuid")), text, id=f"claude:{message.get('uuid')}", agent_id=role, role=role,
-                created_at=message.get("created_at"), title=record.get("name") or None,
-            )  # fmt: skip
+            blocks = [block for block in map(_object, _listed(message.get("content"))) if block]
+            thinking = [str(block["thinking"]) for block in blocks if block.get("thinking")]
+            text = _text([block for block in blocks if "text" in block]) or _text(message.get("text"))
+            yield spoken(line, {
+                "channel": str(record.get("uuid")), "text": text, "id": f"claude:{message.get('uuid')}", "agent_id": role,
+                "role": role, "created_at": message.get("created_at"), "title": record.get("name") or None,
+                "thinking": "\n".join(thinking) or None,
+            })  # fmt: skip
 
 
 class DiscordExport(ConversationExport):
@@ -212,20 +309,51 @@ class DiscordExport(ConversationExport):
         start = source.beginning.lstrip()[:4096]
         return start.startswith("{") and all(f'"{key}"' in start for key in ("guild", "channel", "exportedAt"))
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-        channel = _object(record.get("channel"))
+    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
+        _on_discord("channel", record.get("channel"), identities.learn)
+        for message in _listed(record.get("messages")):
+            _on_discord("account", _object(message).get("author"), identities.learn)
+
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+        place = _on_discord("channel", record.get("channel"), identities.shown)
         for message in map(_object, _listed(record["messages"])):
-            author, text = _object(message.get("author")), message.get("content")
+            is_bot = bool(_object(message.get("author")).get("isBot"))
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
                 yield Skipped(line, str(message.get("type"))[:40])
                 continue
-            yield _row(
-                line, str(channel.get("name") or channel.get("id")), text if isinstance(text, str) else "",
-                id=f"discord:{message.get('id')}", agent_id=author.get("nickname") or author.get("name"),
-                role="assistant" if author.get("isBot") else "user", created_at=message.get("timestamp"),
-                edited_at=message.get("timestampEdited"),
-                reactions=[_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
-            )  # fmt: skip
+            yield spoken(line, {
+                "channel": place, "text": _words_on_discord(message), "id": f"discord:{message.get('id')}",
+                "agent_id": _on_discord("account", message.get("author"), identities.shown),
+                "role": "assistant" if is_bot else "user", "created_at": message.get("timestamp"),
+                "edited_at": message.get("timestampEdited"),
+                "reactions": [_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
+            })  # fmt: skip
+
+
+def _on_discord(kind: str, value: Any, do: Callable[[str, str, str], Told]) -> Told | None:
+    """Learn or look up the id and name of an account or a channel. A webhook speaks under as many names as it likes."""
+    item = _object(value)
+    name, identity = item.get("nickname") or item.get("name") or item.get("id"), item.get("id")
+    if not name:
+        return None
+    is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
+    return do(f"Discord {kind}", str(name if is_webhook or not identity else identity), str(name))
+
+
+def _words_on_discord(message: Mapping[str, Any]) -> str:
+    """Return a message's content and what a bot says in embeds; previews of linked pages are the words of others."""
+    content = message.get("content")
+    content = content if isinstance(content, str) else ""
+    embeds = map(_object, _listed(message.get("embeds")))
+    own = [item for item in embeds if not (item.get("url") and str(item["url"]) in content)]
+    if content.strip() and not _object(message.get("author")).get("isBot"):
+        return content
+    fields = [[_object(field) for field in _listed(item.get("fields"))] for item in own]
+    words = [content]
+    for item, pairs in zip(own, fields, strict=True):
+        words += [str(item.get(key) or "") for key in ("title", "description")]
+        words += [f"{pair.get('name') or ''}: {pair.get('value') or ''}".strip(": ") for pair in pairs]
+    return "\n".join(text for text in words if text.strip())
 
 
 _SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")

@@ -380,7 +380,7 @@ def parse_message(row: Any) -> Message:
     if len(values["text"]) > MAX_TEXT:
         raise ValueError(f"text is longer than {MAX_TEXT:,} characters; split the message")
     thinking, text = split_thinking(values["text"]) if extras.get("role") != "user" else ("", values["text"])
-    if thinking:
+    if thinking.strip():
         extras[THINKING] = "\n".join(part for part in (extras.get(THINKING), thinking.strip()) if isinstance(part, str))
     return Message(
         id=values["id"],
