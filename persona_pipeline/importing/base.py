@@ -248,6 +248,8 @@ class Importer(ABC):
     about: ClassVar[str]
     # Whether it is read from a folder; a folder of files is read file by file.
     of_folders: ClassVar[bool] = False
+    # Whether all files are read once before they are imported: how speakers are called depends on who else has the name.
+    looks_ahead: ClassVar[bool] = False
 
     @abstractmethod
     def recognises(self, source: Source) -> bool:
@@ -268,9 +270,6 @@ class Importer(ABC):
         if options.fields:
             raise ConfigError(f"--map KEY=FIELD is not for {self.name}, whose keys are known; --map SPEAKER=AGENT is")
 
-    def learn(self, file: Source, identities: "Identities") -> None:  # noqa: B027
-        """Note who and which places are in a file, for formats with ids. All files are looked at before the first is read."""
-
     @abstractmethod
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         """Yield what each line of a file is. No line goes unsaid.
@@ -282,43 +281,41 @@ class Importer(ABC):
 
 @dataclass
 class Identities:
-    """Names of speakers and places by their ids. Names that two ids have get the id behind them.
+    """Names of speakers and places by their ids. A name that two ids have gets the id behind it.
 
-    ``preferred``: whether a name is to be kept where an id has several; otherwise the first counts.
+    ``preferred``: whether a name is to be kept where an id has several; otherwise the first is.
     """
 
     preferred: Callable[[str], bool] = lambda _: False
-    _names: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    _owners: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    def learn(self, kind: str, identity: str, name: str) -> None:
-        """Note that an id has a name; ``kind``: of what it is an id, such as a Discord channel."""
-        self._names.setdefault((kind, identity), {})[name] = None
-        self._owners[kind, self._name(kind, identity)].add(identity)
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _ids: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def shown(self, kind: str, identity: str, name: str) -> str:
-        """Return the name of an id, with the id behind it where another id has the same name."""
-        if (kind, identity) not in self._names:
-            self.learn(kind, identity, name)
-        name = self._name(kind, identity)
-        return f"{name} ({identity})" if len(self._sharing(kind, name)) > 1 else name
+        """Return the name of an id, which is noted; ``kind``: of what it is an id, such as a Discord channel."""
+        known = self._names.get((kind, identity), "")
+        if not known or (name != known and self.preferred(name) and not self.preferred(known)):
+            self._ids[kind, known].discard(identity)
+            self._ids[kind, name].add(identity)
+            self._names[kind, identity] = known = name
+        return f"{known} ({identity})" if len(self._ids[kind, known]) > 1 else known
 
     def lines(self) -> list[str]:
         """Return a line for each name that several ids have."""
-        found = ((kind, name, self._sharing(kind, name)) for kind, name in sorted(self._owners))
         return [
             f"{len(ids)} {kind}s are called {name!r}, read as {', '.join(f'{name} ({each})' for each in sorted(ids))}"
-            for kind, name, ids in found
+            for (kind, name), ids in sorted(self._ids.items())
             if len(ids) > 1
         ]
 
-    def _name(self, kind: str, identity: str) -> str:
-        names = self._names[kind, identity]
-        return next(filter(self.preferred, names), next(iter(names)))
 
-    def _sharing(self, kind: str, name: str) -> list[str]:
-        # A preferred name that came later takes the place of the first.
-        return [identity for identity in self._owners[kind, name] if self._name(kind, identity) == name]
+def card_words(card: Mapping[str, Any], texts: Sequence[str], name: str) -> list[str]:
+    """Return the words of an embed or attachment: the texts under some keys, and its fields, each with its name."""
+    fields = [item for item in card.get("fields") or () if isinstance(item, Mapping)]
+    pairs = [(item.get(name), item.get("value")) for item in fields]
+    said = [str(card.get(key) or "") for key in texts]
+    return [
+        text for text in (*said, *(": ".join(str(part) for part in pair if part) for pair in pairs)) if text.strip()
+    ]
 
 
 def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text") -> Found:

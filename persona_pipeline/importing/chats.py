@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -18,11 +18,12 @@ from persona_pipeline.importing.base import (
     Source,
     TurnIds,
     as_text,
+    card_words,
     digest,
     spoken,
 )
 from persona_pipeline.importing.marks import KEYS
-from persona_pipeline.importing.records import Told, each_record, first_records, records
+from persona_pipeline.importing.records import each_record, first_records, records
 from persona_pipeline.world.messages.files import parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
@@ -49,15 +50,9 @@ class OpenAIChats(Importer):
 
 
 def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnIds, alike: Counter[str]) -> list[Found]:
-    listed = record.get("messages")
-    if not isinstance(listed, list) or not listed:
-        raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
-    # Thinking is taken out of all texts alike where they become messages; ids are made of texts with it.
-    turns = [_turn(place, value) for place, value in enumerate(listed)]
-    written = [_written(value, turn) for value, turn in zip(listed, turns, strict=True)]
-    given = options.given(record)
-    spoken_turns = [f"{turn.role}\x1f{text}" for turn, text in zip(turns, written, strict=True) if not turn.silence]
-    conversation = given.get("channel") or _conversation(record, spoken_turns[:2], alike)
+    turns, given = _turns(record), options.given(record)
+    began_with = [f"{turn.role}\x1f{written}" for turn, written in turns if not turn.silence][:2]
+    conversation = given.get("channel") or _conversation(record, began_with, alike)
     began = given.get("created_at") or _time_of(record)
     start = parse_time(began, name="created_at") if began else None
     if start is None and options.starting is not None:
@@ -69,7 +64,7 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
         if key not in ("messages", *options.fields)
     }
     found: list[Found] = []
-    for place, (value, turn, text) in enumerate(zip(listed, turns, written, strict=True)):
+    for place, (turn, written) in enumerate(turns):
         if turn.silence:
             found.append(Skipped(line, turn.silence))
             continue
@@ -78,7 +73,7 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
             raise ValueError(_NO_TIME)
         speaker = turn.speaker or (given.get("agent_id") if turn.role == ASSISTANT else None) or turn.role
         values = {
-            **beside, **_beside(value, turn), "role": turn.role, "id": ids.next(conversation, speaker, text),
+            **beside, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, written),
             "agent_id": speaker, "channel": conversation, "text": turn.text, "created_at": said_at,
             "run_id": given.get("run_id"), "recipient": None,
         }  # fmt: skip
@@ -86,29 +81,23 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
     return found
 
 
-def _turn(place: int, value: Any) -> Turn:
-    try:
-        return read_message(value)
-    except TurnError as error:
-        raise ValueError(f"messages[{place}]: {error}") from None
-
-
-def _written(value: Mapping[str, Any], turn: Turn) -> str:
-    """Return the text that earlier releases made a turn's id of: with its thinking."""
-    content = value.get("content")
-    return content if isinstance(content, str) else turn.text or ""
-
-
-def _beside(value: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
-    """Return what else a message says, without what is empty."""
-    called = {key: value[key] for key in ("tool_calls", "function_call") if key in value}
-    known = {
-        **turn.extras,
-        **called,
-        "thinking": turn.thinking.strip(),
-        "content": turn.attachments and value.get("content"),
-    }
-    return {key: item for key, item in known.items() if key != "name" and item not in (None, "", [], {})}
+def _turns(record: Mapping[str, Any]) -> list[tuple[Turn, str]]:
+    """Return the turns of a conversation, with all that is kept of each, and the text that its id is made of: with thinking."""
+    listed = record.get("messages")
+    if not isinstance(listed, list) or not listed:
+        raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
+    turns = []
+    for place, value in enumerate(listed):
+        try:
+            turn = read_message(value)
+        except TurnError as error:
+            raise ValueError(f"messages[{place}]: {error}") from None
+        content = value.get("content")
+        kept = {**turn.extras, **{key: value[key] for key in ("tool_calls", "function_call") if key in value}}
+        kept |= {"thinking": turn.thinking.strip(), "content": content if turn.attachments else None}
+        turn.extras = {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
+        turns.append((turn, content if isinstance(content, str) else turn.text or ""))
+    return turns
 
 
 def _conversation(record: Mapping[str, Any], first: Sequence[str], alike: Counter[str]) -> str:
@@ -137,14 +126,6 @@ class ConversationExport(Importer):
         start = source.beginning.lstrip()
         return start[:1] == "[" and f'"{self.key}"' in start
 
-    def learn(self, file: Source, identities: Identities) -> None:
-        for _, record in records(file):
-            if isinstance(record, dict):
-                self.learn_record(record, identities)
-
-    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
-        """Note what a look ahead at a conversation tells."""
-
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
         return each_record(records(file), lambda line, record: self._found(line, record, options.identities))
@@ -167,92 +148,67 @@ class ChatGPTExport(ConversationExport):
 
     name: ClassVar[str] = "chatgpt"
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
+    looks_ahead: ClassVar[bool] = True
     key = "mapping"
 
     def __init__(self) -> None:
-        # The oldest conversation in which something was said at one moment, and when that began.
-        self._first: dict[str, tuple[str, str]] = {}
-
-    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
-        began = (f"{_number(record.get('create_time')):030.6f}", _id_of_chatgpt(record))
-        nodes = _nodes(record)
-        for message in (_object(nodes[key].get("message")) for key in _path(record, nodes)):
-            if key := _moment(message):
-                self._first[key] = min(began, self._first.get(key, began))
+        # When the oldest conversation with a message began, and its id.
+        self._first: dict[str, tuple[float, str]] = {}
 
     def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
-        nodes, conversation, thinking = _nodes(record), _id_of_chatgpt(record), list[str]()
-        path = _path(record, nodes)
+        nodes = {key: _object(node) for key, node in _object(record["mapping"]).items()}
+        conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
+        path, thinking = _path(record.get("current_node"), nodes), list[str]()
         for key in path:
             message = _object(nodes[key].get("message"))
-            author, text = _object(message.get("author")), _words_of_chatgpt(message)
-            role = str(author.get("role"))
-            thinking += _thoughts(message)
             if not message:
                 continue
+            author, text = _object(message.get("author")), _words_of_chatgpt(message)
+            role, sent = str(author.get("role")), message.get("create_time")
+            thinking += _thoughts(message)
             if role not in ("user", "assistant"):
                 yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
-                continue
-            if self._first.get(_moment(message), ("", conversation))[1] != conversation:
+            elif (
+                self._owner(digest(str(sent), role, text), (_created(record), conversation)) != conversation
+                and text
+                and sent
+            ):
                 yield Skipped(line, "said in the chat that this one is a branch of")
-                continue
-            others = [_object(nodes[other].get("message")) for other in _beside_node(nodes, key) if other not in path]
-            anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
-            found = spoken(line, {
-                "channel": conversation, "text": text, "role": role, "agent_id": author.get("name") or role,
-                "title": record.get("title"), "id": f"chatgpt:{conversation}:{key}",
-                "model": _object(message.get("metadata")).get("model_slug"),
-                "created_at": as_text("created_at", message.get("create_time") or record.get("create_time")),
-                "regenerations": [words for words in anew if words.strip()] or None,
-                "thinking": "\n".join(thinking) if role == "assistant" and thinking else None,
-            })  # fmt: skip
-            thinking = [] if role == "user" or not isinstance(found, Skipped) else thinking
-            yield found
+            else:
+                beside = _listed(_object(nodes.get(str(nodes[key].get("parent")))).get("children"))
+                others = [_object(nodes.get(str(other), {}).get("message")) for other in beside if other not in path]
+                anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
+                yield spoken(line, {
+                    "channel": conversation, "text": text, "role": role, "agent_id": author.get("name") or role,
+                    "title": record.get("title"), "id": f"chatgpt:{conversation}:{key}",
+                    "model": _object(message.get("metadata")).get("model_slug"),
+                    "created_at": as_text("created_at", sent or record.get("create_time")),
+                    "regenerations": [words for words in anew if words.strip()] or None,
+                    "thinking": "\n".join(thinking) if role == "assistant" and thinking else None,
+                })  # fmt: skip
+            thinking = [] if text else thinking
+
+    def _owner(self, message: str, conversation: tuple[float, str]) -> str:
+        self._first[message] = min(conversation, self._first.get(message, conversation))
+        return self._first[message][1]
 
 
-def _id_of_chatgpt(record: Mapping[str, Any]) -> str:
-    return str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
-
-
-def _nodes(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {key: _object(node) for key, node in _object(record.get("mapping")).items()}
-
-
-def _path(record: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the nodes up to the current one, oldest first; where none is named, up to the leaf with the newest message."""
-    current = record.get("current_node")
-    if current in nodes:
-        return _path_to(current, nodes)
-    parents = {str(node.get("parent")) for node in nodes.values()}
-    paths = [_path_to(key, nodes) for key in nodes if key not in parents]
-    return max(reversed(paths), key=lambda path: max(_sent(nodes[key]) for key in path), default=[])
-
-
-def _path_to(at: Any, nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _path(current: Any, nodes: dict[str, Mapping[str, Any]]) -> list[str]:
+    """Return the nodes up to the current one, oldest first; up to the last leaf where it is not named."""
+    if current not in nodes:
+        parents = {str(node.get("parent")) for node in nodes.values()}
+        leaves = [key for key in reversed(nodes) if key not in parents]
+        current = max(leaves, key=lambda key: _created(_object(nodes[key].get("message"))), default=None)
     path: dict[str, None] = {}
-    while isinstance(at, str) and at in nodes and at not in path:
-        path[at] = None
-        at = nodes[at].get("parent")
+    while isinstance(current, str) and current in nodes and current not in path:
+        path[current] = None
+        current = nodes[current].get("parent")
     return [*reversed(path)]
 
 
-def _sent(node: Mapping[str, Any]) -> float:
-    return _number(_object(node.get("message")).get("create_time"))
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _moment(message: Mapping[str, Any]) -> str:
-    """Return what a message of ChatGPT has in common with its copy in a branch, empty where it has no time."""
-    at, text = message.get("create_time"), _words_of_chatgpt(message)
-    return digest(str(at), str(_object(message.get("author")).get("role")), text) if at and text.strip() else ""
-
-
-def _beside_node(nodes: Mapping[str, Mapping[str, Any]], key: str) -> list[str]:
-    children = _listed(nodes.get(str(nodes[key].get("parent")), {}).get("children"))
-    return [other for other in map(str, children) if other in nodes]
+def _created(item: Mapping[str, Any]) -> float:
+    created = item.get("create_time")
+    return float(created) if isinstance(created, int | float) else 0.0
 
 
 _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
@@ -303,19 +259,15 @@ class DiscordExport(ConversationExport):
 
     name: ClassVar[str] = "discord"
     about: ClassVar[str] = "a channel exported by DiscordChatExporter as JSON"
+    looks_ahead: ClassVar[bool] = True
     key = "messages"
 
     def recognises(self, source: Source) -> bool:
         start = source.beginning.lstrip()[:4096]
         return start.startswith("{") and all(f'"{key}"' in start for key in ("guild", "channel", "exportedAt"))
 
-    def learn_record(self, record: Mapping[str, Any], identities: Identities) -> None:
-        _on_discord("channel", record.get("channel"), identities.learn)
-        for message in _listed(record.get("messages")):
-            _on_discord("account", _object(message).get("author"), identities.learn)
-
     def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
-        place = _on_discord("channel", record.get("channel"), identities.shown)
+        place = _on_discord("channel", record.get("channel"), identities)
         for message in map(_object, _listed(record["messages"])):
             is_bot = bool(_object(message.get("author")).get("isBot"))
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
@@ -323,37 +275,32 @@ class DiscordExport(ConversationExport):
                 continue
             yield spoken(line, {
                 "channel": place, "text": _words_on_discord(message), "id": f"discord:{message.get('id')}",
-                "agent_id": _on_discord("account", message.get("author"), identities.shown),
+                "agent_id": _on_discord("account", message.get("author"), identities),
                 "role": "assistant" if is_bot else "user", "created_at": message.get("timestamp"),
                 "edited_at": message.get("timestampEdited"),
                 "reactions": [_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
             })  # fmt: skip
 
 
-def _on_discord(kind: str, value: Any, do: Callable[[str, str, str], Told]) -> Told | None:
-    """Learn or look up the id and name of an account or a channel. A webhook speaks under as many names as it likes."""
+def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
+    """Return the name of an account or a channel. A webhook speaks under as many names as it likes."""
     item = _object(value)
-    name, identity = item.get("nickname") or item.get("name") or item.get("id"), item.get("id")
-    if not name:
-        return None
+    name = item.get("nickname") or item.get("name") or item.get("id")
     is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
-    return do(f"Discord {kind}", str(name if is_webhook or not identity else identity), str(name))
+    identity = name if is_webhook else item.get("id") or name
+    return identities.shown(f"Discord {kind}", str(identity), str(name)) if name else None
 
 
 def _words_on_discord(message: Mapping[str, Any]) -> str:
     """Return a message's content and what a bot says in embeds; previews of linked pages are the words of others."""
-    content = message.get("content")
-    content = content if isinstance(content, str) else ""
-    embeds = map(_object, _listed(message.get("embeds")))
-    own = [item for item in embeds if not (item.get("url") and str(item["url"]) in content)]
+    content = _text(message.get("content"))
     if content.strip() and not _object(message.get("author")).get("isBot"):
         return content
-    fields = [[_object(field) for field in _listed(item.get("fields"))] for item in own]
-    words = [content]
-    for item, pairs in zip(own, fields, strict=True):
-        words += [str(item.get(key) or "") for key in ("title", "description")]
-        words += [f"{pair.get('name') or ''}: {pair.get('value') or ''}".strip(": ") for pair in pairs]
-    return "\n".join(text for text in words if text.strip())
+    embeds = [
+        item for item in map(_object, _listed(message.get("embeds"))) if str(item.get("url") or "\n") not in content
+    ]
+    words = [text for item in embeds for text in card_words(item, ("title", "description"), "name")]
+    return "\n".join([content, *words] if content.strip() else words)
 
 
 _SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")

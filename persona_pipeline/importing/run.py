@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -212,7 +212,8 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 for file in importer.files(source):
                     stored = file.name if is_copy else world.message_source(file.path)
                     reading = replace(options.reading, fields=fields, aliases=aliases, identities=identities)
-                    importer.learn(file, identities)
+                    if importer.looks_ahead:
+                        deque(importer.rows(file, reading), maxlen=0)
                     files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
     imported.shared_names = identities.lines()

@@ -3,7 +3,6 @@
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from persona_pipeline.importing.base import (
     ReadOptions,
     Skipped,
     Source,
+    card_words,
     is_placeholder,
     spoken,
     timestamp,
@@ -49,6 +49,7 @@ class SlackExport(Importer):
     )
 
     of_folders: ClassVar[bool] = True
+    looks_ahead: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -71,15 +72,6 @@ class SlackExport(Importer):
         root = source.path if any((source.path / name).is_file() for name in _MEMBERS) else days[0].parent.parent
         self._learn(root)
         return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in days]
-
-    def learn(self, file: Source, identities: Identities) -> None:
-        self._identities = identities
-        folder = file.path.parent.name
-        identities.learn("Slack channel", self._place(folder), folder)
-        with suppress(JsonError):
-            for _, item in strict_array(file.text()):
-                if isinstance(item, dict) and item.get("subtype") in _SAID:
-                    identities.learn("Slack account", *self._account(item))
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
@@ -156,14 +148,14 @@ class SlackExport(Importer):
             text = in_blocks or text
         if not is_placeholder(text):
             return text
-        attached = [part for part in item.get("attachments") or () if isinstance(part, dict)]
-        return "\n".join(self._attached(part) for part in attached)
+        listed = item.get("attachments")
+        return "\n".join(self._attached(part) for part in listed or () if isinstance(part, dict))
 
     def _attached(self, part: Mapping[str, Any]) -> str:
-        said = [self._marked(part.get(key)) for key in ("pretext", "title", "text")]
-        fields = [item for item in part.get("fields") or () if isinstance(item, dict)]
-        said += [": ".join(filter(None, map(self._marked, (item.get("title"), item.get("value"))))) for item in fields]
-        said += [self._words(part.get("blocks"))]
+        said = [
+            *map(self._marked, card_words(part, ("pretext", "title", "text"), "title")),
+            self._words(part.get("blocks")),
+        ]
         fallback = self._marked(part.get("fallback"))
         return "\n".join(filter(None, said)) or ("" if is_placeholder(fallback) else fallback)
 
