@@ -293,6 +293,8 @@ class _Reader:
             self.find(listed[0], role, at, depth)
         elif all(isinstance(item, str) or _holds_words(item) for item in listed):
             self.parts(self.turn(role, []), listed, at)
+        elif is_one_answer(listed) and any(map(_is_part, listed)):
+            self.items(listed, at)
         else:
             for index, item in enumerate(listed):
                 self.find(item, role, f"{at}[{index}]", depth)
@@ -500,7 +502,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     inner = value.get("function")
     body = {**value, **inner} if isinstance(inner, Mapping) else value
     name = _word(body, "tools") or (body["name"] if isinstance(body.get("name"), str) else "") or fallback
-    if not name or name in ("tool", "function"):
+    if not name or name in _KEYS["no_tools"]:
         raise UnknownCallError(at, "names no tool")
     arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
     read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}

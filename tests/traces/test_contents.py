@@ -8,6 +8,9 @@ import pytest
 from persona_pipeline.importing.traces.calls import last_words
 from persona_pipeline.importing.traces.messages import told_by
 from persona_pipeline.importing.traces.spans import SaidMessage, heard_by_event, read_span
+from tests.traces.documented import ASKED, ATTRIBUTES, BE, SAID
+from tests.traces.documented import CHAT as CALL
+from tests.traces.documented import EVENTS as BY_EVENTS
 
 HEARD = (
     [
@@ -239,3 +242,18 @@ def test_a_history_tells_words_apart_that_are_said_again() -> None:
     assert first[0].role == again[0].role == "assistant"
     assert first[0] != again[0]
     assert first[1:] == again[1:] == (SaidMessage("user", "ok"),)
+
+
+EXCHANGES = {name: (given, []) for name, given in ATTRIBUTES.items()} | {
+    name: (CALL, given) for name, given in BY_EVENTS.items()
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_every_instrumentation_says_what_its_documentation_says(name: str) -> None:
+    contents = read_span(*EXCHANGES[name])
+    asked = [said.text for said in contents.inputs if said.role != "system"]
+    assert ([said.role for said in contents.inputs][-1:], asked) == (["user"], [ASKED])
+    assert [(said.role, said.text) for said in contents.outputs] == [("assistant", SAID)]
+    assert {said.text for said in contents.inputs if said.role == "system"} <= {BE}
+    assert contents.keys

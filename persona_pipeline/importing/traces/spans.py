@@ -143,9 +143,10 @@ def _read(found: Mapping[str, Any], events: Iterable[Event], kind: str) -> SpanC
     for row in _rows(_nested(found), list(events)):
         if (inputs and outputs) or (kind == "other" and not row.of_any_kind):
             continue
-        heard, named, missed = _read_row(row, kind)
+        # A side that one row has not may stand in another; there, any text may be what failed.
+        may_be_lone = kind == "model" and (row.is_known or not keys)
+        heard, named, missed = _read_row(row, may_be_lone=may_be_lone)
         unread += missed
-        # A side that one row has not may stand in another.
         if (heard[0] and not inputs) or (heard[1] and not outputs):
             inputs, outputs = inputs or heard[0], outputs or heard[1]
             keys += named
@@ -194,10 +195,10 @@ def side_of(key: str) -> tuple[str | None, str]:
     return side, ".".join(stem)
 
 
-def _read_row(row: _Row, kind: str) -> tuple[Heard, list[str], list[str]]:
+def _read_row(row: _Row, *, may_be_lone: bool) -> tuple[Heard, list[str], list[str]]:
     """Return what a row says, the keys that say it, and keys of contents in no known form."""
     if row.inputs and row.inputs[0][0] == _EVENTS:
-        return _read_events(row.inputs[0][1], kind)
+        return _read_events(row.inputs[0][1], may_be_lone=may_be_lone)
     found: dict[str, tuple[str, list[Turn]]] = {}
     unread: list[str] = []
     for side, values in ((USER, row.inputs), (ASSISTANT, row.outputs), ("", row.whole)):
@@ -213,7 +214,7 @@ def _read_row(row: _Row, kind: str) -> tuple[Heard, list[str], list[str]]:
         return (_said(turns, USER), _said([last] if last else [], ASSISTANT)), [key], unread
     # One text alone may be anything; one of a call of a model, or next to its answer, is a message.
     is_lone = len(found) < 2 and all(turn.calls is None for _, turns in found.values() for turn in turns)
-    if is_lone and kind != "model" and not any(key.startswith("gen_ai.") for key, _ in found.values()):
+    if is_lone and not may_be_lone and not any(key.startswith("gen_ai.") for key, _ in found.values()):
         return ((), ()), [], [*unread, *(key for key, _ in found.values())]
     asked, answered = found.get(USER, ("", []))[1], found.get(ASSISTANT, ("", []))[1]
     if any(turn.role != ASSISTANT for turn in answered):
@@ -243,7 +244,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def _read_events(events: Iterable[Event], kind: str) -> tuple[Heard, list[str], list[str]]:
+def _read_events(events: Iterable[Event], *, may_be_lone: bool) -> tuple[Heard, list[str], list[str]]:
     inputs: list[SaidMessage] = []
     outputs: list[SaidMessage] = []
     names: list[str] = []
@@ -254,7 +255,7 @@ def _read_events(events: Iterable[Event], kind: str) -> tuple[Heard, list[str], 
         else:
             # The name of the event may say the side of its attributes.
             named = {key if side_of(key)[0] else f"{name}.{key}": value for key, value in given.items()}
-            contents = _read(named, (), "model" if name.startswith("gen_ai.") else kind)
+            contents = _read(named, (), "model" if may_be_lone or name.startswith("gen_ai.") else "")
             heard, missed = contents.heard, contents.unread
         inputs += heard[0]
         outputs += heard[1]
