@@ -33,6 +33,10 @@ _CALL_IN_TEXT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
+# A line of a prompt that says its role, or names who speaks.
+_ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
+# JSON or the like that could not be read, as it is where an attribute was cut off.
+_CUT_OFF = re.compile(r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["'])""")
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
 _CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
@@ -187,6 +191,39 @@ def read_message(value: Any, at: str = "", role: str = "") -> Turn:
     return turn
 
 
+def find_turns(value: Any, role: str, at: str = "") -> list[Turn]:
+    """Return the turns in an input or an output of any form; none: it holds no words that could be found.
+
+    The value is a text, a message, parts, a list of these, an object around them, or JSON of any of these, encoded up to twice. Of
+    alternatives the first is read.
+
+    Args:
+        role: of turns that have none.
+        at: the place of the value in what is read, for errors.
+
+    Raises:
+        TurnError: a message in it cannot be read; ``UnknownCallError``: something that looks like a tool call has no known form.
+    """
+    reader = _Reader(joint="\n")
+    try:
+        reader.find(value, role, at)
+    except RecursionError:
+        raise TurnError("is nested too deeply") from None
+    return reader.turns
+
+
+def unpacked(value: Any) -> Any:
+    """Return what a text says that is JSON, also where it was encoded twice; else the value itself."""
+    for _ in range(2):
+        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+            break
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            break
+    return value
+
+
 def is_one_answer(listed: Sequence[Any]) -> bool:
     """Return whether a list holds the messages or parts of one answer, not several answers."""
     return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
@@ -240,6 +277,64 @@ class _Reader:
                 refuse_calls(item, place)
                 raise TurnError(f"message {index} of the answer is not a mapping with a role")
 
+    def find(self, value: Any, role: str, at: str, depth: int = 8) -> None:
+        """Read what holds turns in a value of any form; the rest is left."""
+        value = unpacked(value)
+        if isinstance(value, str):
+            if value.strip() and not _CUT_OFF.match(value):
+                self.transcript(value, role)
+        elif not value or not depth:
+            return
+        elif isinstance(value, list):
+            self.find_in_list(value, role, at, depth - 1)
+        elif isinstance(value, Mapping) and _is_message(value):
+            self.message(value if value.get("role") or _named_role(value.get("type")) else {**value, "role": role}, at)
+        elif isinstance(value, Mapping):
+            self.find_inside(value, role, at, depth - 1)
+
+    def find_in_list(self, listed: Sequence[Any], role: str, at: str, depth: int) -> None:
+        if all(isinstance(item, str) for item in listed):
+            # The texts of a history without roles: the last one is new. Those of an answer are its parts.
+            self.find(listed[-1] if role == USER else "\n".join(listed), role, at, depth)
+        elif isinstance(listed[0], list):
+            self.find(listed[0], role, at, depth)
+        elif all(isinstance(item, str) or _holds_words(item) for item in listed):
+            self.parts(self.turn(role, []), listed, at)
+        elif is_one_answer(listed) and any(map(_is_part, listed)):
+            self.items(listed, at)
+        else:
+            for index, item in enumerate(listed):
+                self.find(item, role, f"{at}[{index}]", depth)
+
+    def find_inside(self, value: Mapping[str, Any], role: str, at: str, depth: int) -> None:
+        """Read what is around turns: the first key that may hold some, of alternatives the first."""
+        alternatives = [key for key in _KEYS["alternatives"] if isinstance(value.get(key), list) and value[key]]
+        calls = {key: item for key in _KEYS["calls"] if (item := unpacked(value.get(key)))}
+        rows = {USER: ("inputs",), ASSISTANT: ("outputs",)}.get(role, ("inputs", "outputs"))
+        keys = ("message", *(key for row in rows for key in _KEYS[row]))
+        key = next((key for key in keys if isinstance(value.get(key), str | list | Mapping) and value[key]), None)
+        if alternatives:
+            self.find(value[alternatives[0]][0], role, _at(at, alternatives[0]), depth)
+        elif calls and not isinstance(value.get("output"), list):
+            turn = self.turn(role or ASSISTANT, [])
+            turn.say(_word(value, "texts"))
+            self.calls(turn, calls, at)
+        elif _holds_words(value) and value.keys() & {"type", "part_kind"}:
+            self.parts(self.turn(role, []), [value], at)
+        elif key:
+            self.find(value[key], role, _at(at, key), depth)
+
+    def transcript(self, text: str, role: str) -> None:
+        """Read a text, or the lines of a prompt in which each says its role."""
+        marks = list(_ROLE_MARK.finditer(text)) if role == USER else []
+        if not marks or text[: marks[0].start()].strip() or any(_named_role(mark[1]) is None for mark in marks):
+            self.turn(role, None).say(text)
+            return
+        ends = [*(mark.start() for mark in marks[1:]), len(text)]
+        for mark, end in zip(marks, ends, strict=True):
+            if words := text[mark.end() : end].strip():
+                self.turn(_named_role(mark[1]) or role, []).say(words)
+
     def response(self, value: Mapping[str, Any], at: str) -> None:
         """Read what an API or an agent wraps around its messages."""
         before, key = len(self.turns), _wrapper(value)
@@ -285,6 +380,10 @@ class _Reader:
                 kind = _word(part, "kinds") if isinstance(part, Mapping) else None
                 self.parts(self.turn(_ROLES.get(_snake(kind or ""), USER), []), [part], f"{_at(at, 'parts')}[{index}]")
             return self.turns[-1]
+        if self._joint and isinstance(content, str) and content.startswith("[{"):
+            blocks = unpacked(content)
+            content = blocks if isinstance(blocks, list) and all(map(_is_block, blocks)) else content
+        content = value.get("contents") if content is None and parts is None else content
         turn = self.turn(_role(value), [])
         turn.stop, turn.speaker = _stop(value), _word(value, "names") or ""
         turn.thinking = "".join(value[key] for key in _KEYS["thoughts"] if isinstance(value.get(key), str))
@@ -410,7 +509,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     inner = value.get("function")
     body = {**value, **inner} if isinstance(inner, Mapping) else value
     name = _word(body, "tools") or (body["name"] if isinstance(body.get("name"), str) else "") or fallback
-    if not name or name in ("tool", "function"):
+    if not name or name in _KEYS["no_tools"]:
         raise UnknownCallError(at, "names no tool")
     arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
     read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
@@ -464,6 +563,21 @@ def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
     return form, body, _snake(kind).removesuffix("_call")
 
 
+def _holds_words(item: Any) -> bool:
+    """Whether a value in a list is a part of an answer, on its own."""
+    return _form(item)[0] in _FORMS and not _is_message(item) and "message" not in item
+
+
+def _is_block(item: Any) -> bool:
+    """Whether a value is surely a part, not data that only looks like one."""
+    kind = _word(item, "kinds") if isinstance(item, Mapping) else None
+    return (
+        _is_part(item)
+        or kind in _KEYS["files"]
+        or (isinstance(item, Mapping) and len(item) == 1 and _holds_words(item))
+    )
+
+
 def _form_of(kind: str) -> str:
     word = _snake(kind)
     return next((form for form, pattern in _FORMS.items() if pattern.fullmatch(word)), "other" if word else "")
@@ -489,7 +603,7 @@ def _wrapper(value: Mapping[str, Any]) -> str:
 def _is_message(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
-    if any(key in value for key in ("role", "parts", "lc")):
+    if any(key in value for key in ("role", "_role", "parts", "lc")):
         return True
     if "type" not in value:
         return isinstance(value.get("content"), list)
@@ -512,6 +626,8 @@ def _role(value: Mapping[str, Any]) -> str:
 
 def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message that LangChain wraps into its class, or keeps next to its type, as one with content."""
+    if "_role" in value:
+        return {key.removeprefix("_"): item for key, item in value.items()}
     inner = value.get("kwargs") if "lc" in value else value.get("data") if "role" not in value else None
     if not isinstance(inner, Mapping):
         return value

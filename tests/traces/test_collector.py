@@ -335,8 +335,8 @@ def _told(world: World, number: int, given: dict[str, Any], caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("given", "reason", "said_of_it"),
     [
-        ({"sdk.input": "Hi", "sdk.output": "Yes?"}, "form_not_known", "input and output in a form not known"),
-        ({"gen_ai.operation.name": "chat"}, "no_contents", "without their contents"),
+        ({"sdk.input": '{"a": 1}', "sdk.output": '{"b": 2}'}, "form_not_known", "in a form that is not read"),
+        ({"gen_ai.operation.name": "chat"}, "no_contents", "no attribute or event holds words"),
         (
             {"openinference.span.kind": "LLM", "input.value": "__REDACTED__", "output.value": "__REDACTED__"},
             "redacted",
