@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.names import Aliases
 
@@ -308,14 +309,28 @@ class Identities:
         ]
 
 
+def object_of(value: Any) -> Mapping[str, Any]:
+    """Return a value that is a JSON object, an empty one for any other."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a value that is a list, an empty one for any other."""
+    return value if isinstance(value, list) else []
+
+
 def card_words(card: Mapping[str, Any], texts: Sequence[str], name: str) -> list[str]:
     """Return the words of an embed or attachment: the texts under some keys, and its fields, each with its name."""
-    fields = [item for item in card.get("fields") or () if isinstance(item, Mapping)]
-    pairs = [(item.get(name), item.get("value")) for item in fields]
-    said = [str(card.get(key) or "") for key in texts]
-    return [
-        text for text in (*said, *(": ".join(str(part) for part in pair if part) for pair in pairs)) if text.strip()
+    pairs = [(item.get(name), item.get("value")) for item in map(object_of, list_of(card.get("fields")))]
+    said = [str(card.get(key) or "") for key in texts] + [
+        ": ".join(str(part) for part in pair if part) for pair in pairs
     ]
+    return [text for text in said if text.strip()]
+
+
+def words_of(text: str) -> str:
+    """Return the words of a text, without citation marks and without thinking in front of them."""
+    return split_thinking(_CITED.sub("", text))[1]
 
 
 def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text") -> Found:

@@ -20,6 +20,8 @@ from persona_pipeline.importing.base import (
     as_text,
     card_words,
     digest,
+    list_of,
+    object_of,
     spoken,
 )
 from persona_pipeline.importing.marks import KEYS
@@ -156,54 +158,60 @@ class ChatGPTExport(ConversationExport):
         self._first: dict[str, tuple[float, str]] = {}
 
     def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
-        nodes = {key: _object(node) for key, node in _object(record["mapping"]).items()}
+        nodes = {key: object_of(node) for key, node in object_of(record["mapping"]).items()}
         conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
-        path, thinking = _path(record.get("current_node"), nodes), list[str]()
-        for key in path:
-            message = _object(nodes[key].get("message"))
+        path, thinking, began = _path(record.get("current_node"), nodes), list[str](), _created(record)
+        for place, key in enumerate(path):
+            message = object_of(nodes[key].get("message"))
             if not message:
                 continue
-            author, text = _object(message.get("author")), _words_of_chatgpt(message)
-            role, sent = str(author.get("role")), message.get("create_time")
+            author, text, sent = (
+                object_of(message.get("author")),
+                _words_of_chatgpt(message),
+                message.get("create_time"),
+            )
+            role = str(author.get("role"))
             thinking += _thoughts(message)
             if role not in ("user", "assistant"):
                 yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
-            elif (
-                self._owner(digest(str(sent), role, text), (_created(record), conversation)) != conversation
-                and text
-                and sent
-            ):
+            elif text and sent and not self._is_first(digest(str(sent), role, text), (began, conversation)):
                 yield Skipped(line, "said in the chat that this one is a branch of")
             else:
-                beside = _listed(_object(nodes.get(str(nodes[key].get("parent")))).get("children"))
-                others = [_object(nodes.get(str(other), {}).get("message")) for other in beside if other not in path]
-                anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
+                # Messages without times keep their order.
+                sent = sent or (began and began + place / 1000) or record.get("create_time")
                 yield spoken(line, {
                     "channel": conversation, "text": text, "role": role, "agent_id": author.get("name") or role,
                     "title": record.get("title"), "id": f"chatgpt:{conversation}:{key}",
-                    "model": _object(message.get("metadata")).get("model_slug"),
-                    "created_at": as_text("created_at", sent or record.get("create_time")),
-                    "regenerations": [words for words in anew if words.strip()] or None,
+                    "model": object_of(message.get("metadata")).get("model_slug"),
+                    "created_at": as_text("created_at", sent),
+                    "regenerations": _regenerations(key, path, nodes) if role == "assistant" else None,
                     "thinking": "\n".join(thinking) if role == "assistant" and thinking else None,
                 })  # fmt: skip
             thinking = [] if text else thinking
 
-    def _owner(self, message: str, conversation: tuple[float, str]) -> str:
+    def _is_first(self, message: str, conversation: tuple[float, str]) -> bool:
         self._first[message] = min(conversation, self._first.get(message, conversation))
-        return self._first[message][1]
+        return self._first[message] == conversation
 
 
 def _path(current: Any, nodes: dict[str, Mapping[str, Any]]) -> list[str]:
     """Return the nodes up to the current one, oldest first; up to the last leaf where it is not named."""
-    if current not in nodes:
+    if not isinstance(current, str) or current not in nodes:
         parents = {str(node.get("parent")) for node in nodes.values()}
         leaves = [key for key in reversed(nodes) if key not in parents]
-        current = max(leaves, key=lambda key: _created(_object(nodes[key].get("message"))), default=None)
+        current = max(leaves, key=lambda key: _created(object_of(nodes[key].get("message"))), default=None)
     path: dict[str, None] = {}
     while isinstance(current, str) and current in nodes and current not in path:
         path[current] = None
         current = nodes[current].get("parent")
     return [*reversed(path)]
+
+
+def _regenerations(key: str, path: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str] | None:
+    """Return what was answered in place of a message, before or after it; None: nothing was."""
+    beside = map(str, list_of(object_of(nodes.get(str(nodes[key].get("parent")))).get("children")))
+    others = (object_of(nodes.get(other, {}).get("message")) for other in beside if other not in path)
+    return [text for other in others if (text := _words_of_chatgpt(other)).strip()] or None
 
 
 def _created(item: Mapping[str, Any]) -> float:
@@ -216,14 +224,14 @@ _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
 
 def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
     """Return a message's words; thoughts, code and what is addressed to a tool are none."""
-    content = _object(message.get("content"))
+    content = object_of(message.get("content"))
     is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
     return _text(content.get("parts")) if is_spoken else ""
 
 
 def _thoughts(message: Mapping[str, Any]) -> list[str]:
-    content = _object(message.get("content"))
-    listed = map(_object, _listed(content.get("thoughts") if content.get("content_type") == "thoughts" else None))
+    content = object_of(message.get("content"))
+    listed = map(object_of, list_of(content.get("thoughts") if content.get("content_type") == "thoughts" else None))
     return [words for item in listed if (words := _text(item.get("content") or item.get("summary")))]
 
 
@@ -242,9 +250,9 @@ class ClaudeExport(ConversationExport):
     key = "chat_messages"
 
     def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
-        for message in map(_object, _listed(record["chat_messages"])):
+        for message in map(object_of, list_of(record["chat_messages"])):
             role = "assistant" if message.get("sender") == "assistant" else "user"
-            blocks = [block for block in map(_object, _listed(message.get("content"))) if block]
+            blocks = [block for block in map(object_of, list_of(message.get("content"))) if block]
             thinking = [str(block["thinking"]) for block in blocks if block.get("thinking")]
             text = _text([block for block in blocks if "text" in block]) or _text(message.get("text"))
             yield spoken(line, {
@@ -268,8 +276,8 @@ class DiscordExport(ConversationExport):
 
     def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
         place = _on_discord("channel", record.get("channel"), identities)
-        for message in map(_object, _listed(record["messages"])):
-            is_bot = bool(_object(message.get("author")).get("isBot"))
+        for message in map(object_of, list_of(record["messages"])):
+            is_bot = bool(object_of(message.get("author")).get("isBot"))
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
                 yield Skipped(line, str(message.get("type"))[:40])
                 continue
@@ -278,13 +286,13 @@ class DiscordExport(ConversationExport):
                 "agent_id": _on_discord("account", message.get("author"), identities),
                 "role": "assistant" if is_bot else "user", "created_at": message.get("timestamp"),
                 "edited_at": message.get("timestampEdited"),
-                "reactions": [_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
+                "reactions": [_reaction(object_of(item)) for item in list_of(message.get("reactions"))] or None,
             })  # fmt: skip
 
 
 def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
     """Return the name of an account or a channel. A webhook speaks under as many names as it likes."""
-    item = _object(value)
+    item = object_of(value)
     name = item.get("nickname") or item.get("name") or item.get("id")
     is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
     identity = name if is_webhook else item.get("id") or name
@@ -294,10 +302,10 @@ def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
 def _words_on_discord(message: Mapping[str, Any]) -> str:
     """Return a message's content and what a bot says in embeds; previews of linked pages are the words of others."""
     content = _text(message.get("content"))
-    if content.strip() and not _object(message.get("author")).get("isBot"):
+    if content.strip() and not object_of(message.get("author")).get("isBot"):
         return content
     embeds = [
-        item for item in map(_object, _listed(message.get("embeds"))) if str(item.get("url") or "\n") not in content
+        item for item in map(object_of, list_of(message.get("embeds"))) if str(item.get("url") or "\n") not in content
     ]
     words = [text for item in embeds for text in card_words(item, ("title", "description"), "name")]
     return "\n".join([content, *words] if content.strip() else words)
@@ -308,13 +316,5 @@ _SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputComman
 
 def _reaction(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reaction as Slack writes it: thumbs by name, and who gave them."""
-    emoji, users = _object(item.get("emoji")), map(_object, _listed(item.get("users")))
+    emoji, users = object_of(item.get("emoji")), map(object_of, list_of(item.get("users")))
     return {"name": str(emoji.get("code") or emoji.get("name")), "users": [str(user.get("id")) for user in users]}
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

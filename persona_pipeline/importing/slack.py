@@ -17,6 +17,8 @@ from persona_pipeline.importing.base import (
     Source,
     card_words,
     is_placeholder,
+    list_of,
+    object_of,
     spoken,
     timestamp,
 )
@@ -148,8 +150,7 @@ class SlackExport(Importer):
             text = in_blocks or text
         if not is_placeholder(text):
             return text
-        listed = item.get("attachments")
-        return "\n".join(self._attached(part) for part in listed or () if isinstance(part, dict))
+        return "\n".join(filter(None, map(self._attached, map(object_of, list_of(item.get("attachments"))))))
 
     def _attached(self, part: Mapping[str, Any]) -> str:
         said = [
@@ -173,7 +174,7 @@ class SlackExport(Importer):
             return f":{block.get('name')}:"
         inner = block.get("elements", block.get("rows"))
         if isinstance(inner, list):
-            return ("" if kind in _IN_A_LINE else "\n").join(map(self._words, inner))
+            return "".join(map(self._words, inner)) if kind in _IN_A_LINE else self._words(inner)
         text = block.get("text", block.get("fallback"))
         said = self._words(text) if isinstance(text, dict) else text if kind == "text" else self._marked(text)
         return "\n".join(filter(None, (str(said or ""), self._words(block.get("fields")))))
