@@ -166,8 +166,8 @@ class Card:
             fields.update(own)
             for key in own:
                 fields.pop(_OLDER.get(key, ""), None)
-            if "description" in own:
-                fields.pop("persona", None)
+            if "description" in own and fields.pop("persona", None) is not None:
+                fields["name"] = name
         return Card(data)
 
     def text(self) -> str:
