@@ -152,7 +152,7 @@ def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]
     ],
 )
 def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
-    assert read_span(found, ()).heard == ((), ())
+    assert not any(read_span(found, ()).heard)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
 )
 def test_words_of_a_content(content: Any, text: str) -> None:
     found = {"gen_ai.output.messages": [{"role": "assistant", "content": content}]}
-    assert read_span(found, ()).outputs == (SaidMessage("assistant", text),)
+    assert read_span(found, ()).outputs == [SaidMessage("assistant", text)]
 
 
 @pytest.mark.parametrize("kind", ["toolCalls", "object"])
 def test_a_call_that_answers_without_words_has_answered(kind: str) -> None:
     found = {"ai.prompt.messages": json.dumps(CHAT[:2]), f"ai.response.{kind}": "[]"}
-    assert read_span(found, ()).outputs == (SaidMessage("assistant", ""),)
+    assert read_span(found, ()).outputs == [SaidMessage("assistant", "")]
 
 
 @pytest.mark.parametrize(

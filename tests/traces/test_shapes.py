@@ -51,7 +51,7 @@ def encoded(value: Any, times: int) -> Any:
 
 
 def expected(said: Said) -> tuple[Any, Any]:
-    messages = tuple(SaidMessage(*item) for item in said)
+    messages = [SaidMessage(*item) for item in said]
     return messages[:-1], messages[-1:]
 
 
@@ -156,4 +156,4 @@ def test_what_looks_like_a_call_is_refused_by_its_place(message: Any, place: str
     ids=repr,
 )
 def test_thinking_is_not_what_was_said(answer: Any) -> None:
-    assert read_span({"input": "Hi", "output": answer}, ()).outputs == (SaidMessage("assistant", "Yes."),)
+    assert read_span({"input": "Hi", "output": answer}, ()).outputs == [SaidMessage("assistant", "Yes.")]

@@ -1,7 +1,7 @@
 """Calls of models in traces: what is kept of a span or an event about one."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,9 @@ WHY_SILENT = {
     "no_contents": "were calls of a model in which no attribute or event holds words: set the instrumentation to record contents",
     "redacted": "had their contents redacted",
 }
+
+
+_MOST_NAMED = 6
 
 
 class RefusedError(ValueError):
@@ -136,6 +139,23 @@ def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
     if keys_of_contents(found, events_of(item)):
         return "form_not_known" if kind in ("model", "") else "no_call_of_a_model"
     return "no_contents" if kind == "model" else None
+
+
+def named_keys(keys: Collection[str]) -> str:
+    """Return the first of some keys in brackets, ``""`` where there are none."""
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return f" ({', '.join(sorted(keys)[:_MOST_NAMED])}{more})" if keys else ""
+
+
+def keys_unread(item: OtlpRecord, reason: str) -> Collection[str]:
+    """Return the keys that seem to hold the contents of a span that is silent for a reason."""
+    has_some = reason in ("form_not_known", "no_call_of_a_model")
+    return {*keys_of_contents(item.attributes, events_of(item))} if has_some else set()
+
+
+def keys_read(item: OtlpRecord) -> Sequence[str]:
+    """Return the keys that the words of a span are read from."""
+    return read_span(item.attributes, events_of(item)).keys if item.is_span else ()
 
 
 def events_of(item: OtlpRecord) -> list[tuple[str, Mapping[str, Any]]]:

@@ -46,17 +46,22 @@ Heard = tuple[Sequence[SaidMessage], Sequence[SaidMessage]]
 
 @dataclass(frozen=True)
 class SpanContents:
-    """What was said in a span: inputs, outputs, the keys that they were read from, and keys of contents in no known form."""
+    """What was said in a span: inputs, outputs, and the keys that they were read from."""
 
-    inputs: tuple[SaidMessage, ...] = ()
-    outputs: tuple[SaidMessage, ...] = ()
-    keys: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    inputs: Sequence[SaidMessage] = ()
+    outputs: Sequence[SaidMessage] = ()
+    keys: Sequence[str] = ()
 
     @property
     def heard(self) -> Heard:
         """Inputs and outputs."""
         return self.inputs, self.outputs
+
+    def filled(self, other: "SpanContents") -> "SpanContents":
+        """Return these contents with a side that they have not from others."""
+        if (self.inputs or not other.inputs) and (self.outputs or not other.outputs):
+            return self
+        return SpanContents(self.inputs or other.inputs, self.outputs or other.outputs, [*self.keys, *other.keys])
 
 
 def kind_of(found: Mapping[str, Any]) -> str:
@@ -92,7 +97,7 @@ def read_span(found: Mapping[str, Any], events: Iterable[Event]) -> SpanContents
 def keys_of_contents(found: Mapping[str, Any], events: Iterable[Event] = ()) -> list[str]:
     """Return the keys of attributes and events that by their names hold contents, whether these can be read or not."""
     keys = [
-        key for key, value in found.items() if value not in (None, "") and side_of(key)[0] and not _is_number(value)
+        key for key, value in found.items() if side_of(key)[0] and value and not isinstance(value, bool | int | float)
     ]
     return keys + [f"event {name}: {key}" for name, given in events for key in keys_of_contents(given)]
 
@@ -126,53 +131,43 @@ def heard_by_event(name: str, given: Mapping[str, Any]) -> Heard:
 
 @dataclass
 class _Row:
-    """Keys that belong together, with their values: of inputs, of outputs, and of whole conversations."""
+    """Keys that belong together, with their values, by side: of inputs, of outputs, and of whole conversations (``""``)."""
 
-    inputs: list[tuple[str, Any]] = field(default_factory=list)
-    outputs: list[tuple[str, Any]] = field(default_factory=list)
-    whole: list[tuple[str, Any]] = field(default_factory=list)
+    values: dict[str, list[tuple[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     is_known: bool = False
     of_any_kind: bool = False
 
 
 def _read(found: Mapping[str, Any], events: Iterable[Event], kind: str) -> SpanContents:
-    inputs: Sequence[SaidMessage] = ()
-    outputs: Sequence[SaidMessage] = ()
-    keys: list[str] = []
-    unread: list[str] = []
-    for row in _rows(_nested(found), list(events)):
-        if (inputs and outputs) or (kind == "other" and not row.of_any_kind):
+    contents = SpanContents()
+    for row in _rows(_nested(found)):
+        if kind == "other" and not row.of_any_kind:
             continue
         # A side that one row has not may stand in another; there, any text may be what failed.
-        may_be_lone = kind == "model" and (row.is_known or not keys)
-        heard, named, missed = _read_row(row, may_be_lone=may_be_lone)
-        unread += missed
-        if (heard[0] and not inputs) or (heard[1] and not outputs):
-            inputs, outputs = inputs or heard[0], outputs or heard[1]
-            keys += named
-    return SpanContents(tuple(inputs), tuple(outputs), tuple(keys), tuple(unread))
+        may_be_lone = kind == "model" and (row.is_known or not contents.keys)
+        read = _read_events(events, kind) if row.values[_EVENTS] else _read_row(row.values, may_be_lone=may_be_lone)
+        contents = contents.filled(read)
+        if contents.inputs and contents.outputs:
+            break
+    return contents
 
 
-def _rows(found: Mapping[str, Any], events: Sequence[Event]) -> Iterator[_Row]:
+def _rows(found: dict[str, Any]) -> Iterator[_Row]:
     """Yield the rows of the table, then keys that differ only in the word for their side, then whole conversations."""
-    left = dict(found)
     for given in _TABLE["rows"]:
-        sides = [
-            [(key, left.pop(key)) for key in given[side] if left.get(key) is not None] for side in ("inputs", "outputs")
-        ]
-        if _EVENTS in given["inputs"]:
-            sides = [[(_EVENTS, events)] if events else [], []]
-        yield _Row(*sides, is_known=True, of_any_kind=given.get("of_any_kind", False))
+        row = _Row(is_known=True, of_any_kind=given.get("of_any_kind", False))
+        row.values[_EVENTS] = [(_EVENTS, None)] if given["inputs"] == [_EVENTS] else []
+        for side, name in ((USER, "inputs"), (ASSISTANT, "outputs")):
+            row.values[side] = [(key, found.pop(key)) for key in given[name] if found.get(key) is not None]
+        yield row
     pairs: dict[str, _Row] = defaultdict(_Row)
-    for key in sorted(left):
+    for key, value in sorted(found.items()):
         side, stem = side_of(key)
-        if side == USER:
-            pairs[stem].inputs.append((key, left[key]))
-        elif side == ASSISTANT:
-            pairs[stem].outputs.append((key, left[key]))
-        elif side is not None and isinstance(unpacked(left[key]), list | Mapping):
-            pairs["\uffff"].whole.append((key, left[key]))
-    yield from sorted(pairs.values(), key=lambda row: (bool(row.whole), not (row.inputs and row.outputs)))
+        if side is not None and (side or isinstance(unpacked(value), list | Mapping)):
+            pairs[stem if side else key].values[side].append((key, value))
+    yield from sorted(
+        pairs.values(), key=lambda row: (bool(row.values[""]), not (row.values[USER] and row.values[ASSISTANT]))
+    )
 
 
 def side_of(key: str) -> tuple[str | None, str]:
@@ -182,86 +177,63 @@ def side_of(key: str) -> tuple[str | None, str]:
         return None, ""
     while words and words[-1] in _WORDS["tails"]:
         words.pop()
-    side = (
-        USER
-        if words and words[-1] in _WORDS["inputs"]
-        else ASSISTANT
-        if words and words[-1] in _WORDS["outputs"]
-        else ""
-    )
+    sides = {USER: _WORDS["inputs"], ASSISTANT: _WORDS["outputs"]}
+    side = next((side for side, last in sides.items() if words and words[-1] in last), "")
     stem = words[:-1]
     while stem and stem[-1] in _WORDS["speakers"]:
         stem.pop()
     return side, ".".join(stem)
 
 
-def _read_row(row: _Row, *, may_be_lone: bool) -> tuple[Heard, list[str], list[str]]:
-    """Return what a row says, the keys that say it, and keys of contents in no known form."""
-    if row.inputs and row.inputs[0][0] == _EVENTS:
-        return _read_events(row.inputs[0][1], may_be_lone=may_be_lone)
-    found: dict[str, tuple[str, list[Turn]]] = {}
-    unread: list[str] = []
-    for side, values in ((USER, row.inputs), (ASSISTANT, row.outputs), ("", row.whole)):
-        for key, value in values:
-            turns = _turns(key, value, side)
-            if turns and side not in found:
-                found[side] = key, turns
-            elif not turns and side and unpacked(value) not in (None, "", [], {}, "null"):
-                unread.append(key)
-    if "" in found:
-        key, turns = found[""]
-        last = turns.pop() if turns[-1].role == ASSISTANT else None
-        return (_said(turns, USER), _said([last] if last else [], ASSISTANT)), [key], unread
+def _read_row(values: Mapping[str, Sequence[tuple[str, Any]]], *, may_be_lone: bool) -> SpanContents:
+    """Return what a row says: of each side, the first key that holds words."""
+    found = {}
+    for side in (USER, ASSISTANT, ""):
+        each = ((key, _turns(key, value, side)) for key, value in values[side])
+        found[side] = next(((key, turns) for key, turns in each if turns), ("", []))
+    keys = [key for key, _ in found.values() if key]
+    asked, answered = found[USER][1], found[ASSISTANT][1]
+    if whole := found[""][1]:
+        answered = [whole.pop()] if whole[-1].role == ASSISTANT else []
+        asked = whole
     # One text alone may be anything; one of a call of a model, or next to its answer, is a message.
-    is_lone = len(found) < 2 and all(turn.calls is None for _, turns in found.values() for turn in turns)
-    if is_lone and not may_be_lone and not any(key.startswith("gen_ai.") for key, _ in found.values()):
-        return ((), ()), [], [*unread, *(key for key, _ in found.values())]
-    asked, answered = found.get(USER, ("", []))[1], found.get(ASSISTANT, ("", []))[1]
+    is_lone = len(keys) == 1 and all(turn.calls is None for turn in (*asked, *answered))
+    if is_lone and not may_be_lone and not keys[0].startswith("gen_ai."):
+        return SpanContents()
     if any(turn.role != ASSISTANT for turn in answered):
         # An output may be all that was said up to it.
         answered = [turn for turn in answered if turn.role == ASSISTANT][-1:]
-    if not answered and any(key in _TABLE["answers"] for key, _ in row.outputs):
+    if not answered and any(key in _TABLE["answers"] for key, _ in values[ASSISTANT]):
         answered = [Turn(ASSISTANT)]
-    return (_said(asked, USER), _said(answered, ASSISTANT)), [key for key, _ in found.values()], unread
+    return SpanContents(_said(asked, USER), _said(answered, ASSISTANT), keys)
 
 
 def _turns(key: str, value: Any, side: str) -> list[Turn]:
     """Return the turns in a value; of one that may hold a whole conversation, only where each says its role."""
-    if _is_number(value):
-        return []
     try:
-        turns = find_turns(value, side, key)
-    except UnknownCallError:
-        if side:
+        turns = [] if isinstance(value, bool | int | float) else find_turns(value, side, key)
+    except TurnError as error:
+        if side and isinstance(error, UnknownCallError):
             raise
-        return []
-    except TurnError:
         return []
     return turns if side or all(turn.role for turn in turns) else []
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float)
-
-
-def _read_events(events: Iterable[Event], *, may_be_lone: bool) -> tuple[Heard, list[str], list[str]]:
+def _read_events(events: Iterable[Event], kind: str) -> SpanContents:
     inputs: list[SaidMessage] = []
     outputs: list[SaidMessage] = []
-    names: list[str] = []
-    unread: list[str] = []
+    names: dict[str, None] = {}
     for name, given in events:
         if is_said(name):
-            heard, missed = heard_by_event(name, given), ()
+            heard = heard_by_event(name, given)
         else:
             # The name of the event may say the side of its attributes.
             named = {key if side_of(key)[0] else f"{name}.{key}": value for key, value in given.items()}
-            contents = _read(named, (), "model" if may_be_lone or name.startswith("gen_ai.") else "")
-            heard, missed = contents.heard, contents.unread
+            heard = _read(named, (), "model" if kind == "model" or name.startswith("gen_ai.") else "").heard
         inputs += heard[0]
         outputs += heard[1]
-        names += [f"event {name}"] if any(heard) and f"event {name}" not in names else []
-        unread += [f"event {name}: {key}" for key in missed]
-    return (inputs, outputs), names, unread
+        names |= {f"event {name}": None} if any(heard) else {}
+    return SpanContents(inputs, outputs, [*names])
 
 
 def _said(turns: Iterable[Turn], role: str) -> list[SaidMessage]:
