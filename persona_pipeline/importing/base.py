@@ -15,97 +15,11 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.turns import split_thinking
+from persona_pipeline.base.turns import TurnError, read_message, split_thinking
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.names import Aliases
 
-TEXTS = ("text", "input_text", "output_text")
-_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
-# LangChain writes a message by its class: HumanMessage, AIMessageChunk.
-_CLASS_ENDINGS = ("Message", "MessageChunk")
-_SILENT = {"system": "system prompt", "developer": "system prompt", "tool": "tool result", "function": "tool result"}
 _DIGITS = 24
-
-
-@dataclass(frozen=True)
-class ChatTurn:
-    """What somebody said in a conversation.
-
-    Attributes:
-        role: ``user``, ``assistant`` or another; ``name``: who it was, where that is said.
-        skipped: why it is no message; empty: it is one.
-        extras: what else is said of it.
-    """
-
-    role: str
-    text: str
-    name: str | None = None
-    skipped: str = ""
-    extras: Mapping[str, Any] = field(default_factory=dict)
-
-
-def turn_of(value: Any) -> ChatTurn:
-    """Return the turn of a message with a role and content; ValueError says what it has not."""
-    if not isinstance(value, Mapping):
-        raise ValueError('is not a message; write {"role": ..., "content": ...}')
-    value = _plain(value)
-    # Some call the list of parts by its name.
-    role, content = value.get("role"), value.get("content", value.get("parts"))
-    if not isinstance(role, str):
-        raise ValueError("a message has no role")
-    role = _ROLES.get(role.lower(), role.lower())
-    if not (content is None or isinstance(content, (str, list))):
-        raise ValueError("a message's content must be a text or a list of parts")
-    name = value.get("name")
-    if name is not None and not isinstance(name, str):
-        raise ValueError("a message's name must be a string")
-    known = {"role", "content", "parts", "name"}
-    extras = {key: item for key, item in value.items() if key not in known and item not in (None, [], {})}
-    if isinstance(content, list) and any(not _is_text(part) for part in content):
-        extras["content"] = content
-    text = text_of(content)
-    called = value.get("tool_calls") or value.get("function_call")
-    silent = "" if text.strip() else "tool call without words" if called else "turn without text"
-    skipped = _SILENT.get(role, silent)
-    return ChatTurn(role, text, name or None, skipped, extras)
-
-
-def text_of(content: Any) -> str:
-    """Return the text of content: the texts of its parts, a line each; parts that are no text are left out."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(text for part in parts if (text := _part_text(part)))
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if not _is_text(part):
-        return ""
-    text = part.get("text", part.get("content"))
-    return text if isinstance(text, str) else ""
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in TEXTS)
-
-
-def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message of LangChain's as one with a role and content."""
-    inner = value.get("kwargs") if "lc" in value else value.get("data")
-    if isinstance(inner, Mapping) and "content" in inner:
-        path = value.get("id")
-        value = {
-            "type": value.get("type") if "lc" not in value else path[-1] if isinstance(path, list) and path else "",
-            **inner,
-        }
-    if "role" in value or not isinstance(value.get("type"), str):
-        return value
-    role = value["type"]
-    for ending in _CLASS_ENDINGS:
-        role = role.removesuffix(ending)
-    return {"role": role, **{key: item for key, item in value.items() if key not in ("type", "id", "example")}}
 
 
 @dataclass
@@ -317,6 +231,13 @@ def object_of(value: Any) -> Mapping[str, Any]:
 def list_of(value: Any) -> list[Any]:
     """Return a value that is a list, an empty one for any other."""
     return value if isinstance(value, list) else []
+
+
+def text_of(content: Any) -> str:
+    """Return the words of a message's content or of its parts, a line each; empty where they are in no known form."""
+    with suppress(TurnError):
+        return read_message({"role": "user", "content": content}).text or ""
+    return ""
 
 
 def card_words(card: Mapping[str, Any], texts: Sequence[str], name: str) -> list[str]:

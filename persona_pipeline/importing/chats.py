@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ from persona_pipeline.importing.base import (
     list_of,
     object_of,
     spoken,
+    text_of,
 )
 from persona_pipeline.importing.marks import KEYS
 from persona_pipeline.importing.records import each_record, first_records, records
@@ -226,20 +226,13 @@ def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
     """Return a message's words; thoughts, code and what is addressed to a tool are none."""
     content = object_of(message.get("content"))
     is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
-    return _text(content.get("parts")) if is_spoken else ""
+    return text_of(content.get("parts")) if is_spoken else ""
 
 
 def _thoughts(message: Mapping[str, Any]) -> list[str]:
     content = object_of(message.get("content"))
     listed = map(object_of, list_of(content.get("thoughts") if content.get("content_type") == "thoughts" else None))
-    return [words for item in listed if (words := _text(item.get("content") or item.get("summary")))]
-
-
-def _text(content: Any) -> str:
-    """Return the words of a content or of its parts, a line each; empty where it is nothing that could be read."""
-    with suppress(TurnError):
-        return read_message({"role": "user", "content": content}).text or ""
-    return ""
+    return [words for item in listed if (words := text_of(item.get("content") or item.get("summary")))]
 
 
 class ClaudeExport(ConversationExport):
@@ -254,7 +247,7 @@ class ClaudeExport(ConversationExport):
             role = "assistant" if message.get("sender") == "assistant" else "user"
             blocks = [block for block in map(object_of, list_of(message.get("content"))) if block]
             thinking = [str(block["thinking"]) for block in blocks if block.get("thinking")]
-            text = _text([block for block in blocks if "text" in block]) or _text(message.get("text"))
+            text = text_of([block for block in blocks if "text" in block]) or text_of(message.get("text"))
             yield spoken(line, {
                 "channel": str(record.get("uuid")), "text": text, "id": f"claude:{message.get('uuid')}", "agent_id": role,
                 "role": role, "created_at": message.get("created_at"), "title": record.get("name") or None,
@@ -301,7 +294,7 @@ def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
 
 def _words_on_discord(message: Mapping[str, Any]) -> str:
     """Return a message's content and what a bot says in embeds; previews of linked pages are the words of others."""
-    content = _text(message.get("content"))
+    content = text_of(message.get("content"))
     if content.strip() and not object_of(message.get("author")).get("isBot"):
         return content
     embeds = [
