@@ -37,11 +37,18 @@ _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 _ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
 # JSON or the like that could not be read, as it is where an attribute was cut off.
 _CUT_OFF = re.compile(r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["'])""")
-_TAG = "(?:think|thinking|thought|reasoning)"
+_TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
+_OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
+_CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
+_ENDED = rf"(?:{_CLOSED}|</details>|<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>)"
 # Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
+# A closing tag in quotes is a word about the tag.
 _THINKING = re.compile(
-    rf"\s*(?:<{_TAG}>)?((?:(?!</?{_TAG}>).)*)</{_TAG}>\s*|\s*<{_TAG}>(.*)", re.DOTALL | re.IGNORECASE
+    rf"\s*{_OPENED}((?:(?!{_OPENED}|{_ENDED}).)*){_ENDED}\s*"
+    rf"|((?:(?!{_OPENED}|{_ENDED}).)*)(?<![`'\"]){_CLOSED}(?![`'\"])\s*|\s*{_OPENED}(.*)",
+    re.DOTALL | re.IGNORECASE,
 )
+_MAY_BE_THINKING = re.compile(f"{_OPENED}|{_CLOSED}", re.IGNORECASE)
 
 
 class TurnError(ValueError):
@@ -131,8 +138,8 @@ class Turn:
 def split_thinking(text: str) -> tuple[str, str]:
     """Return the thinking in front of an answer, ``""`` where there is none, and the answer's words."""
     thinking = ""
-    while "<" in text and (found := _THINKING.match(text)):
-        thinking, text = thinking + (found[1] or found[2] or ""), text[found.end() :]
+    while _MAY_BE_THINKING.search(text) and (found := _THINKING.match(text)):
+        thinking, text = thinking + (found[1] or found[2] or found[3] or ""), text[found.end() :]
     return thinking, text
 
 

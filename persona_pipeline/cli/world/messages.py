@@ -99,7 +99,7 @@ def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, 
     world.sync_messages()
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
     named = stored_names(world).among(imported.result.speakers)
-    for line in (*(str(problem) for problem in wrong), *named.lines()):
+    for line in (*imported.shared_names, *(str(problem) for problem in wrong), *named.lines()):
         typer.echo(line, err=True)
     if imported.result.problems:
         return EXIT_CONFIG
