@@ -322,6 +322,9 @@ class _Reader:
         elif _holds_words(value) and value.keys() & {"type", "part_kind"}:
             self.parts(self.turn(role, []), [value], at)
         elif key:
+            if role == ASSISTANT and isinstance(value[key], str):
+                # Next to words, calls have no other place.
+                refuse_keys(value, at, key, *_REPEATED)
             self.find(value[key], role, _at(at, key), depth)
 
     def transcript(self, text: str, role: str) -> None:

@@ -449,3 +449,21 @@ def test_of_one_call_counts_what_is_said_nearest_to_it(keys: tuple[str, ...], pl
     (piece,) = pieces(request(chat(2, ["Hi"], "Yes?")))
     call = _call([replace(piece, key=key, conversation=key) for key in keys])
     assert call.span.conversation == place
+
+
+@pytest.mark.parametrize(
+    "around",
+    [{"input": "Hi", "output": "Yes?"}, {"app.request": '{"query": "Hi"}', "app.response": '{"text": "Yes?"}'}],
+)
+def test_a_span_of_the_program_that_repeats_a_call_says_nothing_more(world: World, around: dict[str, str]) -> None:
+    keep(world, request(span(1, around), chat(2, ["Hi"], "Yes?", parent=1)))
+    assert [(speaker, text) for _, speaker, text in said(world)] == [("user", "Hi"), ("assistant", "Yes?")]
+
+
+def test_what_looks_like_a_call_and_has_no_known_form_is_refused(world: World) -> None:
+    with pytest.raises(RefusedError, match=r"0001: output\.used_tools looks like a tool call"):
+        pieces(
+            request(
+                span(1, {"input": "Hi", "output": '{"role": "assistant", "content": "Yes?", "used_tools": [{"a": 1}]}'})
+            )
+        )

@@ -132,6 +132,7 @@ def test_any_span_is_read_or_refused(found: dict[str, Any]) -> None:
         ({"role": "assistant", "content": [{"type": "tool_use", "input": {}}]}, "q.output.content[0]"),
         ({"role": "assistant", "content": "Hi", "used_tools": [{"what": 1}]}, "q.output.used_tools"),
         ({"text": "Hi", "tool_calls": [{"x": 1}]}, "q.output.tool_calls[0]"),
+        ({"text": "Hi", "used_tools": [{"what": 1}]}, "q.output.used_tools"),
     ],
 )
 def test_what_looks_like_a_call_is_refused_by_its_place(message: Any, place: str) -> None:
