@@ -153,6 +153,15 @@ def test_words_of_slack(world: World, tmp_path: Path, item: Any, text: str | Non
     assert [row[2] for row in said(world)] == ([] if text is None else [text])
 
 
+def test_a_message_of_slack_that_nests_too_deeply_is_named(world: World, tmp_path: Path) -> None:
+    block: Any = {"type": "section", "text": {"type": "mrkdwn", "text": "a"}}
+    for _ in range(480):
+        block = {"type": "context", "elements": [block]}
+    imported = take(world, slack(tmp_path / "export", {"blocks": [block]}, {"text": "b"}))
+    assert "is nested too deeply" in str(imported.result.problems[0])
+    assert [row[2] for row in said(world)] == ["b"]
+
+
 def discord(folder: Path, name: str, *messages: Any, channel: str = "10", place: str = "general") -> Path:
     rows = [
         {
