@@ -48,7 +48,7 @@ _LARGEST = 500_000_000
 # A number of seconds beyond this is one of milliseconds: it would be the year 5138.
 _MILLISECONDS = 1e11
 # What ChatGPT and assistants of OpenAI write around the sources that they cite.
-_MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】\n]*†[^【】\n]*】)"
+_MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】†\n]{0,99}†[^【】\n]{0,199}】)"
 _CITED = re.compile(rf" ?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
 _PLACEHOLDERS = frozenset(
     (Path(__file__).parent / "data" / "placeholders.txt").read_text(encoding="utf-8").splitlines()
@@ -58,7 +58,7 @@ _HTML = re.compile(
     r"\s*<(?:!doctype|html|head|style|body|p|div|span|br|table|ul|ol|h[1-6]|blockquote|pre)\b.*>\s*|[^<]*(?:<br\s*/?>.*)+",
     re.IGNORECASE | re.DOTALL,
 )
-_UNSEEN = re.compile(r"<(script|style|head)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_UNSEEN = re.compile(r"<(script|style|head)\b(?:(?!<\1\b).)*?</\1>|<!--(?:(?!<!--).)*?-->", re.IGNORECASE | re.DOTALL)
 _LINE_ENDS = re.compile(
     r"\s*(?:<br\b[^<>]*>|</?(?:p|div|li|h[1-6]|tr|blockquote|[uo]l|pre|table)\b[^<>]*>)\s*", re.IGNORECASE
 )

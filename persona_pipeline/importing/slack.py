@@ -81,7 +81,10 @@ class SlackExport(Importer):
         folder, line = file.path.parent.name, 1
         try:
             for line, item in strict_array(file.text()):
-                yield self._found(line, item, folder)
+                try:
+                    yield self._found(line, item, folder)
+                except RecursionError:
+                    yield Row(line, ValueError("is nested too deeply; export it again"))
         except JsonError as error:
             yield Row(max(line, error.lineno), ValueError(f"is not JSON ({error.msg}); what follows is not read"))
 

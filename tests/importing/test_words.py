@@ -9,6 +9,7 @@ import pytest
 
 from persona_pipeline.importing.base import Identities, as_text, is_placeholder, spoken, text_of_html
 from persona_pipeline.importing.run import Imported, ImportOptions, import_messages
+from persona_pipeline.importing.slack import SlackExport
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.models import Message
@@ -151,6 +152,20 @@ EMBEDDED = "This content can't be displayed."
 def test_words_of_slack(world: World, tmp_path: Path, item: Any, text: str | None) -> None:
     take(world, slack(tmp_path / "export", item, users=[{"id": "U1", "name": "ann"}]))
     assert [row[2] for row in said(world)] == ([] if text is None else [text])
+
+
+def test_a_message_of_slack_that_nests_too_deeply_is_named(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def words(self: SlackExport, block: Any) -> str:
+        if block:
+            raise RecursionError
+        return ""
+
+    monkeypatch.setattr(SlackExport, "_words", words)
+    imported = take(world, slack(tmp_path / "export", {"blocks": [{}]}, {"text": "b"}))
+    assert "is nested too deeply" in str(imported.result.problems[0])
+    assert [row[2] for row in said(world)] == ["b"]
 
 
 def discord(folder: Path, name: str, *messages: Any, channel: str = "10", place: str = "general") -> Path:
