@@ -10,8 +10,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, list_schema, object_schema, strict_json
+from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
 from persona_pipeline.base.text import storable
+from persona_pipeline.judging.answers import shown
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, grouped, seed_from
@@ -112,39 +113,6 @@ def neutral_ids(count: int) -> tuple[str, ...]:
     return tuple(f"_c{place}" for place in range(1, count + 1))
 
 
-class InvalidAnswerError(ValueError):
-    """The text does not answer the question; the message says why in one line."""
-
-
-_FENCED = re.compile(r"(`{3,}|~{3,})[ \t]*\w*(.*)\1", re.DOTALL)
-_STRAY_FENCE = (
-    "there is text around an object in a code fence, or the fence is not closed; "
-    "use a model that answers with JSON alone (PERSONA_JUDGE_MODEL)"
-)
-
-
-def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that is the whole of an answer, or of the one Markdown code fence that the answer is.
-
-    ``InvalidAnswerError``: anything else, such as text around the object, a duplicate key, NaN or infinity.
-    """
-    # A byte order mark is not white space to ``strip``.
-    text = text.strip().strip("\ufeff").strip()
-    if not text:
-        raise InvalidAnswerError("the answer has no text")
-    fenced = _FENCED.fullmatch(text)
-    try:
-        data = strict_json(fenced[2].strip() if fenced else text)
-    except JsonError as error:
-        why = f"in a code fence: {error.msg}" if fenced else error.msg
-        if not fenced and not text.startswith("{") and ("```" in text or "~~~" in text):
-            why = _STRAY_FENCE
-        raise InvalidAnswerError(f"the answer is not JSON ({why})") from None
-    if not isinstance(data, dict):
-        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
-    return data
-
-
 _FIELDS = {"proposition_id", "evidence", "reasoning", "ideas", "verdict", "score"}
 _VERDICTS = {"scored": None, "not_applicable": Unscored.NOT_APPLICABLE, "no_evidence": Unscored.NO_EVIDENCE}
 
@@ -152,7 +120,7 @@ _VERDICTS = {"scored": None, "not_applicable": Unscored.NOT_APPLICABLE, "no_evid
 def proposition_problem(data: Any, ids: Sequence[str]) -> str | None:
     """Return what is wrong with an answer to a question about these propositions, or None."""
     if not isinstance(data, dict) or set(data) != {"verdicts"} or not isinstance(data["verdicts"], list):
-        return "the answer is not an object with the one key 'verdicts', a list"
+        return f"the answer is not an object with the one key 'verdicts', a list: {shown(data)}"
     seen: set[str] = set()
     for item in data["verdicts"]:
         problem = _item_problem(item)
@@ -247,21 +215,23 @@ def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence
 
 def _item_problem(item: Any) -> str | None:
     if not isinstance(item, dict) or set(item) != _FIELDS:
-        return f"a verdict does not have exactly the fields {', '.join(sorted(_FIELDS))}"
-    if not isinstance(item["proposition_id"], str) or not isinstance(item["reasoning"], str):
-        return "proposition_id or reasoning of a verdict is not a string"
+        held = ", ".join(sorted(map(str, item))) if isinstance(item, dict) else shown(item)
+        return f"a verdict does not have exactly the fields {', '.join(sorted(_FIELDS))}, but {held}"
+    for key in ("proposition_id", "reasoning"):
+        if not isinstance(item[key], str):
+            return f"{key} of a verdict is not a string: {shown(item[key])}"
     name = item["proposition_id"]
     if not isinstance(item["ideas"], list) or not all(isinstance(idea, str) for idea in item["ideas"]):
-        return f"the ideas of {name!r} are not a list of strings"
+        return f"the ideas of {name!r} are not a list of strings: {shown(item['ideas'])}"
     if not isinstance(item["evidence"], list) or not all(is_quote(quoted) for quoted in item["evidence"]):
-        return f"the evidence of {name!r} is not a list of message and quote"
+        return f"the evidence of {name!r} is not a list of message and quote: {shown(item['evidence'])}"
     # Structured output does not promise the case of a string enum.
     if not isinstance(item["verdict"], str) or item["verdict"].lower() not in _VERDICTS:
-        return f"verdict {_shown(item['verdict'])} of {name!r} is none of {', '.join(_VERDICTS)}"
+        return f"verdict {shown(item['verdict'])} of {name!r} is none of {', '.join(_VERDICTS)}"
     if _VERDICTS[item["verdict"].lower()] is not None:
         return None if item["score"] is None else f"{name!r} is {item['verdict']} and yet has a score"
     if type(item["score"]) is not int or item["score"] not in SCALE:
-        return f"score {_shown(item['score'])} of {name!r} is not a whole number from 0 to 9"
+        return f"score {shown(item['score'])} of {name!r} is not a whole number from 0 to 9"
     return None
 
 
@@ -272,13 +242,7 @@ def is_quote(value: Any) -> bool:
 
 
 def _listed(ids: set[str]) -> str:
-    return ", ".join(_shown(item) for item in sorted(ids)[:5]) + (", ..." if len(ids) > 5 else "")
-
-
-def _shown(value: Any) -> str:
-    """A value from the model, short and on one line."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return ", ".join(shown(item) for item in sorted(ids)[:5]) + (", ..." if len(ids) > 5 else "")
 
 
 def questions_of(

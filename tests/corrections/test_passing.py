@@ -266,6 +266,19 @@ def test_after_its_attempts_it_goes_out(
     assert counted("forced") == 2
 
 
+@pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
+def test_what_is_written_again_has_no_length_of_what_it_replaces(
+    gate: str, model: ModelServer, library: str, path: str, read: Reader
+) -> None:
+    for again in ("No, not so.", " ".join(["Now with a joke."] * 40)):
+        model.write = lambda asked, again=again: Written(again if asked.is_again else SAID, fault="length")
+        with client_of(library, gate) as client:
+            assert read(client, False) == again
+            assert read(client, True) == f"Hello there my friend. {again}"
+        _, headers, _, whole = sent(gate, path, body_of(path, stream=True))
+        assert whole and headers.keys().isdisjoint({"content-length", "content-encoding", "etag"})
+
+
 def test_a_stream_that_says_again_what_it_said_goes_on_after_it(gate: str, model: ModelServer) -> None:
     model.write = lambda asked: Written("Hello there my friend. Now a joke!" if asked.is_again else SAID)
     with client_of("openai", gate) as client:

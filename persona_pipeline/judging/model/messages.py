@@ -8,7 +8,8 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import canonical_json, content_hash
 from persona_pipeline.base.text import storable
-from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
+from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
+from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
 from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question, Unscored
@@ -233,7 +234,7 @@ def read_response(
         if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
     )
     try:
-        data = parse_object(text)
+        data = parse_object(text, question.schema, question.evidence)
     except InvalidAnswerError as error:
         return unscored(Unscored.INVALID_OUTPUT, str(error))
     if problem := question.problem(data):
