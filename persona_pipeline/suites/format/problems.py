@@ -13,8 +13,7 @@ from pydantic import BaseModel, ValidationError
 from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, names_at, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, nearest
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.programs import missing_file
+from persona_pipeline.suites.format.files import FileError, Files, missing_file
 
 
 @dataclass(frozen=True)
