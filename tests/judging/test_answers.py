@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
-from persona_pipeline.judging.claims import SCHEMA, proposition_problem
+from persona_pipeline.judging.claims import SCHEMA, InvalidAnswerError, parse_object, proposition_problem
 from persona_pipeline.judging.verdict import schema_problem
 
 IDS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=5, unique=True)

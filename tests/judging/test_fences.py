@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
-from persona_pipeline.judging.claims import SCHEMA, plain_json
+from persona_pipeline.judging.claims import SCHEMA, InvalidAnswerError, parse_object, plain_json
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import request

@@ -8,8 +8,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import canonical_json, content_hash
 from persona_pipeline.base.text import storable
-from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
-from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
 from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question, Unscored

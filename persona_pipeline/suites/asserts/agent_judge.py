@@ -216,8 +216,7 @@ class AgentJudge(Prompted):
 
     def _said_by(self, target: str, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         """Return the reply of a target that judges."""
-        from persona_pipeline.judging.answers import InvalidAnswerError, parse_object
-        from persona_pipeline.judging.claims import plain_json
+        from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
 
         if context.services.invoke is None:
             raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
