@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.json import (
     strict_json,
     value_at,
 )
-from persona_pipeline.base.text import shortened, storable, storable_json
+from persona_pipeline.base.text import clean, shortened, storable, storable_json
 from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
@@ -316,10 +316,10 @@ def no_entries(request: JudgeRequest) -> Verdict:
 
 
 def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence:
-    """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded."""
+    """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded and letters composed."""
     entry = trajectory.entry(local_id)
-    folded = " ".join(quote.split())
-    verified = entry is not None and bool(folded) and folded in " ".join(storable(entry.text).split())
+    folded = " ".join(clean(quote).split())
+    verified = entry is not None and bool(folded) and folded in " ".join(clean(entry.text).split())
     return Evidence(entry.message_id if entry else None, quote, verified)
 
 
