@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
@@ -209,28 +209,26 @@ def messages_of(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     steps = value.get("steps")
-    for state in (value.get("values"), value.get("channel_values")):
-        if isinstance(state, Mapping) and isinstance(state.get("messages"), list):
+    for state in map(value.get, ("values", "channel_values")):
+        if _holds(state, "messages"):
             return state["messages"]
     if isinstance(value.get("new_items"), list):
         return messages_of(value["new_items"])
-    if isinstance(steps, list) and steps and all(isinstance(step, Mapping) and _content(step) for step in steps):
-        return [{"role": ASSISTANT, "content": _content(step)} for step in steps]
+    if isinstance(steps, list) and steps and all(_holds(step, "content") for step in steps):
+        return [{"role": ASSISTANT, "content": step["content"]} for step in steps]
     return value
 
 
-def _content(step: Mapping[str, Any]) -> list[Any] | None:
-    content = step.get("content")
-    return content if isinstance(content, list) else None
+def _holds(value: Any, key: str) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping) and isinstance(value.get(key), list)
 
 
 def _of_event(event: Any) -> Iterator[Any]:
     """Yield the messages in an event of a session. A sub-agent's are not the agent's own."""
     if not isinstance(event, Mapping) or event.get("isSidechain") or event.get("isMeta"):
         return
-    held = [value.get("messages") for value in event.values() if isinstance(value, Mapping)]
-    if held and len(held) == len(event) and all(isinstance(messages, list) for messages in held):
-        yield from (message for messages in held for message in messages)
+    if event and all(_holds(update, "messages") for update in event.values()):
+        yield from (message for update in event.values() for message in update["messages"])
     elif "type" in event and isinstance(message := event.get("message"), Mapping) and "role" in message:
         yield message
     elif event.get("type") == "response_item" or "raw_item" in event:
