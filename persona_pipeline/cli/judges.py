@@ -144,22 +144,21 @@ def rejudge(
     live = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, fresh=True, recorded=False))
     recorded = _replayed(world, request_of(context, asked))
     day = datetime.now(UTC).toordinal() if seed is None else seed
-    found = asyncio.run(judge_again(recorded.claims or (), OpenedJudge(recorded), live, size=size, seed=day))
-    for row in found.disagreements:
+    rows, known = asyncio.run(judge_again(recorded.claims or (), OpenedJudge(recorded), live, size=size, seed=day))
+    disagree = [row for row in rows if row.disagrees]
+    for row in disagree:
         said = row.live.score if row.live.score is not None else row.live.unscored
         was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
         typer.echo(
             f"{row.request.agent_id}/{row.request.dimension}/{row.request.proposition_id}: recorded {was}, now {said}"
         )
-    typer.echo(
-        f"{len(found.disagreements)} of {len(found.answered)} disagree ({found.disagreement:.0%}); {len(found.rows)} drawn of "
-        f"{found.recorded}; seed {day}",
-        err=True,
-    )
-    short = len(found.answered) < len(found.rows)
+    answered = sum(not row.live.has_failed for row in rows)
+    share = len(disagree) / max(1, answered)
+    said = f"{len(disagree)} of {answered} disagree ({share:.0%}); {len(rows)} drawn of {known}; seed {day}"
+    typer.echo(said, err=True)
     end(
-        EXIT_COVERAGE if short else int(found.disagreement > most),
-        looked_at=len(found.rows),
+        EXIT_COVERAGE if answered < len(rows) else int(share > most),
+        looked_at=len(rows),
         looked_for="recordings that a replay of this window asks for",
     )
 

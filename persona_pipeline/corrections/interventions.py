@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -25,31 +25,27 @@ from persona_pipeline.corrections.nudges import (
     guidance_block,
 )
 from persona_pipeline.corrections.records import recent_messages
-from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.text.said_again import LOOK_BACK
-from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import FLUENCY
 from persona_pipeline.world.world import World
 
 DEADLINE_SECONDS = 1.0
-VOICE_SECONDS = 0.05
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Guidance:
-    """What an agent is told for its next turn, and what is to be known of its voice.
+    """What an agent is told for its next turn.
 
     ``withheld``: nudges that are not given, as the agent's corrections only watch. ``unread``: why agreement in the channel
     cannot be read, so that nothing is said of it; "": it can, or nobody asked. ``failed``: nothing could be looked up, so there
-    is no guidance. ``voice_alarm``: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
+    is no guidance.
     """
 
     nudges: tuple[Nudge, ...] = ()
     failed: bool = False
-    voice_alarm: VoiceAlarm | None = None
     withheld: tuple[Nudge, ...] = ()
     unread: str = ""
 
@@ -65,7 +61,6 @@ class Interventions:
     Args:
         lexicon: agreement language; by default English and the world's own ``lexicons/agreement.<language>.yaml``.
         deadline: wall-clock seconds a turn may be held up; past it there is no guidance.
-        voice_seconds: how long of that the voice may take; past it the alarm is as it was last seen.
 
     Raises:
         ConfigError: the world's nudges or lexicons are not valid.
@@ -77,7 +72,6 @@ class Interventions:
         *,
         lexicon: AgreementLexicon | None = None,
         deadline: float = DEADLINE_SECONDS,
-        voice_seconds: float = VOICE_SECONDS,
     ) -> None:
         self.world: World = world
         self.deadline: float = deadline
@@ -86,8 +80,6 @@ class Interventions:
         self._claims = ClaimFiles(world.root, FLUENCY.name)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
-        self.voices: LiveVoices = LiveVoices(world)
-        self._voice_seconds = voice_seconds
         # What the log has said already: once a channel is enough.
         self._said: set[tuple[str | None, str]] = set()
 
@@ -112,8 +104,7 @@ class Interventions:
             _LOGGER.warning("no guidance for %r: %s", agent_id, type(error).__name__)
             return Guidance(failed=True)
         self._breaker.succeeded()
-        waits = min(self._voice_seconds, max(0.0, ends - time.monotonic()))
-        return replace(guidance, voice_alarm=await self.voices.soon(agent_id, waits))
+        return guidance
 
     def before_turn_sync(self, agent_id: str, *, channel: str | None = None) -> Guidance:
         """Like ``before_turn``, for callers without an event loop."""

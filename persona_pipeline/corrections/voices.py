@@ -1,26 +1,18 @@
-"""Voice alarms of agents while they run. They are read in the background and never hold up a message."""
+"""The voices of agents while they run: what ``persona-pipeline watch`` follows."""
 
-import asyncio
-import logging
 import sys
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.corrections.background import DaemonPool, QueueFullError
-from persona_pipeline.corrections.judgment import ClaimFiles, within
+from persona_pipeline.corrections.judgment import ClaimFiles
 from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
 from persona_pipeline.corrections.records import recent_messages
-from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
+from persona_pipeline.evaluation.read import learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
 from persona_pipeline.scoring.text.said_again import said_again_statistics
-from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
@@ -32,20 +24,19 @@ from persona_pipeline.world.world import World
 # A message may reach the store a little after one that was sent later.
 _LATE = timedelta(minutes=5)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
-_LOGGER = logging.getLogger(__name__)
 
 
 class StoredMessages:
-    """Messages of the store after a moment, of everybody or of one agent."""
+    """Messages of the store after a moment, of all agents."""
 
-    def __init__(self, world: World, since: datetime, *, agent_id: str | None = None) -> None:
-        self._world, self._since, self._newest, self._agent_id = world, since, since, agent_id
+    def __init__(self, world: World, since: datetime) -> None:
+        self._world, self._since, self._newest = world, since, since
         self._seen: set[str] = set()
 
     def new(self) -> list[Message]:
         """Return the messages of lines that were added; ConfigError: the file cannot be read."""
         start = max(self._since, self._newest - _LATE)
-        found = read_messages(self._world.store, Window(end=_FOREVER, start=start), agent_id=self._agent_id)
+        found = read_messages(self._world.store, Window(end=_FOREVER, start=start))
         fresh = [message for message in found if message.id not in self._seen]
         self._newest = max([self._newest, *(message.created_at for message in found)])
         self._seen = {message.id for message in found if message.created_at > self._newest - _LATE}
@@ -157,100 +148,3 @@ def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:
         "mean_step": alarm.mean_step,
         "usual_step": alarm.usual_step,
     }
-
-
-@dataclass
-class _Followed:
-    watch: VoiceWatch
-    source: StoredMessages
-    loaded: float
-    alarm: VoiceAlarm | None = None
-
-    def read(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            _, raised = self.watch.read(message)
-            self.alarm = raised or self.alarm
-
-
-class LiveVoices:
-    """Whether agents have lost their voices by now; new learning is looked for after ``seconds``. Safe to share by threads."""
-
-    def __init__(self, world: World, *, seconds: float = 60.0) -> None:
-        self._world, self._seconds = world, seconds
-        self._followed: dict[str, _Followed] = {}
-        self._missing: dict[str, float] = {}
-        self._lock = threading.Lock()
-        self._known: dict[str, VoiceAlarm] = {}
-        self._pool = DaemonPool(1, "voices")
-        self._pending: dict[str, Future[VoiceAlarm | None]] = {}
-
-    def known(self, agent_id: str) -> VoiceAlarm | None:
-        """Return the alarm as it was last seen, and have it looked at again behind the caller's back. Never waits or raises."""
-        self._look(agent_id)
-        return self._known.get(agent_id)
-
-    async def soon(self, agent_id: str, seconds: float) -> VoiceAlarm | None:
-        """Return the alarm that stands now; as it was last seen where that takes longer than ``seconds`` or fails."""
-        looking = self._look(agent_id)
-        if looking is not None:
-            # Who gives up waiting does not stop a look that has begun: the next one finds what it found.
-            with suppress(TimeoutError):
-                await within(asyncio.wrap_future(looking), time.monotonic() + seconds)
-        return self._known.get(agent_id)
-
-    def alarm(self, agent_id: str) -> VoiceAlarm | None:
-        """Return the alarm that stands, None when the agent sounds like itself or nothing is known of its voice."""
-        with self._lock:
-            followed = self._load(agent_id)
-            if followed is None:
-                return None
-            followed.read(followed.source.new())
-            return followed.alarm if followed.watch.alarmed else None
-
-    def _look(self, agent_id: str) -> Future[VoiceAlarm | None] | None:
-        pending = self._pending.get(agent_id)
-        if pending is not None:
-            return pending
-        try:
-            looking = self._pending[agent_id] = self._pool.submit(lambda: self._seen(agent_id))
-        except (QueueFullError, RuntimeError):
-            return None
-        # A client may make names up: what is done is not remembered.
-        looking.add_done_callback(lambda _: self._pending.pop(agent_id, None))
-        return looking
-
-    def _seen(self, agent_id: str) -> VoiceAlarm | None:
-        try:
-            alarm = self.alarm(agent_id)
-        except Exception as error:
-            # What is only to be known must cost nobody anything.
-            _LOGGER.warning("no voice alarm for %r: %s", agent_id, type(error).__name__)
-            alarm = None
-        if alarm is None:
-            self._known.pop(agent_id, None)
-        else:
-            self._known[agent_id] = alarm
-        return alarm
-
-    def _load(self, agent_id: str) -> _Followed | None:
-        now = time.monotonic()
-        known = self._followed.get(agent_id)
-        if known is not None and now - known.loaded < self._seconds:
-            return known
-        if now - self._missing.get(agent_id, -self._seconds) < self._seconds:
-            return None
-        stored, reader = stored_voice(self._world.store, agent_id), WorldReader(self._world)
-        learnt = reader.learnt_voice(self._world.persona(agent_id), stored, self._world.horizon, learn=False).learnt
-        if learnt.model is None:
-            self._followed.pop(agent_id, None)
-            self._missing[agent_id] = now
-            return None
-        if known is not None and known.watch.model == learnt.model:
-            known.loaded = now
-            return known
-        said = reader.messages_to_follow(learnt, self._world.horizon)
-        start = said[-1].created_at if said else learnt.follows_from or learnt.model.provenance.until
-        source = StoredMessages(self._world, start, agent_id=agent_id)
-        followed = self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)
-        followed.read(said)
-        return followed

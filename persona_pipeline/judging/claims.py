@@ -4,14 +4,22 @@ import json
 import random
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, list_schema, object_schema, strict_json
-from persona_pipeline.base.text import storable
+from persona_pipeline.base.documents.json import (
+    JsonError,
+    content_hash,
+    list_schema,
+    object_schema,
+    strict_json,
+    value_at,
+)
+from persona_pipeline.base.text import clean, shortened, storable, storable_json
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, grouped, seed_from
@@ -112,37 +120,107 @@ def neutral_ids(count: int) -> tuple[str, ...]:
     return tuple(f"_c{place}" for place in range(1, count + 1))
 
 
+_OBJECT = re.compile(r'\{(?=\s*")')
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+
+
 class InvalidAnswerError(ValueError):
     """The text does not answer the question; the message says why in one line."""
 
 
-_FENCED = re.compile(r"(`{3,}|~{3,})[ \t]*\w*(.*)\1", re.DOTALL)
-_STRAY_FENCE = (
-    "there is text around an object in a code fence, or the fence is not closed; "
-    "use a model that answers with JSON alone (PERSONA_JUDGE_MODEL)"
-)
+def parse_object(text: str, schema: Mapping[str, Any] | None = None, evidence: str = "") -> dict[str, Any]:
+    """Return the JSON object that an answer holds.
 
+    The object may stand after thinking, in a Markdown code fence, or with prose around it; it must be the only one.
 
-def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that is the whole of an answer, or of the one Markdown code fence that the answer is.
+    Args:
+        schema: of the object. ``8.0`` and ``"8"`` are 8 where it asks for a number.
+        evidence: what was judged. An object that the judge only repeats from it is not an answer.
 
-    ``InvalidAnswerError``: anything else, such as text around the object, a duplicate key, NaN or infinity.
+    Raises:
+        InvalidAnswerError: there is no such object, or it has a duplicate key, NaN or infinity.
     """
     # A byte order mark is not white space to ``strip``.
-    text = text.strip().strip("\ufeff").strip()
+    text = storable_json(text).strip().strip("\ufeff").strip()
     if not text:
         raise InvalidAnswerError("the answer has no text")
-    fenced = _FENCED.fullmatch(text)
     try:
-        data = strict_json(fenced[2].strip() if fenced else text)
+        data = strict_json(text)
     except JsonError as error:
-        why = f"in a code fence: {error.msg}" if fenced else error.msg
-        if not fenced and not text.startswith("{") and ("```" in text or "~~~" in text):
-            why = _STRAY_FENCE
-        raise InvalidAnswerError(f"the answer is not JSON ({why})") from None
+        data = _object_in(text, error, evidence)
     if not isinstance(data, dict):
-        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
-    return data
+        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object: {shown(data)}")
+    return data if schema is None else _fitted(schema, data)
+
+
+def _object_in(text: str, why: JsonError, evidence: str) -> Any:
+    """Return the one object in a text that is not JSON as a whole; ``why``: what is wrong with it."""
+    said = split_thinking(text)[1]
+    if not said.strip():
+        raise InvalidAnswerError(f"the answer has no text after its thinking: {shown(text)}")
+    reason = why.msg
+    try:
+        found = list(_objects(text, len(text) - len(said)))
+        reason = f"{len(found)} objects, not one" if found else reason
+    except JsonError as error:
+        found, reason = [], error.msg
+    if len(found) != 1:
+        where = "in a code fence: " if "```" in said or "~~~" in said else ""
+        raise InvalidAnswerError(f"the answer is not JSON ({where}{reason}): {shown(said)}")
+    value, written = found[0]
+    if _bare(written) in _bare(evidence):
+        raise InvalidAnswerError(f"the answer only repeats an object that was judged: {shown(written)}")
+    return value
+
+
+def _objects(text: str, said_from: int) -> Iterator[tuple[Any, str]]:
+    """Yield the outermost objects in a text, each with how it is written.
+
+    ``said_from``: where thinking ends. Objects before it are drafts; but the tag that ends it may stand in a reason of the answer.
+    ``JsonError``: an object behind it is broken.
+    """
+    end = 0
+    while begun := _OBJECT.search(text, end):
+        try:
+            value, end = value_at(text, begun.start())
+        except JsonError:
+            if begun.start() >= said_from:
+                raise
+            end = begun.end()
+        else:
+            if end > said_from:
+                yield value, text[begun.start() : end]
+
+
+def _bare(text: str) -> str:
+    """Return a text without white space and escapes, as it stands in evidence that is JSON itself."""
+    return re.sub(r"[\s\\]+", "", text)
+
+
+def _fitted(schema: Mapping[str, Any], value: Any) -> Any:
+    """Return a value as the schema spells it: whole numbers as integers, digits in quotes as numbers, enums in their case."""
+    choices = schema.get("anyOf")
+    if isinstance(choices, list):
+        fitted = (_fitted(choice, value) for choice in choices)
+        return next((item for item in fitted if repr(item) != repr(value)), value)
+    kind = schema.get("type")
+    if kind == "object" and isinstance(value, dict):
+        fields = schema.get("properties", {})
+        return {key: _fitted(fields.get(key, {}), item) for key, item in value.items()}
+    if kind == "array" and isinstance(value, list):
+        return [_fitted(schema.get("items", {}), item) for item in value]
+    if isinstance(value, str) and kind == "string":
+        # Structured output does not promise the case of an enum.
+        return next((item for item in schema.get("enum", ()) if item.lower() == value.strip().lower()), value)
+    if isinstance(value, str) and kind in ("integer", "number") and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    is_whole = kind == "integer" and isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole else value
+
+
+def shown(value: Any) -> str:
+    """Return what a judge wrote, short and on one line."""
+    return shortened(json.dumps(value), 60)
 
 
 _FIELDS = {"proposition_id", "evidence", "reasoning", "ideas", "verdict", "score"}
@@ -152,7 +230,7 @@ _VERDICTS = {"scored": None, "not_applicable": Unscored.NOT_APPLICABLE, "no_evid
 def proposition_problem(data: Any, ids: Sequence[str]) -> str | None:
     """Return what is wrong with an answer to a question about these propositions, or None."""
     if not isinstance(data, dict) or set(data) != {"verdicts"} or not isinstance(data["verdicts"], list):
-        return "the answer is not an object with the one key 'verdicts', a list"
+        return f"the answer is not an object with the one key 'verdicts', a list: {shown(data)}"
     seen: set[str] = set()
     for item in data["verdicts"]:
         problem = _item_problem(item)
@@ -238,31 +316,32 @@ def no_entries(request: JudgeRequest) -> Verdict:
 
 
 def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence:
-    """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded."""
+    """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded and letters composed."""
     entry = trajectory.entry(local_id)
-    folded = " ".join(quote.split())
-    verified = entry is not None and bool(folded) and folded in " ".join(storable(entry.text).split())
+    folded = " ".join(clean(quote).split())
+    verified = entry is not None and bool(folded) and folded in " ".join(clean(entry.text).split())
     return Evidence(entry.message_id if entry else None, quote, verified)
 
 
 def _item_problem(item: Any) -> str | None:
     if not isinstance(item, dict) or set(item) != _FIELDS:
-        return f"a verdict does not have exactly the fields {', '.join(sorted(_FIELDS))}"
-    if not isinstance(item["proposition_id"], str) or not isinstance(item["reasoning"], str):
-        return "proposition_id or reasoning of a verdict is not a string"
-    name = item["proposition_id"]
-    if not isinstance(item["ideas"], list) or not all(isinstance(idea, str) for idea in item["ideas"]):
-        return f"the ideas of {name!r} are not a list of strings"
-    if not isinstance(item["evidence"], list) or not all(is_quote(quoted) for quoted in item["evidence"]):
-        return f"the evidence of {name!r} is not a list of message and quote"
-    # Structured output does not promise the case of a string enum.
-    if not isinstance(item["verdict"], str) or item["verdict"].lower() not in _VERDICTS:
-        return f"verdict {_shown(item['verdict'])} of {name!r} is none of {', '.join(_VERDICTS)}"
-    if _VERDICTS[item["verdict"].lower()] is not None:
-        return None if item["score"] is None else f"{name!r} is {item['verdict']} and yet has a score"
-    if type(item["score"]) is not int or item["score"] not in SCALE:
-        return f"score {_shown(item['score'])} of {name!r} is not a whole number from 0 to 9"
-    return None
+        held = ", ".join(sorted(map(str, item))) if isinstance(item, dict) else shown(item)
+        return f"a verdict does not have exactly the fields {', '.join(sorted(_FIELDS))}, but {held}"
+    name, verdict, score = item["proposition_id"], item["verdict"], item["score"]
+    is_right = {
+        "proposition_id": isinstance(name, str),
+        "reasoning": isinstance(item["reasoning"], str),
+        "ideas": isinstance(item["ideas"], list) and all(isinstance(idea, str) for idea in item["ideas"]),
+        "evidence": isinstance(item["evidence"], list) and all(map(is_quote, item["evidence"])),
+        # Structured output does not promise the case of a string enum.
+        "verdict": isinstance(verdict, str) and verdict.lower() in _VERDICTS,
+    }
+    if wrong := [key for key, right in is_right.items() if not right]:
+        return f"the {wrong[0]} of {name!r} cannot be {shown(item[wrong[0]])}"
+    if _VERDICTS[verdict.lower()] is not None:
+        return None if score is None else f"{name!r} is {verdict} and yet has a score"
+    is_score = type(score) is int and score in SCALE
+    return None if is_score else f"score {shown(score)} of {name!r} is not a whole number from 0 to 9"
 
 
 def is_quote(value: Any) -> bool:
@@ -272,13 +351,7 @@ def is_quote(value: Any) -> bool:
 
 
 def _listed(ids: set[str]) -> str:
-    return ", ".join(_shown(item) for item in sorted(ids)[:5]) + (", ..." if len(ids) > 5 else "")
-
-
-def _shown(value: Any) -> str:
-    """A value from the model, short and on one line."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return ", ".join(shown(item) for item in sorted(ids)[:5]) + (", ..." if len(ids) > 5 else "")
 
 
 def questions_of(

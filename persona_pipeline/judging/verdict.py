@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.text import storable_data
+from persona_pipeline.base.text import clean, storable, storable_data
 from persona_pipeline.world.models import Trajectory
 
 SCALE = range(10)
@@ -55,10 +55,10 @@ def unscored_label(reason: str | None) -> str:
     return _LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
 
 
-def _clean(said: object, *names: str) -> None:
+def _clean(said: object, *names: str, letters: Callable[[str], str] = storable) -> None:
     """Make the texts of a frozen object storable: a judge may be anything that a caller hands in."""
     for name in names:
-        object.__setattr__(said, name, storable_data(getattr(said, name)))
+        object.__setattr__(said, name, storable_data(getattr(said, name), letters))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Evidence:
     verified: bool = False
 
     def __post_init__(self) -> None:
-        _clean(self, "quote")
+        _clean(self, "quote", letters=clean)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Verdict:
             raise ValueError("a verdict has exactly one of score and unscored")
         if self.score is not None and (isinstance(self.score, bool) or self.score not in SCALE):
             raise ValueError(f"score {self.score!r} is not a whole number from 0 to 9")
-        _clean(self, "reasoning", "ideas", "detail")
+        _clean(self, "reasoning", "ideas", "detail", letters=clean)
 
     @property
     def has_failed(self) -> bool:

@@ -290,7 +290,11 @@ def test_validate_finds_everything_at_once(cli: Cli, sample_root: Path) -> None:
     [
         ("fluency/_default", "{{channel_name}}", "is not filled in for fluency; it has agent_name"),
         ("adherence/_default", "{{action}}", "is filled in by the action gate and with level: action"),
-        ("adherence/_default", "{{ agent_name }}", "is not filled in; write it without spaces"),
+        (
+            "adherence/_default",
+            "{{ agent_name }}",
+            "is not filled in; write it with double braces and without spaces: {{agent_name}}",
+        ),
     ],
 )
 def test_variables_that_stay_as_they_are_are_warned_of(

@@ -145,7 +145,13 @@ def test_what_is_in_character_or_not_checked_passes_as_it_came(
 ) -> None:
     for stream in (False, True):
         body = body_of(path, model=agent, stream=stream, stream_options={"include_usage": True})
-        for written in (Written(FINE), Written(THOUGHT + FINE), Written(), Written("No end"), *(Written(FINE, fault=fault) for fault in FAULTS)):
+        for written in (
+            Written(FINE),
+            Written(THOUGHT + FINE),
+            Written(),
+            Written("No end"),
+            *(Written(FINE, fault=fault) for fault in FAULTS),
+        ):
             model.write = lambda asked, written=written: written
             same(gate, running, path, body)
 
@@ -266,6 +272,19 @@ def test_after_its_attempts_it_goes_out(
         assert read(client, True) == "Hello there my friend. Still dry, my dear friend. But this is the end of it."
     assert len(model.requests) == 2 * (1 + GATED.max_correction_attempts)
     assert counted("forced") == 2
+
+
+@pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
+def test_what_is_written_again_has_no_length_of_what_it_replaces(
+    gate: str, model: ModelServer, library: str, path: str, read: Reader
+) -> None:
+    for again in ("No, not so.", " ".join(["Now with a joke."] * 40)):
+        model.write = lambda asked, again=again: Written(again if asked.is_again else SAID, fault="length")
+        with client_of(library, gate) as client:
+            assert read(client, False) == again
+            assert read(client, True) == f"Hello there my friend. {again}"
+        _, headers, _, whole = sent(gate, path, body_of(path, stream=True))
+        assert whole and headers.keys().isdisjoint({"content-length", "content-encoding", "etag"})
 
 
 def test_a_stream_that_says_again_what_it_said_goes_on_after_it(gate: str, model: ModelServer) -> None:

@@ -96,7 +96,7 @@ def test_interventions(client: TestClient, world: World) -> None:
     ]
     assert 'persona_nudges_total{kind="anti_convergence"} 1.0' in client.get("/metrics").text
     quiet = client.post("/v1/interventions", json={"agent_id": "bob"}).json()
-    assert quiet == {"guidance": None, "nudges": [], "withheld": [], "failed": False, "voice_alarm": None}
+    assert quiet == {"guidance": None, "nudges": [], "withheld": [], "failed": False}
 
 
 def test_corrections_that_only_watch_answer_at_once_and_are_counted(client: TestClient, world: World) -> None:

@@ -1,31 +1,22 @@
 import json
-import threading
-import urllib.request
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import (
     FileMessages,
-    LiveVoices,
     SaidAgainWatch,
     StoredMessages,
     VoiceWatches,
     alarm_facts,
 )
-from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
-from tests.corrections.test_server import service
-from tests.support.clock import LONG
 from tests.support.command_line import in_process
-from tests.support.waiting import wait_until
 
 # One worker learns the voices for all of them.
 pytestmark = pytest.mark.xdist_group("voices")
@@ -84,90 +75,6 @@ def test_what_is_said_again_is_known_from_one_look_to_the_next(world: World) -> 
     for number, again in enumerate((False, True)):
         said = Message(f"new-{number}", "jim", line, moment + timedelta(minutes=number), "ferries")
         assert [facts["earlier_id"] for _, facts in watch.read([said])] == ["new-0"] * again
-
-
-def test_interventions_say_that_the_voice_is_lost_and_hold_nothing_back(world: World) -> None:
-    interventions = Interventions(world, voice_seconds=LONG)
-    found = {agent_id: interventions.before_turn_sync(agent_id, channel="general") for agent_id in AGENTS}
-    assert {agent_id for agent_id, guidance in found.items() if guidance.voice_alarm} == {"michael"}
-    assert not any(guidance.failed for guidance in found.values())
-
-
-def test_a_voice_of_another_persona_raises_no_alarm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    voices = LiveVoices(world, seconds=0)
-    assert voices.alarm("michael") is not None
-    persona = world.persona("michael")
-    monkeypatch.setattr(World, "persona", lambda self, agent_id: type(persona)(agent_id, "Michael", "somebody new"))
-    assert voices.alarm("michael") is None
-
-
-def test_a_turn_waits_no_longer_than_it_may_and_the_next_one_knows(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go, look = threading.Event(), LiveVoices.alarm
-
-    def slow(self: LiveVoices, agent_id: str) -> VoiceAlarm | None:
-        go.wait(LONG)
-        return look(self, agent_id)
-
-    monkeypatch.setattr(LiveVoices, "alarm", slow)
-    interventions = Interventions(world, voice_seconds=0)
-    first = interventions.before_turn_sync("michael", channel="general")
-    assert (first.failed, first.voice_alarm) == (False, None)
-    assert interventions.voices.known("michael") is None, "a look under way is not waited for"
-    go.set()
-    wait_until(lambda: interventions.voices.known("michael") is not None, pause=0.01)
-    assert interventions.before_turn_sync("michael", channel="general").voice_alarm is not None
-
-
-def test_names_that_a_client_makes_up_are_not_remembered(world: World) -> None:
-    voices = LiveVoices(world)
-    for number in range(20):
-        assert voices.known(f"made-up-{number}") is None
-    wait_until(lambda: not voices._pending, pause=0.01)
-    assert (voices._followed, voices._missing, voices._known) == ({}, {}, {})
-
-
-def test_a_failing_look_at_the_voice_costs_no_guidance(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: LiveVoices, agent_id: str) -> None:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(LiveVoices, "alarm", fail)
-    guidance = Interventions(world, voice_seconds=LONG).before_turn_sync("michael", channel="general")
-    assert (guidance.failed, guidance.voice_alarm) == (False, None)
-
-
-def test_the_service_answers_over_its_socket_with_the_alarm_and_counts_it_once(world: World) -> None:
-    with service(world) as port:
-
-        def fetch(path: str, body: object = None) -> bytes:
-            data = None if body is None else json.dumps(body).encode()
-            request = urllib.request.Request(
-                f"http://localhost:{port}{path}", data, {"content-type": "application/json"}
-            )
-            with urllib.request.urlopen(request, timeout=LONG) as response:
-                return response.read()
-
-        def ask(agent_id: str) -> Any:
-            return json.loads(fetch("/v1/interventions", {"agent_id": agent_id, "channel": "general"}))
-
-        def gate(agent_id: str) -> Any:
-            body = {"agent_id": agent_id, "channel": "general", "text": "Please let me know."}
-            return json.loads(fetch("/v1/gate", body))
-
-        wait_until(lambda: ask("michael")["voice_alarm"] is not None, pause=0.01)
-        alarm = ask("michael")["voice_alarm"]
-        assert (alarm["began_at"]["id"], alarm["raised_at"]["id"], alarm["messages"]) == (
-            "general-077",
-            "direct-034",
-            3,
-        )
-        assert "lease let me know" in alarm["quotes"][0]["text"]
-        decision = gate("michael")
-        assert (decision["voice_alarm"], decision["action"]) == (alarm, "commit")
-        assert ask("pam")["voice_alarm"] is None and gate("nobody")["voice_alarm"] is None
-        metrics = fetch("/metrics").decode()
-        assert "persona_voice_alarms_total 1.0" in metrics and "persona_voice_alarms_standing 1.0" in metrics
 
 
 def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_alarm(

@@ -1,5 +1,7 @@
 """One agent from its files to its checks, on instances that know nothing."""
 
+import json
+
 import dagster as dg
 import pytest
 import sqlalchemy as sa
@@ -7,7 +9,7 @@ from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from tests.defs.support import Project, metadata_of, rows_of
+from tests.defs.support import PARTITION, Project, metadata_of, rows_of
 from tests.support.worlds import replace_in, write_yaml
 
 CHECKS = (*(check.name for check in GATE), ALL_IN_CHARACTER)
@@ -81,10 +83,14 @@ def test_windows_before_are_evaluated_where_they_are_asked_for(sample: Project) 
     assert len(ends) == 2
 
 
-def test_an_unknown_agent_fails_and_says_which_file_to_write(sample: Project) -> None:
-    result = sample.evaluate("nobody")
-    assert not result.success
-    assert "write personas/nobody.yaml" in failure_of(result, "personas").error_display_string
+def test_a_run_of_no_known_agent_fails_and_says_how_to_name_one(sample: Project) -> None:
+    tags = f"give --tags '{json.dumps({PARTITION: 'pam'})}', agents are "
+    for named, said in ({PARTITION: "nobody"}, "there is no agent 'nobody'; "), ({}, "the run names no agent; "):
+        for job, step in ("evaluate_agent", "personas"), ("follow_voices", "voices"):
+            result = sample.run(job, named)
+            assert not result.success
+            failure = failure_of(result, step)
+            assert failure.user_failure_data and (failure.user_failure_data.description or "").startswith(said + tags)
 
 
 def test_runs_are_labelled_whoever_starts_them(sample: Project) -> None:

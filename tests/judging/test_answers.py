@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging.claims import SCHEMA, proposition_problem
-from persona_pipeline.judging.model.messages import InvalidAnswerError, parse_object
+from persona_pipeline.judging.claims import SCHEMA, InvalidAnswerError, checked_quote, parse_object, proposition_problem
 from persona_pipeline.judging.verdict import schema_problem
+from persona_pipeline.world.models import Entry, Trajectory
 
 IDS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=5, unique=True)
 # NUL is read as U+FFFD.
@@ -75,3 +75,9 @@ def test_text_is_read_as_an_object_or_refused(text: str) -> None:
         assert isinstance(parse_object(text), dict)
     except InvalidAnswerError as error:
         assert "\n" not in str(error)
+
+
+def test_a_quote_is_found_however_its_letters_are_composed() -> None:
+    for written, quoted in (("One cafe\u0301, please.", "caf\u00e9"), ("One caf\u00e9, please.", "cafe\u0301")):
+        quote = checked_quote(Trajectory((Entry("Ann", written, "x1"),)), "m1", quoted)
+        assert quote.verified and quote.quote == "caf\u00e9"

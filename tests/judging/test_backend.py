@@ -146,7 +146,6 @@ def test_unchanged_requests_are_never_paid_for_twice(
     assert server.paid == 5
     assert [verdict.score for verdict in second] == [verdict.score for verdict in first]
     assert again.backend.spent.calls == 0
-    assert again.backend.cached_answers == 5
     assert sum(verdict.usage.calls for verdict in second) == 0
 
 
@@ -194,15 +193,15 @@ def test_structured_output_that_is_rejected_becomes_prompted_json_and_is_remembe
         assert ["output_config" in call.body for call in plain.calls] == [False]
 
 
-def test_prompted_json_may_stand_in_a_code_fence_and_nowhere_else(options: ModelOptions) -> None:
+def test_prompted_json_may_stand_in_a_code_fence_but_not_twice(options: ModelOptions) -> None:
     with MessagesServer(structured_output=False) as plain:
         judge = live_judge(ModelBackend(replace(options, base_url=plain.url)))
         plain.handler = lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```\n")
         (fenced,) = asyncio.run(judge.judge([request()]))
-        plain.handler = lambda call: message(f"Sure!\n```json\n{json.dumps(verdicts(call.body))}\n```")
-        (chatty,) = asyncio.run(judge.judge([request()]))
+        plain.handler = lambda call: message(2 * json.dumps(verdicts(call.body)))
+        (twice,) = asyncio.run(judge.judge([request()]))
     assert fenced.score is not None
-    assert chatty.unscored is Unscored.INVALID_OUTPUT
+    assert twice.unscored is Unscored.INVALID_OUTPUT
 
 
 def test_a_server_that_rejects_plain_requests_too_is_not_taken_to_lack_structured_output(

@@ -85,16 +85,10 @@ FAULTS = {
     "empty content": Fault(message(None), Unscored.INVALID_OUTPUT, "the answer has no text"),
     "blank text": Fault(text(" \n"), Unscored.INVALID_OUTPUT, "the answer has no text"),
     "truncated JSON": Fault(text('{"verdicts": [{"proposition_id": "ha'), Unscored.INVALID_OUTPUT, "not JSON"),
-    "text before JSON": Fault(
-        lambda call: message("Here is my verdict: " + json.dumps(verdicts(call.body))),
-        Unscored.INVALID_OUTPUT,
-        "not JSON",
+    "two objects": Fault(
+        lambda call: message(json.dumps(verdicts(call.body)) * 2), Unscored.INVALID_OUTPUT, "2 objects, not one"
     ),
-    "text before a code fence": Fault(
-        lambda call: message(f"Sure:\n```json\n{json.dumps(verdicts(call.body))}\n```"),
-        Unscored.INVALID_OUTPUT,
-        "in a code fence",
-    ),
+    "text alone": Fault(text("Sure, it is an 8."), Unscored.INVALID_OUTPUT, '"Sure, it is an 8."'),
     "a list": Fault(text("[]"), Unscored.INVALID_OUTPUT, "a JSON list, not an object"),
     "deep nesting": Fault(text("[" * 100_000), Unscored.INVALID_OUTPUT, "nested too deeply"),
     "NaN": Fault(text('{"verdicts": NaN}'), Unscored.INVALID_OUTPUT, "NaN"),
@@ -115,14 +109,14 @@ FAULTS = {
     ),
     "score 10": Fault(item(score=10), Unscored.INVALID_OUTPUT, "score 10"),
     "score -1": Fault(item(score=-1), Unscored.INVALID_OUTPUT, "score -1"),
-    "score 7.0": Fault(item(score=7.0), Unscored.INVALID_OUTPUT, "score 7.0"),
+    "score 7.5": Fault(item(score=7.5), Unscored.INVALID_OUTPUT, "score 7.5"),
     "score true": Fault(item(score=True), Unscored.INVALID_OUTPUT, "score true"),
-    "score '7'": Fault(item(score="7"), Unscored.INVALID_OUTPUT, 'score "7"'),
+    "score 'high'": Fault(item(score="high"), Unscored.INVALID_OUTPUT, 'score "high"'),
     "score null": Fault(item(score=None), Unscored.INVALID_OUTPUT, "score null"),
     "score of what is not applicable": Fault(
         item(verdict="not_applicable"), Unscored.INVALID_OUTPUT, "and yet has a score"
     ),
-    "unknown verdict": Fault(item(verdict="pass"), Unscored.INVALID_OUTPUT, 'verdict "pass"'),
+    "unknown verdict": Fault(item(verdict="pass"), Unscored.INVALID_OUTPUT, 'cannot be "pass"'),
     "field missing": Fault(
         altered(lambda data: data["verdicts"][0].pop("reasoning") and None),
         Unscored.INVALID_OUTPUT,

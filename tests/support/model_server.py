@@ -229,6 +229,9 @@ class ModelServer:
                 events = [*events[:3], b'data: {"choices": [{"delta"\n\n', b"data: \xff\xfe\n\n", *events[3:]]
             if written.fault == "gzip":
                 events, packed = [gzip.compress(b"".join(events), mtime=0)], [(b"content-encoding", b"gzip")]
+            if written.fault == "length":
+                # As buffering proxies do.
+                packed = [(b"content-length", str(len(b"".join(events))).encode()), (b"content-encoding", b"identity")]
             half = len(events) // 2 if written.fault == "half" else len(events)
             await _start(send, 200, "text/event-stream; charset=utf-8", packed)
             for event in events[:half]:
@@ -245,6 +248,8 @@ class ModelServer:
             body = body[:-7]
         if written.fault == "gzip":
             body, packed = gzip.compress(body, mtime=0), [(b"content-encoding", b"gzip")]
+        if written.fault == "length":
+            packed = [(b"content-encoding", b"identity"), (b"etag", b'"1"')]
         if written.fault == "half":
             await _start(send, 200, "application/json", [(b"content-length", str(len(body)).encode())])
             await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})

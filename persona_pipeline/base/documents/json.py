@@ -29,16 +29,16 @@ def strict_json(text: str, *, unique_keys: bool = True) -> Any:
     JSON, has such a key or a number that is not finite, or is nested too deeply.
     """
     text = storable_json(text)
-    value, end = _decoded(text, _pass(text, 0), _DECODER if unique_keys else _LENIENT)
+    value, end = value_at(text, _pass(text, 0), unique_keys=unique_keys)
     if (end := _pass(text, end)) != len(text):
         raise JsonError("Extra data", text, end)
     return value
 
 
-def _decoded(text: str, at: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
-    """Return the value that begins at a place, and where it ends."""
+def value_at(text: str, at: int, *, unique_keys: bool = True) -> tuple[Any, int]:
+    """Return the value that begins at a place of a storable text as in ``strict_json``, and where it ends."""
     try:
-        return decoder.raw_decode(text, at)
+        return (_DECODER if unique_keys else _LENIENT).raw_decode(text, at)
     except json.JSONDecodeError as error:
         # What is odd about a value has no place of its own.
         raise JsonError(error.msg, text, error.pos or at) from None
@@ -55,7 +55,7 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
     at = _pass(text, at + 1)
     while not text.startswith("]", at):
         line, counted = line + text.count("\n", counted, at), at
-        value, end = _decoded(text, at, _DECODER)
+        value, end = value_at(text, at)
         yield line, value
         at = _pass(text, end)
         if text.startswith(",", at):

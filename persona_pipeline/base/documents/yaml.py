@@ -138,6 +138,7 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
 
 # What a line begins with before its value: list dashes, then a key. A text that begins with such a sign needs quotes.
 _VALUE = re.compile(r"\s*(?:- +)*(?:[^\s:{\[\"'][^:]*: +)?(?P<value>.*)")
+_BRACES = re.compile(r"\{\w+\}")
 _SIGNS = "{[*&!|>@`%\"'-?"
 
 
@@ -154,7 +155,14 @@ def _advice(text: str, mark: Any, problem: str) -> str:
         return "; put quotes around a text with ': ' in it, or correct how the line is indented"
     if value[:1] in ("'", '"'):
         return "; put one pair of quotes around the whole text"
-    return f"; put quotes around a text that begins with {value[0]}" if value and value[0] in _SIGNS else ""
+    variable = f"; a variable has double braces: {{{name[0]}}}" if (name := _BRACES.match(value)) else ""
+    return f"; put quotes around a text that begins with {value[0]}{variable}" if value and value[0] in _SIGNS else ""
+
+
+def braces_hint(value: Any) -> str:
+    """Return what to write instead of ``{name}`` without quotes, which YAML reads as a mapping; "" for any other value."""
+    name = next(iter(value)) if isinstance(value, dict) and len(value) == 1 and None in value.values() else None
+    return f"; a variable has double braces and quotes: '{{{{{name}}}}}'" if isinstance(name, str) else ""
 
 
 class _Builder:
@@ -412,7 +420,7 @@ def model_problems(model: type[BaseModel], document: Document, error: Validation
             problems.append(document.problem(location[:-1], f"{name} is required"))
             continue
         text = EXPECTED.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-        problems.append(document.problem(location, f"{name}: {text}"))
+        problems.append(document.problem(location, f"{name}: {text}{braces_hint(item.get('input'))}"))
     return problems
 
 

@@ -339,7 +339,7 @@ def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterato
         elif name not in filled:
             yield f"{{{{{name}}}}} is not filled in for {dimension}; it has {', '.join(filled)}"
     for text in spaced_variables(claim):
-        yield f"{text} is not filled in; write it without spaces"
+        yield f"{text} is not filled in; write it with double braces and without spaces: {{{{{text.strip('{} ')}}}}}"
 
 
 def _suite(path: Path, checked: Checked) -> None:

@@ -47,7 +47,6 @@ from persona_pipeline.corrections.statistics import (
     forget_texts,
 )
 from persona_pipeline.judging.verdict import Backend
-from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.world import World
@@ -77,10 +76,10 @@ _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 5.05, 6.0)
 
 
 class ServiceMetrics:
-    """Counts decisions, time, tokens and money of the gate, nudges by kind, and voice alarms."""
+    """Counts decisions, time, tokens and money of the gate, and nudges by kind."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Histogram
 
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
@@ -98,10 +97,6 @@ class ServiceMetrics:
         about = "Nudges found and not given, as the agent's corrections only watch."
         self._shadow_nudges = counter("persona_shadow_nudges", about, ("kind",))
         self._lookups = counter("persona_interventions", "Turns looked at for nudges.", ("result",))
-        self._voices = counter("persona_voice_alarms", "Agents that lost their voice, each alarm once.")
-        about = "Agents that do not sound like themselves, of those asked about."
-        self._standing = Gauge("persona_voice_alarms_standing", about, registry=self.registry)
-        self._alarmed: dict[str, str] = {}
 
     def decided(self, _agent_id: str, decision: GateDecision) -> None:
         """Count a decision; fits ``ActionGate(observer=...)``."""
@@ -127,15 +122,6 @@ class ServiceMetrics:
             self._nudges.labels(nudge.kind.value).inc()
         for nudge in guidance.withheld:
             self._shadow_nudges.labels(nudge.kind.value).inc()
-
-    def heard(self, agent_id: str, alarm: VoiceAlarm | None) -> None:
-        """Count an agent's voice alarm the first time that it is seen; None: it sounds like itself."""
-        if alarm is None:
-            self._alarmed.pop(agent_id, None)
-        elif self._alarmed.get(agent_id) != alarm.raised_at.id:
-            self._alarmed[agent_id] = alarm.raised_at.id
-            self._voices.inc()
-        self._standing.set(len(self._alarmed))
 
     def text(self) -> bytes:
         from prometheus_client import generate_latest
@@ -279,16 +265,12 @@ def _corrections(service: _Service) -> APIRouter:
                 run_id=request.run_id,
                 arrived=http.scope.get(ARRIVED),
             )
-        alarm = service.interventions.voices.known(request.agent_id)
-        service.metrics.heard(request.agent_id, alarm)
-        told = {name: getattr(decision, name, None) for name in GateResponse.model_fields}
-        return GateResponse.model_validate(told | {"voice_alarm": alarm})
+        return GateResponse.model_validate(decision)
 
     @router.post("/interventions", summary="What should the agent be told before its next turn?")
     async def interventions(request: InterventionsRequest) -> InterventionsResponse:
         guidance = await service.interventions.before_turn(request.agent_id, channel=request.channel)
         service.metrics.guided(guidance)
-        service.metrics.heard(request.agent_id, guidance.voice_alarm)
         return InterventionsResponse.model_validate(guidance)
 
     return router

@@ -324,8 +324,8 @@ class PassThrough:
         except httpx2.TransportError as error:
             return _error(502, f"the upstream does not answer ({type(error).__name__})")
         try:
-            turn, packed = asked.turn, "content-encoding" in response.headers
-            is_turn = turn is not None and response.status_code == 200 and not packed
+            turn = asked.turn
+            is_turn = turn is not None and response.status_code == 200 and not _is_packed(response)
             if turn and is_turn and _kind(response) == _STREAM:
                 await self._streamed(asked, turn, response, send)
             elif turn and is_turn and _kind(response) == _WHOLE:
@@ -343,7 +343,7 @@ class PassThrough:
     async def _asked_again(self, asked: _Asked, kind: str) -> httpx2.Response:
         """Have an answer written anew; ValueError: it is not one of that kind."""
         response = await self._ask(asked)
-        if response.status_code != 200 or _kind(response) != kind or "content-encoding" in response.headers:
+        if response.status_code != 200 or _kind(response) != kind or _is_packed(response):
             await response.aclose()
             raise ValueError(f"the upstream answers {response.status_code}")
         return response
@@ -458,6 +458,10 @@ def _json(content: bytes) -> Json | None:
 
 def _kind(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _is_packed(response: httpx2.Response) -> bool:
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -2,7 +2,7 @@
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -10,7 +10,7 @@ from persona_pipeline.corrections.configuration import StoredConfig
 from persona_pipeline.corrections.nudges import Intervention
 from persona_pipeline.corrections.records import Action, Outcome
 from persona_pipeline.scoring.messages.verdicts import Role
-from persona_pipeline.world.models import CorrectionSettings, Message
+from persona_pipeline.world.models import CorrectionSettings
 
 AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 AgentId = Annotated[str, Field(pattern=AGENT_ID, examples=["michael"])]
@@ -63,33 +63,6 @@ class GateRequest(_Wire):
         return self
 
 
-class SentMessage(_Wire):
-    """A message as it was sent; ``text`` where it is quoted."""
-
-    id: str
-    created_at: datetime
-    text: str | None = None
-
-
-def _unquoted(message: Message) -> dict[str, Any]:
-    return {"id": message.id, "created_at": message.created_at}
-
-
-_Unquoted = Annotated[SentMessage, BeforeValidator(_unquoted)]
-
-
-class VoiceAlarmResponse(_Wire):
-    """The agent no longer sounds like itself, as far as messages alone can tell. Nothing is held back for it.
-
-    ``messages`` of its own from ``began_at`` to ``raised_at``; ``quotes`` are those least like it.
-    """
-
-    began_at: _Unquoted
-    raised_at: _Unquoted
-    messages: int
-    quotes: tuple[SentMessage, ...]
-
-
 class GateResponse(_Wire):
     """What to do with the text: ``commit`` and ``force`` send it, ``retry`` has the agent write it again."""
 
@@ -106,9 +79,6 @@ class GateResponse(_Wire):
     action_id: str
     attempt: int
     latency_ms: float
-    voice_alarm: VoiceAlarmResponse | None = Field(
-        description="As it was last seen; null: none, or no voice is learnt."
-    )
 
 
 class InterventionsRequest(_Wire):
@@ -134,7 +104,6 @@ class InterventionsResponse(_Wire):
     nudges: tuple[NudgeResponse, ...]
     withheld: tuple[NudgeResponse, ...] = Field(description="Found and not given: the agent's corrections only watch.")
     failed: bool = Field(description="Nothing could be looked up in time, so there is no guidance.")
-    voice_alarm: VoiceAlarmResponse | None = Field(description="Null: none, or no voice is learnt.")
 
 
 class ConfigRequest(CorrectionSettings, frozen=True, extra="forbid", strict=True):

@@ -1,5 +1,6 @@
 """The lineage of one agent: the steps that make its assets, its voice, and the jobs over them."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,14 +14,21 @@ from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
 from persona_pipeline.defs.agents.weeks import build_weekly_scores
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.dagster_internals import AssetJob
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, AssetJob
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures, retry_unanswered
+from persona_pipeline.defs.platform.resources import (
+    EvaluationSettings,
+    WorldResource,
+    known_agents,
+    known_failures,
+    retry_unanswered,
+)
 from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
@@ -51,6 +59,17 @@ class AgentStep:
     def asked(self, made: Mapping[str, dg.AssetSpec]) -> list[str]:
         """Return the dimensions whose assets are asked for."""
         return [dimension for dimension, spec in made.items() if spec.key in self.context.selected_asset_keys]
+
+
+def named_agents(context: Context, world: World) -> list[str]:
+    """Return the agents whose partitions a run names; ConfigError: it names none, or a single one without a persona file."""
+    if context.has_partition_key_range:
+        return list(context.partition_keys)
+    if context.has_partition_key and context.partition_key in yaml_stems(world.root / PERSONAS):
+        return [context.partition_key]
+    named = f"there is no agent {context.partition_key!r}" if context.has_partition_key else "the run names no agent"
+    agents = known_agents(world.root) or ["AGENT"]
+    raise ConfigError(f"{named}; give --tags '{json.dumps({PARTITION: agents[-1]})}', agents are {', '.join(agents)}")
 
 
 def make_personas(at: AgentStep) -> Made:
@@ -179,9 +198,9 @@ def build_step(
     )
     @specs.place.bound
     def assets(context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings) -> Made:
-        agent_ids = [context.partition_key] if context.has_partition_key else list(context.partition_keys)
         with known_failures():
-            at = AgentStep(specs, context, world.open(), evaluation, agent_ids[0])
+            agent_ids = named_agents(context, opened := world.open())
+            at = AgentStep(specs, context, opened, evaluation, agent_ids[0])
             if len(agent_ids) > 1:
                 yield from evaluate_several(at, agent_ids, asked_dimensions(specs, context))
             else:
@@ -214,9 +233,8 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
     def agent_voice(
         context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
     ) -> Iterator[dg.MaterializeResult]:
-        agent_id = context.partition_key
         with known_failures():
-            opened = world.open()
+            [agent_id] = named_agents(context, opened := world.open())
             opened.sync_persona(agent_id)
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")

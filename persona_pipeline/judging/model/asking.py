@@ -190,7 +190,6 @@ class ModelBackend:
     Attributes:
         spent: what its calls took.
         models: the models that served answers, with how often.
-        cached_answers: how many answers came from the cache.
         batched: what those of them cost that a message batch had brought and nobody had used.
     """
 
@@ -211,7 +210,6 @@ class ModelBackend:
         self.cache = cache
         self.budget = budget
         self.spent = Usage()
-        self.cached_answers = 0
         self.batched = Usage()
         self.progress = progress
         self.pacer = Pacer(self.options.per_minute)
@@ -259,7 +257,6 @@ class ModelBackend:
         calls = [self._prepare(question, self.style) for question in questions]
         answers = self.cache.find((call.key, call.question) for call in calls) if self.cache else {}
         self._charge(answers)
-        self.cached_answers += len(answers)
         if self.progress:
             self.progress.knew(len(answers))
         pending = {call.key: call for call in calls if call.key not in answers}

@@ -233,7 +233,7 @@ def read_response(
         if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
     )
     try:
-        data = parse_object(text)
+        data = parse_object(text, question.schema, question.evidence)
     except InvalidAnswerError as error:
         return unscored(Unscored.INVALID_OUTPUT, str(error))
     if problem := question.problem(data):

@@ -23,7 +23,6 @@ from persona_pipeline.judging.verdict import (
     JudgeRequest,
     Question,
     Unscored,
-    Usage,
     Verdict,
     is_unsupported,
     unsupported,
@@ -265,51 +264,20 @@ class Rejudged:
     live: Verdict
 
     @property
-    def is_answered(self) -> bool:
-        """Whether the live judge gave an answer that can be compared."""
-        return not self.live.has_failed
-
-    @property
     def disagrees(self) -> bool:
-        """Whether the answers are far apart: scores by three points or more, or an answer of another sort."""
-        return self.is_answered and self.distance >= FAR_APART
-
-    @property
-    def distance(self) -> float:
-        """Points between the scores; beyond the scale for answers of another sort."""
-        if self.recorded.score is None or self.live.score is None:
-            return 10.0 * ((self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score))
-        return abs(self.recorded.score - self.live.score)
+        """Whether the scores are three points apart or more, or one is an answer of another sort. A failed call says nothing."""
+        old, new = self.recorded, self.live
+        if old.score is None or new.score is None:
+            return not new.has_failed and (old.unscored, old.score) != (new.unscored, new.score)
+        return abs(old.score - new.score) >= FAR_APART
 
 
-@dataclass(frozen=True)
-class Rejudging:
-    """A sample, judged again. ``recorded``: how many recordings it was drawn from."""
+async def rejudge(
+    requests: Sequence[JudgeRequest], recorded: Judge, live: Judge, *, size: int, seed: int
+) -> tuple[list[Rejudged], int]:
+    """Judge a random sample of at most ``size`` recordings again. Take another ``seed`` every night.
 
-    recorded: int
-    rows: Sequence[Rejudged] = field(default_factory=tuple)
-
-    @property
-    def answered(self) -> list[Rejudged]:
-        return [row for row in self.rows if row.is_answered]
-
-    @property
-    def disagreements(self) -> list[Rejudged]:
-        """The rows that disagree, the farthest apart first."""
-        return sorted((row for row in self.rows if row.disagrees), key=lambda row: row.distance, reverse=True)
-
-    @property
-    def disagreement(self) -> float:
-        """Share (0-1) of the answers that disagree; 0 without answers."""
-        return len(self.disagreements) / len(self.answered) if self.answered else 0.0
-
-    @property
-    def usage(self) -> Usage:
-        return sum((row.live.usage for row in self.rows), Usage())
-
-
-async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge, *, size: int, seed: int) -> Rejudging:
-    """Judge a random sample, of at most ``size``, of what is recorded again; take another ``seed`` every night.
+    Return the sample, and the number of recordings that it was drawn from.
 
     The requests are what a replay asks for: recordings nothing asks for cannot be judged again, since they hold no transcript.
     """
@@ -321,6 +289,4 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     ]
     drawn = random.Random(seed).sample(known, min(size, len(known)))
     told = await live.judge([request for request, _ in drawn])
-    return Rejudging(
-        len(known), tuple(Rejudged(request, old, new) for (request, old), new in zip(drawn, told, strict=True))
-    )
+    return [Rejudged(request, old, new) for (request, old), new in zip(drawn, told, strict=True)], len(known)

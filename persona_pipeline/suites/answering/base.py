@@ -21,7 +21,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.turns import is_one_answer
-from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from persona_pipeline.world.models import Persona
 
 VERSION = 1
+# The answer to each test that has none of its own.
+WHATEVER_TEST = "*"
 
 
 @dataclass(frozen=True)
@@ -134,19 +136,22 @@ class Responses:
     source: str = "the responses"
     content_hash: str = ""
 
+    def key(self, test_id: str, target: str | None) -> str:
+        """Return the key of a test's answer: with its target, alone, or that of a session, which answers every test."""
+        return next((key for key in (f"{test_id}@{target}", test_id, WHATEVER_TEST) if key in self.answers), test_id)
+
     def raw(self, test_id: str, target: str | None, attempt: int) -> Any:
         """Return what is recorded for one attempt.
 
         Raises:
             ResponseError: nothing is.
         """
-        row_id = f"{test_id}@{target}"
-        key = row_id if row_id in self.answers else test_id
+        key = self.key(test_id, target)
         if key not in self.answers:
             raise ResponseError(
                 "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
             )
-        value = self.answers[key]
+        value = messages_of(self.answers[key])
         if not isinstance(value, list) or is_one_answer(value):
             return value
         if attempt >= len(value):
@@ -185,11 +190,15 @@ class Responses:
 def read_responses(data: Any, source: str = "the responses") -> Responses:
     """Return the answers of a mapping from test id to answer, a list of rows with an ``id``, or results of an earlier run.
 
+    The session of an agent is its answer to whatever test is graded.
+
     Raises:
         ConfigError: it is none of these.
     """
     if isinstance(data, Mapping) and isinstance(data.get("tests"), list) and "summary" in data:
         data = data["tests"]
+    if is_session(data):
+        return Responses({WHATEVER_TEST: data}, source)
     if isinstance(data, Mapping):
         return Responses(data, source)
     if not isinstance(data, list):

@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, read_turns
+from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, is_one_answer, read_turns
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
 from persona_pipeline.suites.format.text import parse_object, stringify
@@ -198,6 +198,53 @@ class Output:
         return found
 
 
+def messages_of(value: Any) -> Any:
+    """Return the messages of an agent's session by its shape, and anything else as it is.
+
+    A session is a list of events around messages (Claude Code, Codex, the Claude Agent SDK, updates of LangGraph), a state or a
+    checkpoint that holds them, or steps with content (Vercel AI SDK).
+    """
+    if isinstance(value, list) and value and not is_one_answer(value):
+        return [message for event in value for message in _of_event(event)] or value
+    if not isinstance(value, Mapping):
+        return value
+    steps = value.get("steps")
+    for state in map(value.get, ("values", "channel_values")):
+        if _holds(state, "messages"):
+            return state["messages"]
+    if isinstance(value.get("new_items"), list):
+        return messages_of(value["new_items"])
+    if isinstance(steps, list) and steps and all(_holds(step, "content") for step in steps):
+        return [{"role": ASSISTANT, "content": step["content"]} for step in steps]
+    return value
+
+
+def _holds(value: Any, key: str) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping) and isinstance(value.get(key), list)
+
+
+def _of_event(event: Any) -> Iterator[Any]:
+    """Yield the messages in an event of a session. A sub-agent's are not the agent's own."""
+    if not isinstance(event, Mapping) or event.get("isSidechain") or event.get("isMeta"):
+        return
+    if event and all(_holds(update, "messages") for update in event.values()):
+        yield from (message for update in event.values() for message in update["messages"])
+    elif "type" in event and isinstance(message := event.get("message"), Mapping) and "role" in message:
+        yield message
+    elif event.get("type") == "response_item" or "raw_item" in event:
+        yield event.get("payload", event.get("raw_item"))
+
+
+def is_session(value: Any) -> bool:
+    """Return whether a value is what one agent said in one session, not answers by the ids of tests."""
+    said = messages_of(value)
+    said = said.get("messages") if isinstance(said, Mapping) else said
+    if not isinstance(said, list) or not is_one_answer(said):
+        return False
+    # Messages may have ids as rows of answers do. But answers alone are no session.
+    return said is not value or any(item.get("role", item.get("type")) not in (ASSISTANT, None) for item in said)
+
+
 # What stands in a row of results beside the answer.
 _OF_A_ROW = ("results", "trials", "metadata", "input", "expected_output")
 
@@ -207,6 +254,7 @@ def parse_output(value: Any) -> Output:
 
     Beside its messages or ``text`` a mapping may have ``token_usage``, ``cost_usd`` and ``duration_ms``.
     """
+    value = messages_of(value)
     given = value if isinstance(value, Mapping) else {}
     answer = {key: item for key, item in value.items() if key not in _OF_A_ROW} if given else value
     try:

@@ -16,7 +16,7 @@ from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import Prompted
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, ReasonedError
-from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search, stringify
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
@@ -58,7 +58,7 @@ def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _step_problem(data: Any) -> str | None:
     if not isinstance(data, Mapping):
-        return "the reply is no object"
+        return f"the reply is not an object: {stringify(data)[:60]}"
     action = data.get("action")
     if action == "finish":
         return None if isinstance(data.get("result"), Mapping) else "a reply that finishes needs a result"
@@ -220,9 +220,10 @@ class AgentJudge(Prompted):
 
         if context.services.invoke is None:
             raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
-        rules, ask, _ = self._asking
-        prompt = f"{rules}\n\nEvidence, as JSON:\n{plain_json(shown)}\n\n{ask}"
+        rules, ask, schema = self._asking
+        judged = plain_json(shown)
+        prompt = f"{rules}\n\nEvidence, as JSON:\n{judged}\n\n{ask}"
         try:
-            return parse_object(context.services.invoke(target, prompt, context))
+            return parse_object(context.services.invoke(target, prompt, context), schema, judged)
         except InvalidAnswerError as error:
             raise UngradedError("invalid_output", f"target {target!r}: {error}") from None

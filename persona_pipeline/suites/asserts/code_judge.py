@@ -16,9 +16,9 @@ from persona_pipeline.base.calls import positional_arguments
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.base import file_parts
 from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.files import SHELL, source_file
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.format.programs import SHELL, source_file
 from persona_pipeline.suites.format.text import parse_json
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import TOLERANCE, Grade, SuiteVerdict, UngradedError

@@ -184,8 +184,9 @@ def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
 
 def reply_problem(data: Any) -> str | None:
     if not isinstance(data, Mapping) or data.get("better") not in _BETTER:
-        return f"better must be one of {', '.join(_BETTER)}"
-    return None if isinstance(data.get("reasoning"), str) else "reasoning must be a text"
+        return f"better must be one of {', '.join(_BETTER)}: {stringify(data)[:60]}"
+    reasoning = data.get("reasoning")
+    return None if isinstance(reasoning, str) else f"reasoning must be a text, not {stringify(reasoning)[:60]}"
 
 
 def grade_of(found: ComparedAnswer) -> Grade:

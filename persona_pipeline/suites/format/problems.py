@@ -10,11 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, names_at, parse_document
+from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, braces_hint, names_at, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, nearest
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.programs import missing_file
+from persona_pipeline.suites.format.files import FileError, Files, missing_file
 
 
 @dataclass(frozen=True)
@@ -282,7 +281,7 @@ def _text(item: Any, location: tuple[str | int, ...]) -> str:
     if kind == "string_too_long":
         return f"must have at most {context['max_length']} characters"
     if kind in _TEXTS:
-        return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}")
+        return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}{braces_hint(item.get('input'))}")
     return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 

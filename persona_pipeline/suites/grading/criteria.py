@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.format.models import StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES
 from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
 from persona_pipeline.suites.grading.statistics import weighted_mean
@@ -147,7 +148,7 @@ def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
     analytic = is_analytic(criteria)
     checks = data.get("checks") if isinstance(data, Mapping) else None
     if not isinstance(checks, list) or not all(isinstance(item, Mapping) for item in checks):
-        return "the reply has no list of checks"
+        return f"the reply has no list of checks: {stringify(data)[:60]}"
     ids = [item.get("id") for item in checks]
     wanted = [item.id for item in criteria]
     if sorted(map(str, ids)) != sorted(wanted):
@@ -156,9 +157,9 @@ def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
     for item in checks:
         value = item.get("score" if analytic else "satisfied")
         if analytic and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOP):
-            return f"check {item['id']!r} has no whole score from 0 to {TOP}"
+            return f"check {item['id']!r} has no whole score from 0 to {TOP}, but {stringify(value)[:60]}"
         if not analytic and not isinstance(value, bool):
-            return f"check {item['id']!r} does not say whether it is satisfied"
+            return f"check {item['id']!r} must say true or false for satisfied, not {stringify(value)[:60]}"
     return None
 
 

@@ -153,8 +153,7 @@ class Bases:
             # Nothing is run around recorded answers.
             del basis.values["hooks"]
         if self.responses is not None:
-            answers = self.responses.answers
-            basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
+            basis.values["answer"] = [target, self.responses.answers.get(self.responses.key(test.id, target))]
         elif target is not None:
             basis.add(self.of_answer(target, test))
             basis.programs |= self.framing

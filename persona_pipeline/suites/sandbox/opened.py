@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.suites.format.programs import single_command
+from persona_pipeline.suites.format.files import single_command
 from persona_pipeline.suites.sandbox.hook.sitecustomize import FOLDER
 
 _HOOK = str(Path(__file__).parent / "hook")

@@ -16,7 +16,7 @@ from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.programs import source_file
+from persona_pipeline.suites.format.files import source_file
 
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",

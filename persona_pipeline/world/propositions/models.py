@@ -301,7 +301,10 @@ class PropositionFile(BaseModel, extra="forbid", title="Propositions"):
 
 TEMPLATE_VARIABLES = ("agent_name", "action", "channel_name", "recipient_name")
 _VARIABLE = re.compile(r"\{\{([A-Za-z0-9_]+)\}\}")
-_SPACED = re.compile(r"\{\{(?=\s|[^{}]*\s\}\})\s*([A-Za-z0-9_]+)\s*\}\}")
+_SPACED = re.compile(
+    r"\{\{(?=\s|[^{}]*\s\}\})\s*([A-Za-z0-9_]+)\s*\}\}"
+    rf"|(?<!\{{)\{{\s*(?:{'|'.join(TEMPLATE_VARIABLES)})\s*\}}(?!\}})"
+)
 
 # Letters of any script, digits and the signs that names have: no quotes, no line breaks, no braces.
 _NAME = regex.compile(r"[\p{L}\p{M}\p{N}](?:[\p{L}\p{M}\p{N} _.&+#@/'’()-]{0,62}[\p{L}\p{M}\p{N}_.+#)])?")
@@ -335,7 +338,7 @@ def filled_variables(dimension: str, level: str) -> tuple[str, ...]:
 
 
 def spaced_variables(text: str) -> list[str]:
-    """Return what looks like a variable and is none for the spaces in its braces, such as ``{{ agent_name }}``."""
+    """Return what looks like a variable and is none for its braces, such as ``{{ agent_name }}`` and ``{agent_name}``."""
     return [match[0] for match in _SPACED.finditer(text)]
 
 

@@ -109,5 +109,5 @@ class TestAgentJudge:
         with pytest.raises(UngradedError, match="invalid_output"):
             grade(tmp_path, item, "x", services=Services(invoke=lambda *_: "no idea"))
         with pytest.raises(UngradedError, match="invalid_output"):
-            # Which of the braces in a text are the answer would be a guess.
-            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: f"Here: {json.dumps(FREEFORM)}"))
+            # Which of two objects is the answer would be a guess.
+            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: json.dumps(FREEFORM) * 2))

@@ -44,6 +44,7 @@ def test_an_answer_says_what_its_words_say(name: str) -> None:
         ("a: @me\n", "put quotes around a text that begins with @"),
         ("a: *bold* text\n", "put quotes around a text that begins with *"),
         ("a: [note] text\n", "put quotes around a text that begins with ["),
+        ("a: {agent_name} is calm\n", "a variable has double braces: {{agent_name}}"),
         ('a: "x" and y\n', "put one pair of quotes around the whole text"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persona_pipeline.suites.format.programs import single_command
+from persona_pipeline.suites.format.files import single_command
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.base.documents.yaml import braces_hint
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
@@ -22,7 +23,7 @@ def input_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> 
         return ({"role": "user", "content": value},)
     if not isinstance(value, list):
         wanted = "a list of messages" if key == "input_messages" else "a string or a list of messages"
-        reader.fail(entry, f"{label}: {key} must be {wanted}", key)
+        reader.fail(entry, f"{label}: {key} must be {wanted}{braces_hint(value)}", key)
         return ()
     if not value:
         reader.fail(entry, f"{label}: {key} must hold at least one message", key)

@@ -1,6 +1,5 @@
 """Reading a whole suite."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,26 +22,6 @@ from persona_pipeline.suites.format.loading.tests import (
 )
 from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, grouped
-
-_NUMBER = r"(?:0|[1-9][0-9]*)"
-_PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
-_SEMVER = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PART}(?:\.{_PART})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
-)
-
-
-def check_license(text: str) -> str | None:
-    """Return what is wrong with an SPDX licence expression, None when it is one, or when there is no list to look it up in."""
-    try:
-        from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-    except ImportError:
-        return None
-    try:
-        canonicalize_license_expression(text)
-    except InvalidLicenseExpression:
-        return f"{text!r} is no SPDX identifier; write one such as Apache-2.0"
-    return None
-
 
 SCHEMA_NAME = "agentv-eval-v2"
 MOST_DESCRIPTION = 1024
@@ -234,11 +213,6 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
         reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
     if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
         reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
-    if fields.version is not None and not _SEMVER.fullmatch(fields.version):
-        said = f"version: {fields.version!r} is no semantic version; write one such as 1.0.0"
-        reader.warn(entry, said, "version")
-    if fields.license is not None and (problem := check_license(fields.license)):
-        reader.warn(entry, f"license: {problem}", "license")
     # Its attribute warns whoever reads it, whatever it is.
     if vars(fields)["target"] is not None:
         reader.deprecated(entry, "target", "write execution.target", "target")

@@ -178,8 +178,6 @@ tests:
             "tests:\n  - id: t\n    input: hi\n    execution:\n      evaluators: [{type: is_json}]\n",
             ":5:7: test 't': execution.evaluators is deprecated",
         ),
-        ('version: "1.0"\n' + ONE, ":1:10: version: '1.0' is no semantic version"),
-        ("license: MY-OWN\n" + ONE, ":1:10: license: 'MY-OWN' is no SPDX identifier"),
         ("tests: []\n", ":1:1: the suite has no tests"),
         (
             "tests:\n  - {id: t, input: hi, assert: [{type: is_json, weight: 0}]}\n",
