@@ -514,7 +514,8 @@ class WorldReader:
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
         """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
         windows_back = max(request.history, request.baseline_windows - 1)
-        if not windows_back:
+        # A baseline of all time has one window.
+        if not windows_back or (request.window == ALL_TIME and not request.history):
             return []
         if request.window == ALL_TIME:
             raise ConfigError("windows before need a window of some length; write --window 7d")

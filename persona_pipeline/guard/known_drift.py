@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.base.options import BASELINE_WINDOWS, PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.base.shares import ShareDrop
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
@@ -28,8 +28,6 @@ ADHERENCE = "adherence"
 OUT_OF_CHARACTER = "out_of_character"
 # Adherence, 0-9, below which a window is not the character.
 LOWEST_ADHERENCE = 6.0
-# Windows that a suggested command takes: four tell a drop from an unusual week.
-WINDOWS = 4
 _MOST_NAMED = 3
 # Scores that differ by less are shown as the same number.
 _ROUNDED = 0.05
@@ -315,7 +313,7 @@ def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bo
 
 def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -> str:
     """Return the command that takes a baseline of the windows up to a time, with further options."""
-    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {WINDOWS}", *options]
+    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {BASELINE_WINDOWS}", *options]
     return f"persona-pipeline baseline {' '.join(said)}"
 
 
