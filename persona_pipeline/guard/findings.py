@@ -68,14 +68,6 @@ def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
 def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
     """Yield what is wrong with the judge itself, or with comparing it to the baseline's."""
     agent_id = evaluation.agent_id
-    if comparison.unable:
-        yield Finding(
-            kind="judge_health",
-            message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
-            remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
-            command="persona-pipeline doctor",
-            agent_id=agent_id,
-        )
     if comparison.judge and comparison.judge.passed is False:
         yield Finding(
             kind="judge_health",

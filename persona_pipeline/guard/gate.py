@@ -123,7 +123,7 @@ class GateRules(Rules):
 
 
 def is_believable(report: AgentReport) -> bool:
-    """Whether a baseline may be taken from a run: its judge quotes what is there, and was not found unable to judge."""
+    """Whether a baseline may be taken from a run: its judge quotes what is there, and passed its check."""
     return not any(finding.kind == "judge_health" for finding in report.findings)
 
 
