@@ -73,7 +73,7 @@ def explained(
     if failed or quotes_of(evaluation).is_doubtful:
         for name, item in comparison.dimensions.items():
             if name in evaluation.dimensions:
-                _doubt(evaluation.agent_id, item, rules)
+                _doubt(item, rules)
     return comparison
 
 
@@ -82,11 +82,11 @@ def judge_of(provenance: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return provenance.get("judge_model") or None, provenance.get("prompt_version") or None
 
 
-def _doubt(agent_id: str, item: DimensionComparison, rules: GateRules) -> None:
+def _doubt(item: DimensionComparison, rules: GateRules) -> None:
     rule = rules.of(item.dimension)
     if item.status == "regressed":
-        item.doubted.append(fall_sentence(agent_id, item, rule.regression_delta))
-    item.doubted += [drop_sentence(agent_id, drop, rule.proposition_delta) for drop in item.drops]
+        item.doubted.append(fall_sentence(item, rule.regression_delta))
+    item.doubted += [drop_sentence(drop, rule.proposition_delta) for drop in item.drops]
     if item.doubted:
         item.status = "undecided"
     item.drops = []
