@@ -259,7 +259,7 @@ def run(name: str, runs: int, sd: float, mood: float, sessions: int, faults: Seq
 
 
 def coverage(clean: Sequence[Interview]) -> list[str]:
-    """Return how often intervals of scores and of agreement hold what all runs together have."""
+    """Return how often intervals of scores hold the mean of all runs."""
     lines = list[str]()
     for name in clean[0].dimensions if clean[0].sessions > 1 else ():
         scores = [item.dimensions[name] for item in clean if name in item.dimensions]
@@ -267,20 +267,12 @@ def coverage(clean: Sequence[Interview]) -> list[str]:
             np.array([s.scores.get(name, ()) for s in item.scenes.values() if name in s.scores], float)
             for item in clean
         ]
-        between = np.mean([table.mean(axis=1).var(ddof=1) for table in tables if np.isfinite(table).all()])
         within = np.mean([table.var(axis=1, ddof=1).mean() for table in tables if np.isfinite(table).all()])
-        sessions = clean[0].sessions
-        icc = (between - within / sessions) / (between - within / sessions + within)
-        agreed = [item.retest for item in scores if item.retest.low is not None]
-        inside = np.mean([(item.low or 0) <= icc <= (item.high or 0) for item in agreed])
         mean = np.mean([item.score for item in scores if item.score is not None])
         covered = np.mean(
             [item.low <= mean <= item.high for item in scores if item.low is not None and item.high is not None]
         )
-        lines.append(
-            f"{name}: score {mean:.2f} held by {covered:.3f}; agreement {icc:.2f} by {inside:.3f} of {len(agreed)}; "
-            f"sd between sessions {np.sqrt(within):.2f}"
-        )
+        lines.append(f"{name}: score {mean:.2f} held by {covered:.3f}; sd between sessions {np.sqrt(within):.2f}")
     return lines
 
 

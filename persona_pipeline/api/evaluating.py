@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.options import OF_JUDGE, Asking, EvaluationRequest
+from persona_pipeline.base.options import BASELINE_WINDOWS, OF_JUDGE, Asking, EvaluationRequest
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import run_evaluation
@@ -175,7 +175,7 @@ def take_baselines(
     world: WorldLike,
     *,
     judge: JudgeLike | None = None,
-    windows: int = 1,
+    windows: int = BASELINE_WINDOWS,
     accept: str | None = None,
     **asked: Unpack[Asking],
 ) -> Evaluation:
@@ -185,7 +185,7 @@ def take_baselines(
 
     Args:
         judge: as of ``evaluate``.
-        windows: from how many windows, this one and those before; four and more tell weeks from falls.
+        windows: from how many windows, this one and those before, as far as there are so many.
         accept: why a refused baseline is taken all the same, in one line; kept in the file.
         asked: see ``Asking``.
 
@@ -203,7 +203,7 @@ async def take_baselines_async(
     world: WorldLike,
     *,
     judge: JudgeLike | None = None,
-    windows: int = 1,
+    windows: int = BASELINE_WINDOWS,
     accept: str | None = None,
     **asked: Unpack[Asking],
 ) -> Evaluation:

@@ -15,6 +15,8 @@ from persona_pipeline.base.text import names_in
 WINDOW = "7d"
 REGRESSION_DELTA = 1.0
 PROPOSITION_DELTA = 3.0
+# Windows of a baseline that is asked for; the settings of an evaluation mean one.
+BASELINE_WINDOWS = 4
 
 # How a text asks for what is not a text.
 EVERYTHING, NOTHING = "all", "none"
@@ -142,7 +144,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     require_calibration: bool | None = Field(
         default=None,
         description="Fail until people labelled 20 messages or 50 judgments "
-        "([calibration.md](../explanation/calibration.md)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
+        "([how](../explanation/guard.md#measured-against-people)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
     )
     against: str | None = Field(
         default=None,

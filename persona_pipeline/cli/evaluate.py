@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import OF_JUDGE, moment
+from persona_pipeline.base.options import BASELINE_WINDOWS, OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
     Estimate,
@@ -151,7 +151,7 @@ MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
-    windows: Annotated[int, option("baseline_windows", "--windows")] = 4,
+    windows: Annotated[int, option("baseline_windows", "--windows")] = BASELINE_WINDOWS,
     verbose: Verbose = False,
     **asked: Any,
 ) -> None:

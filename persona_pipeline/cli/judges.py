@@ -51,7 +51,7 @@ def calibrate(
 
     check_format(format)
     world = open_world()
-    found, labelled = calibrate_world(world, names(dimensions)), WorldReader(world).trust().labelled
+    found, labelled = calibrate_world(world, names(dimensions)), WorldReader(world).label_counts()
     write_page(calibration_page(found), found.model_dump(mode="json"), format, output)
     if require_calibration and (short := list(label_findings(world.root.name, labelled))):
         typer.echo(short[0].text, err=True)

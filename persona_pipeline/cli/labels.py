@@ -2,9 +2,8 @@
 
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +12,9 @@ from persona_pipeline.cli.options import Agents, Dimensions, environment, names,
 from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
+    from persona_pipeline.guard.labels.files import LabelType
 
 
 def label(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
@@ -25,7 +24,7 @@ def label(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None
     )
 
 
-app = typer.Typer(help="Labels of judgments and messages: list, import, export.", no_args_is_help=True)
+app = typer.Typer(help="Labels: list them; import and export those of messages.", no_args_is_help=True)
 
 OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
 
@@ -77,33 +76,34 @@ def _list_messages(agents: str, labeller: str | None) -> None:
     end(looked_at=len(shown), looked_for="labels of these agents' messages")
 
 
+# Exporting and importing took labels of judgments too, until release 0.2.
+FormerMessages = Annotated[bool, typer.Option("--messages", "--voice", hidden=True)]
+
+
 @app.command("export")
 def export_labels(
     format: Annotated[str, typer.Option(help="csv or jsonl.")] = "csv",
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
     agents: Agents = "all",
-    dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
-    messages: OfMessages = False,
+    messages: FormerMessages = True,
 ) -> None:
-    """Write labels, stale ones too, for a spreadsheet or another tool."""
+    """Write labels of messages for a spreadsheet or another tool."""
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
-    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-    from persona_pipeline.guard.labels.messages import MessageLabel, load_message_labels
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.messages import load_message_labels
     from persona_pipeline.reporting.text import plural
     from persona_pipeline.world.personas import find_world
 
-    root = find_world(environment())
-    every: Sequence[AnyLabel] = load_message_labels(root / LABELS) if messages else load_labels(root / LABELS)
-    labels = _chosen(every, agents, dimensions, labeller)
-    text = exported(MessageLabel if messages else Label, labels, format)
+    labels = _chosen(load_message_labels(find_world(environment()) / LABELS), agents, "all", labeller)
+    text = exported(labels, format)
     if output is None:
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
         typer.echo(f"{plural(len(labels), 'label')} written: {output}", err=True)
-    end(looked_at=len(labels), looked_for="labels of these agents, dimensions and labellers")
+    end(looked_at=len(labels), looked_for="labels of these agents' messages")
 
 
 @app.command("import")
@@ -112,48 +112,32 @@ def import_labels(
     labeller: Annotated[
         str | None, typer.Option("--labeller", "--labeler", help="Whose rows are that do not say.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="'person' or 'model', of rows that do not say.")] = None,
-    messages: OfMessages = False,
+    messages: FormerMessages = True,
 ) -> None:
-    """Add labels from files; all of them or, where a row is wrong, none.
+    """Add labels of messages from files; all of them or, where a row is wrong, none.
 
-    Columns are the fields of a label. Of a judgment that the world knows, key, score, labeller and labeller_kind are enough.
+    Columns are the fields of a label; the key may be left out.
     """
-    from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.guard.labels.messages import MessageLabel
-
-    if messages and kind not in (None, "person"):
-        raise ConfigError("only people label messages; leave --kind out")
-    _import(MessageLabel if messages else Label, files, {"labeller": labeller, "labeller_kind": kind})
-
-
-def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | None]) -> None:
     from datetime import UTC, datetime
 
     from persona_pipeline.base.documents.json import rfc3339
-    from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.guard.labels.exchange import read_labels
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
+    from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.reporting.text import plural
 
     world = open_world()
-
-    @cache
-    def subjects() -> "Mapping[str, Mapping[str, Any]]":
-        return {item.key: item.request.subject for item in judged_population(world)}
-
-    defaults = {name: value for name, value in given.items() if value is not None}
-    defaults["labelled_at"] = rfc3339(datetime.now(UTC))
-    read: list[LabelType] = []
+    defaults = {"labelled_at": rfc3339(datetime.now(UTC)), **({"labeller": labeller} if labeller else {})}
+    read: list[MessageLabel] = []
     problems = []
     for path in files:
         try:
-            read += read_labels(model, path, lambda key: subjects().get(key), defaults)
+            read += read_labels(path, defaults)
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    for path in write_label_files(model, world.root / LABELS, read):
+    for path in write_label_files(MessageLabel, world.root / LABELS, read):
         typer.echo(str(path))
     typer.echo(f"{plural(len(read), 'label')} read", err=True)
     end(looked_at=len(read), looked_for=f"labels in {', '.join(map(str, files))}")

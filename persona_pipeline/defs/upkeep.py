@@ -33,7 +33,6 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration import Calibration
 from persona_pipeline.guard.gate import GateRules, label_findings
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
@@ -58,7 +57,7 @@ class Reviewed:
     remarks: tuple[str, ...]
 
 
-def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust: Trust | None = None) -> Reviewed:
+def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Reviewed:
     """Return what is to be said of an agent's baseline; nothing is judged for it."""
     try:
         baseline = find_baseline(world.root / BASELINES, agent_id)
@@ -71,7 +70,7 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust
     if saved is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
     run = saved.evaluation
-    report = compared(run, baseline, Guard(GateRules(), trust=trust or Trust()))
+    report = compared(run, baseline, Guard(GateRules()))
     judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
     remarks = (*_age(baseline, now, days), *_verdict(saved), *judges, *_outgrown(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
@@ -107,11 +106,8 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         days = specs.place.orchestration.review_days
         with known_failures():
             opened = world.open()
-            now, trust = datetime.now(UTC), WorldReader(opened).trust()
-            reviewed = [
-                review_agent(opened, agent_id, now=now, days=days, trust=trust)
-                for agent_id in known_agents(opened.root)
-            ]
+            now = datetime.now(UTC)
+            reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
         due = [item for item in reviewed if item.remarks]
         names = [item.agent_id for item in due]
         check = _warning(NOTHING_DUE, names, {"to_review": ", ".join(names) or "nobody"})
@@ -153,7 +149,7 @@ def build_calibration(place: Place) -> dg.AssetsDefinition:
         """How far each judge agrees with people. Judges nothing."""
         with known_failures():
             opened = world.open()
-            found, labelled = calibrate_world(opened), WorldReader(opened).trust().labelled
+            found, labelled = calibrate_world(opened), WorldReader(opened).label_counts()
         few = [item.message.partition(": ")[2] for item in label_findings("", labelled)]
         return dg.MaterializeResult(
             metadata=calibration_metadata(found),

@@ -15,7 +15,6 @@ from persona_pipeline.guard.calibration import (
     MessageCalibration,
     calibrate_dimensions,
     calibrate_messages,
-    usable,
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_reasons
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
@@ -109,9 +108,11 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
     known, asked = WorldReader(world).known, _asked(world, labels)
-    used = usable(labels, asked, is_judged=known.knows)
-    found = calibrate_dimensions(used.labels, asked, known.on_labels)
-    return Calibration(messages=_messages(world), dimensions=found, stale=list(used.stale))
+    reasons = stale_reasons(labels, asked, is_judged=known.knows)
+    current = [label for label in labels if label.identity not in reasons]
+    stale = [f"{label.place}: {reasons[label.identity]}" for label in labels if label.identity in reasons]
+    found = calibrate_dimensions(current, asked, known.on_labels)
+    return Calibration(messages=_messages(world), dimensions=found, stale=stale)
 
 
 def _asked(world: World, judged: Iterable[Label]) -> AskedOf:

@@ -18,7 +18,7 @@ from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, 
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
-from persona_pipeline.guard.trust import ANCHORS, Trust, answers_in, explained, without_other_judges
+from persona_pipeline.guard.trust import ANCHORS, answers_in, explained, judge_of, without_other_judges
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
@@ -56,7 +56,7 @@ class Guard:
 
     rules: GateRules
     watched: Watched = field(default_factory=Watched)
-    trust: Trust = field(default_factory=Trust)
+    label_counts: tuple[int, int] = (0, 0)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
 
 
@@ -85,7 +85,7 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 
 def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
     """Return what decides whether a drop is a regression."""
-    return Guard(rules, snapshot.watched, snapshot.trust, snapshot.points)
+    return Guard(rules, snapshot.watched, snapshot.label_counts, snapshot.points)
 
 
 def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
@@ -376,19 +376,17 @@ def compared(
         baseline,
         others,
         earlier=_answers_since(evaluation, baseline, guard),
-        trust=guard.trust,
         rules=guard.rules,
     )
     left = [name for name in (baseline.dimensions if baseline else ()) if name not in evaluation.dimensions]
     report = judge_agent(evaluation, comparison, guard.rules, left)
-    short = label_findings(evaluation.agent_id, guard.trust.labelled) if guard.rules.require_calibration else ()
+    short = label_findings(evaluation.agent_id, guard.label_counts) if guard.rules.require_calibration else ()
     return report.model_copy(update={"findings": [*report.findings, *short]})
 
 
 def _answers_since(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> list[AnchorAnswers]:
     """Return the answers on anchors in an agent's runs since its baseline, those of a judge of another name left out."""
-    taken, known = answers_in(baseline.provenance) if baseline else None, evaluation.provenance
-    judge = (known.get("judge_model"), known.get("prompt_version"))
+    taken, judge = answers_in(baseline.provenance) if baseline else None, judge_of(evaluation.provenance)
     earlier = (
         point.anchors
         for point in guard.points.get(evaluation.agent_id, ())

@@ -5,7 +5,7 @@ import shlex
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,6 @@ from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.spread import score_margins
 from persona_pipeline.guard.gate import GateRules, exit_code_of, findings_of_run, kept_rules
 from persona_pipeline.guard.report import (
     AgentEvaluation,
@@ -30,7 +29,7 @@ from persona_pipeline.guard.report import (
     expenses_of,
     uuid_from,
 )
-from persona_pipeline.guard.trust import ANCHORS, answers_in
+from persona_pipeline.guard.trust import ANCHORS, answers_in, judge_of
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
@@ -48,7 +47,6 @@ class Point:
         judged_by: model and prompt version.
         whole: every dimension the agent has claims of is in it.
         window_start: None where it is not known.
-        margins: half the width of each dimension's 95 % interval, in points, and ``overall``'s.
         anchors: the judge's answers on anchors; None: it was not asked.
     """
 
@@ -57,7 +55,6 @@ class Point:
     dimensions: dict[str, dict[str, Any]]
     judged_by: tuple[str | None, ...]
     whole: bool = True
-    margins: dict[str, float] = field(default_factory=dict)
     window_start: datetime | None = None
     anchors: AnchorAnswers | None = None
 
@@ -72,11 +69,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
             name: {"score": item.score, "samples": item.samples, "claims": item.proposition_set_hash}
             for name, item in evaluation.dimensions.items()
         },
-        "judged_by": [provenance.get("judge_model"), provenance.get("prompt_version")],
-        # Without repeats there is nothing to tell the judge's noise from.
-        "margins": score_margins(evaluation.dimensions)
-        if any(i.samples > 1 for i in evaluation.dimensions.values())
-        else {},
+        "judged_by": judge_of(provenance),
         ANCHORS: provenance.get(ANCHORS),
     }
 
@@ -91,10 +84,9 @@ def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[P
 
 def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point:
     judged_by = tuple(known.get("judged_by", ()))
-    margins = known.get("margins", {})
     start = datetime.fromisoformat(known["window_start"]) if known.get("window_start") else None
     dimensions, anchors = known.get("dimensions", {}), answers_in(known)
-    return Point(window_end, known.get("overall"), dimensions, judged_by, whole, margins, start, anchors)
+    return Point(window_end, known.get("overall"), dimensions, judged_by, whole, start, anchors)
 
 
 def with_points(
@@ -118,7 +110,6 @@ def score_history(points: Mapping[str, Sequence[Point]]) -> dict[str, list[dict[
                 "window_end": point.window_end.isoformat(),
                 "overall": point.overall,
                 "dimensions": {name: item["score"] for name, item in point.dimensions.items()},
-                **({"margins": point.margins} if point.margins else {}),
             }
             for point in own
         ]

@@ -28,8 +28,7 @@ from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drif
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.guard.trust import Trust
-from persona_pipeline.judging.cache import KeptAnswers, unable_judges
+from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.scoring.facts.known import load_canon
@@ -191,7 +190,7 @@ class WorldReader:
             snapshot,
             agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
             watched=watched,
-            trust=self.trust(),
+            label_counts=self.label_counts(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
             broken={**snapshot.broken, **wrong},
@@ -293,12 +292,12 @@ class WorldReader:
         world = self.world
         return KnownVerdicts(world.root / RECORDINGS, world.settings.signing_secret, KeptAnswers(world.store))
 
-    def trust(self) -> Trust:
-        """Return what a world knows of judges."""
+    def label_counts(self) -> tuple[int, int]:
+        """Return the number of messages, and of judgments, that people labelled."""
         folder = self.world.rules_root / LABELS
         messages = {label.key for label in load_message_labels(folder) if label.source is MarkSource.PERSON}
         judgments = {label.key for label in load_labels(folder) if label.is_persons}
-        return Trust((len(messages), len(judgments)), unable_judges(self.world.store))
+        return len(messages), len(judgments)
 
     def anchors(self, snapshot: Snapshot, request: EvaluationRequest, size: int | None = None) -> list[AnchoredAgent]:
         """Return the messages with a known verdict by which the judge is checked.
@@ -514,7 +513,8 @@ class WorldReader:
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
         """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
         windows_back = max(request.history, request.baseline_windows - 1)
-        if not windows_back:
+        # A baseline of all time has one window.
+        if not windows_back or (request.window == ALL_TIME and not request.history):
             return []
         if request.window == ALL_TIME:
             raise ConfigError("windows before need a window of some length; write --window 7d")

@@ -41,7 +41,7 @@ from persona_pipeline.evaluation.plan import (
     synthesize,
     with_generated,
 )
-from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
 from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import save_anchors
@@ -154,7 +154,8 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
     told = _taken_findings(taken, known) | refused
     run = _run_of(decided, judge, request, generated, GoldenFiles(paths, told))
     run.notes += [*notes, *(finding.text for finding in told.values())]
-    run.notes += _fewer_windows(decided, taken, request.baseline_windows)
+    if request.window != ALL_TIME:
+        run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
 
 

@@ -25,7 +25,6 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import AgentEvaluation, Finding
-from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
@@ -102,7 +101,7 @@ class Snapshot:
     lexicon: AgreementLexicon | None = None
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     watched: Watched = field(default_factory=Watched)
-    trust: Trust = field(default_factory=Trust)
+    label_counts: tuple[int, int] = (0, 0)
     results: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     canon: Mapping[str, Sequence[Fact]] = field(default_factory=dict)

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from pydantic import BaseModel, Field
@@ -12,7 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.shares import wilson
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.statistics import special
-from persona_pipeline.guard.labels.files import AskedOf, Label, stale_reasons
+from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.scoring.results import HIGHEST
@@ -21,21 +20,6 @@ from persona_pipeline.world.models import grouped
 # Model and prompt version.
 Judge = tuple[str, str]
 _MORE = 10
-
-
-@dataclass(frozen=True)
-class Usable:
-    """Labels of what is asked now, and why the others are not used, a sentence each."""
-
-    labels: Sequence[Label] = ()
-    stale: Sequence[str] = ()
-
-
-def usable(labels: Sequence[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
-    """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
-    stale = stale_reasons(labels, asked, is_judged=is_judged)
-    gone = [f"{label.place}: {stale[label.identity]}" for label in labels if label.identity in stale]
-    return Usable([label for label in labels if label.identity not in stale], gone)
 
 
 class DimensionCalibration(BaseModel, extra="forbid", frozen=True):

@@ -7,9 +7,10 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.options import REGRESSION_DELTA
+from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.regression import Rules
-from persona_pipeline.guard.report import AgentEvaluation, Finding
+from persona_pipeline.guard.report import AgentEvaluation, Finding, about
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.said_again import said_again_text
@@ -24,23 +25,21 @@ NO_POWER = 4.0
 DECIDING_SAMPLES = 5
 
 
-def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
+def fall_sentence(item: DimensionComparison, allowed: float) -> str:
     """Return what dropped, from where to where, how sure that is, and which claims made it.
 
     ``item``: a dimension that regressed. ``allowed``: points it may fall.
     """
-    text = f"{agent_id}: {_label(item.dimension)} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
+    text = f"{_label(item.dimension)} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
     worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
     if not worst:
         return text
     return f"{text}. Mostly: {', '.join(claim for _, claim in worst)}"
 
 
-def drop_sentence(agent_id: str, drop: PropositionDrop, allowed: float) -> str:
+def drop_sentence(drop: PropositionDrop, allowed: float) -> str:
     """Return which claim dropped, from where to where, and what to do about it where its file says so."""
-    text = (
-        f"{agent_id}: claim {drop.proposition_id} ({_label(drop.dimension)}) {drop.baseline:.1f} → {drop.current:.1f}"
-    )
+    text = f"claim {drop.proposition_id} ({_label(drop.dimension)}) {drop.baseline:.1f} → {drop.current:.1f}"
     text += f" ({_drop(drop.interval, allowed)})"
     return f"{text}. To do: {drop.recommendation}" if drop.recommendation else text
 
@@ -58,41 +57,29 @@ def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
 
 def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
     """Yield what would be falls if the judge could be believed, which cannot be told."""
-    agent_id, command = comparison.agent_id, "persona-pipeline doctor"
     for name, item in comparison.dimensions.items():
         for text in item.doubted:
-            message = f"{text}; it cannot be told, for its judge cannot be believed"
-            yield Finding(kind="doubted", message=message, command=command, agent_id=agent_id, dimension=name)
+            told = f"{text}; it cannot be told, for its judge cannot be believed"
+            yield about(comparison.agent_id, "doubted", told, command="persona-pipeline doctor", dimension=name)
 
 
 def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
     """Yield what is wrong with the judge itself, or with comparing it to the baseline's."""
     agent_id = evaluation.agent_id
-    if comparison.unable:
-        yield Finding(
-            kind="judge_health",
-            message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
-            remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
-            command="persona-pipeline doctor",
-            agent_id=agent_id,
+    check, command = comparison.judge or JudgeCheck(), "persona-pipeline doctor --judge"
+    if check.passed is False:
+        remedy = (
+            "set PERSONA_JUDGE_MODEL to a stronger model; if the messages in baselines/anchors.jsonl are not how the agents "
+            "write, delete that file before the next baseline"
         )
-    if comparison.judge and comparison.judge.passed is False:
-        yield Finding(
-            kind="judge_health",
-            message=f"{agent_id}: {comparison.judge.text}; nothing it says can be believed",
-            remedy="set PERSONA_JUDGE_MODEL to a stronger model; if the messages in baselines/anchors.jsonl are not how the agents "
-            "write, delete that file before the next baseline",
-            command="persona-pipeline doctor --judge",
-            agent_id=agent_id,
+        text = f"{check.text}; nothing it says can be believed"
+        yield about(agent_id, "judge_health", text, remedy=remedy, command=command)
+    elif check.changed:
+        remedy = (
+            "what drops or rises may be the judge: look at the messages, and take the baselines again with this judge"
         )
-    elif comparison.judge and comparison.judge.changed:
-        yield Finding(
-            kind="judge_changed",
-            message=f"{agent_id}: the judge changed since the baseline: {comparison.judge.text}",
-            remedy="what drops or rises may be the judge: look at the messages, and take the baselines again with this judge",
-            command="persona-pipeline doctor --judge",
-            agent_id=agent_id,
-        )
+        text = f"the judge changed since the baseline: {check.text}"
+        yield about(agent_id, "judge_changed", text, remedy=remedy, command=command)
     if others := [item for item in comparison.dimensions.values() if item.status == "other_judge" and item.judge_shift]:
         yield _other_judge(agent_id, others)
 
@@ -104,13 +91,8 @@ def _other_judge(agent_id: str, others: Sequence[DimensionComparison]) -> Findin
     # The same windows again: a baseline of the newest one would make a drop since then the norm.
     since = f" --as-of {shift.until} --windows {shift.windows}" if shift and shift.until else ""
     command = f"persona-pipeline baseline --agents {shlex.quote(agent_id)}{since}"
-    return Finding(
-        kind="other_judge",
-        message=f"{agent_id}: the baseline of {named} was judged by {before} and this run by {now}",
-        remedy=f"take it again with this judge: `{command}`",
-        command=command,
-        agent_id=agent_id,
-    )
+    text = f"the baseline of {named} was judged by {before} and this run by {now}"
+    return about(agent_id, "other_judge", text, remedy=f"take it again with this judge: `{command}`", command=command)
 
 
 def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
@@ -136,13 +118,9 @@ def said_again_findings(evaluation: AgentEvaluation) -> Iterator[Finding]:
     fluency = evaluation.dimensions.get("fluency")
     found: dict[str, Any] = fluency.statistics.get("said_again", {}) if fluency else {}
     if found.get("often"):
-        yield Finding(
-            kind="said_again",
-            message=f"{evaluation.agent_id}: says more again than usual{said_again_text(found)}",
-            remedy="see what it remembers of a conversation, or turn repetition suppression on",
-            agent_id=evaluation.agent_id,
-            dimension="fluency",
-        )
+        text = f"says more again than usual{said_again_text(found)}"
+        remedy = "see what it remembers of a conversation, or turn repetition suppression on"
+        yield about(evaluation.agent_id, "said_again", text, remedy=remedy, dimension="fluency")
 
 
 def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
@@ -174,13 +152,13 @@ def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparis
     """Return a finding for each dimension and claim whose drop is too large to ignore and not shown to be more than chance."""
 
     def finding(item: DimensionComparison, what: str, drop: DimensionComparison | PropositionDrop, claim: str | None):
-        return Finding(
-            kind="undecided",
-            message=f"{evaluation.agent_id}: {what} dropped by {-(drop.delta or 0.0):.2f} from {drop.baseline:.2f} to "
-            f"{drop.current:.2f}, which judge noise and weekly variation may explain: whether it dropped cannot be told",
+        return about(
+            evaluation.agent_id,
+            "undecided",
+            f"{what} dropped by {-(drop.delta or 0.0):.2f} from {drop.baseline:.2f} to {drop.current:.2f}, which judge noise "
+            "and weekly variation may explain: whether it dropped cannot be told",
             remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
-            command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
-            agent_id=evaluation.agent_id,
+            command=record_command(evaluation, samples=DECIDING_SAMPLES),
             dimension=item.dimension,
             proposition_id=claim,
         )
@@ -209,13 +187,10 @@ def power_findings(
         return
     best = min(tested, key=lambda power: power.detectable)
     if best.detectable > NO_POWER:
-        yield Finding(
-            kind="low_power",
-            message=f"{evaluation.agent_id}: not enough data to judge: {best.missed} would be missed in every dimension",
-            remedy="take the baseline from more windows (`persona-pipeline baseline --windows 4`), or judge messages",
-            command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
-            agent_id=evaluation.agent_id,
-        )
+        text = f"not enough data to judge: {best.missed} would be missed in every dimension"
+        remedy = "take the baseline from more windows (`persona-pipeline baseline --windows 4`), or judge messages"
+        command = f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}"
+        yield about(evaluation.agent_id, "low_power", text, remedy=remedy, command=command)
 
 
 def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
@@ -227,14 +202,13 @@ def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
 def judge_health(evaluation: AgentEvaluation) -> Iterator[Finding]:
     health = quotes_of(evaluation)
     if health.is_doubtful:
-        yield Finding(
-            kind="judge_health",
-            message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge are not found in "
-            "the messages; its scores cannot be believed",
-            remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
-            command="persona-pipeline doctor",
-            agent_id=evaluation.agent_id,
+        text = f"{health.failing} of {health.quotes} quotes of the judge are not found in the messages"
+        remedy, command = (
+            "ask a judge that can quote; `persona-pipeline doctor` looks at this one",
+            "persona-pipeline doctor",
         )
+        told = f"{text}; its scores cannot be believed"
+        yield about(evaluation.agent_id, "judge_health", told, remedy=remedy, command=command)
 
 
 def injections(evaluation: AgentEvaluation) -> Iterator[Finding]:
@@ -246,25 +220,17 @@ def injections(evaluation: AgentEvaluation) -> Iterator[Finding]:
     ]
     if flagged:
         more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
-        named = ", ".join(flagged[:MOST_FLAGGED])
-        text = f"{evaluation.agent_id}: the judged text seems to address the judge ({named}{more})"
-        remedy = "read those messages before you believe their scores"
-        yield Finding(kind="injection", message=text, remedy=remedy, agent_id=evaluation.agent_id)
+        text = f"the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
+        yield about(
+            evaluation.agent_id, "injection", text, remedy="read those messages before you believe their scores"
+        )
 
 
 def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) -> Iterator[Finding]:
     if stopped := item.failed.get(Unscored.BUDGET.value, 0):
-        message = (
-            f"{agent_id}: {stopped} judgments of {_label(dimension)} were not made: the limit of dollars was reached"
-        )
+        text = f"{stopped} judgments of {_label(dimension)} were not made: the limit of dollars was reached"
         remedy = "raise --max-usd (PERSONA_JUDGE_MAX_USD); what was judged is kept and costs nothing again"
-        yield Finding(kind="budget", message=message, remedy=remedy, agent_id=agent_id, dimension=dimension)
-
-
-def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
-    """Return the command that evaluates the same window again, each claim judged ``samples`` times at least."""
-    options = window_options(evaluation, samples)
-    return " ".join(["persona-pipeline evaluate --agents", shlex.quote(evaluation.agent_id), *options])
+        yield about(agent_id, "budget", text, remedy=remedy, dimension=dimension)
 
 
 def window_options(evaluation: AgentEvaluation, samples: int = 1) -> list[str]:
@@ -281,6 +247,7 @@ def window_options(evaluation: AgentEvaluation, samples: int = 1) -> list[str]:
     return options
 
 
-def record_command(evaluation: AgentEvaluation) -> str:
-    """Return the command that records what these very judgments are about."""
-    return f"{evaluate_command(evaluation)} --judge anthropic --record"
+def record_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
+    """Return the command that judges the same window again and records it, each claim ``samples`` times at least."""
+    options = [*window_options(evaluation, samples), "--judge anthropic --record"]
+    return " ".join(["persona-pipeline evaluate --agents", shlex.quote(evaluation.agent_id), *options])

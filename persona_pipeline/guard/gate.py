@@ -50,6 +50,7 @@ from persona_pipeline.guard.report import (
     Finding,
     LooserRule,
     Terms,
+    about,
     worst_exit_code,
 )
 from persona_pipeline.judging.verdict import Unscored, unscored_label
@@ -123,7 +124,7 @@ class GateRules(Rules):
 
 
 def is_believable(report: AgentReport) -> bool:
-    """Whether a baseline may be taken from a run: its judge quotes what is there, and was not found unable to judge."""
+    """Whether a baseline may be taken from a run: its judge quotes what is there, and passed its check."""
     return not any(finding.kind == "judge_health" for finding in report.findings)
 
 
@@ -139,7 +140,6 @@ def judge_agent(
     looser = looser_rules(rules, [evaluation])
     names = ", ".join(dimension_label(name).lower() for name in not_judged)
     rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
-    said = f"{evaluation.agent_id}: {LOOSER}{'; '.join(rules_said)}"
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -155,7 +155,7 @@ def judge_agent(
             *judge_health(evaluation),
             *injections(evaluation),
             # Looser rules stay with the agent's run, for every reader of the run alone.
-            *([Finding(kind="terms", message=said, agent_id=evaluation.agent_id)] if rules_said else []),
+            *([about(evaluation.agent_id, "terms", f"{LOOSER}{'; '.join(rules_said)}")] if rules_said else []),
         ],
     )
 
@@ -164,13 +164,13 @@ def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding
     """Yield a finding where people labelled too few messages and judgments to say how far they agree with a judge."""
     messages, judgments = labelled
     if messages < FEWEST_MESSAGES and judgments < FEWEST_JUDGMENTS:
-        yield Finding(
-            kind="calibration",
-            message=f"{agent_id}: people labelled {messages} messages of {FEWEST_MESSAGES}, or {judgments} judgments of "
-            f"{FEWEST_JUDGMENTS}: that is too few to say how far they agree with the judge",
+        yield about(
+            agent_id,
+            "calibration",
+            f"people labelled {messages} messages of {FEWEST_MESSAGES}, or {judgments} judgments of {FEWEST_JUDGMENTS}: "
+            "that is too few to say how far they agree with the judge",
             remedy=f"label messages in `{VIEW}`, or leave out --require-calibration",
             command=VIEW,
-            agent_id=agent_id,
         )
 
 
@@ -188,13 +188,9 @@ def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) ->
             continue
         by_delta = drop <= rule.regression_delta + TOLERANCE
         name = "regression_delta" if by_delta else "undecided_delta"
-        text = f"{agent_id}: {dimension_label(item.dimension).lower()} {item.baseline:.1f} → {item.current:.1f}"
-        yield Finding(
-            kind="accepted",
-            message=f"{text}; accepted by {name} {getattr(rule, name):g} (default {_DEFAULTS[name]:g})",
-            agent_id=agent_id,
-            dimension=item.dimension,
-        )
+        text = f"{dimension_label(item.dimension).lower()} {item.baseline:.1f} → {item.current:.1f}; accepted by {name}"
+        told = f"{text} {getattr(rule, name):g} (default {_DEFAULTS[name]:g})"
+        yield about(agent_id, "accepted", told, dimension=item.dimension)
 
 
 def _accepted(drop: Finding, rules: GateRules) -> Finding:
@@ -349,16 +345,11 @@ def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, ru
     agent = evaluation.agent_id
     for item in comparison.dimensions.values():
         if item.status == "regressed":
-            message = fall_sentence(agent, item, rules.of(item.dimension).regression_delta)
-            yield Finding(kind="regression", message=message, agent_id=agent, dimension=item.dimension)
+            text = fall_sentence(item, rules.of(item.dimension).regression_delta)
+            yield about(agent, "regression", text, dimension=item.dimension)
     for drop in comparison.drops:
-        yield Finding(
-            kind="proposition_drop",
-            message=drop_sentence(agent, drop, rules.of(drop.dimension).proposition_delta),
-            agent_id=agent,
-            dimension=drop.dimension,
-            proposition_id=drop.proposition_id,
-        )
+        text = drop_sentence(drop, rules.of(drop.dimension).proposition_delta)
+        yield about(agent, "proposition_drop", text, dimension=drop.dimension, proposition_id=drop.proposition_id)
 
 
 def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
@@ -367,11 +358,10 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Findin
     agent, missing = evaluation.agent_id, [name for name, item in evaluation.dimensions.items() if item.failed]
     if evaluation.overall is None and missing:
         names = ", ".join(dimension_label(name).lower() for name in missing)
-        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {names} could not be judged in full"
-        yield Finding(kind="threshold", exit_code=EXIT_COVERAGE, message=text, agent_id=agent)
-    elif evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
-        text = f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
-        yield Finding(kind="threshold", message=text, agent_id=agent)
+        text = f"no overall score to compare with {rules.threshold:g}: {names} could not be judged in full"
+        yield about(agent, "threshold", text, exit_code=EXIT_COVERAGE)
+    elif evaluation.overall is not None and evaluation.overall < rules.threshold - TOLERANCE:
+        yield about(agent, "threshold", f"overall {evaluation.overall:.2f} is below {rules.threshold:g}")
 
 
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
@@ -382,28 +372,27 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
         compared = comparison.dimensions.get(name)
         kind, remedy, command = "coverage", "", ""
         if compared and compared.baseline is not None and not item.propositions:
-            message = f"{agent}: {label} has a baseline and no claims any more"
+            text = f"{label} has a baseline and no claims any more"
             remedy = f"restore them, or take {name} out of baselines/{agent}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
-            message = f"{agent}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
+            text = f"{label} has a baseline and no score now: {_why_none(evaluation, item)}"
             remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
         elif item.failed and (item.score is None or not _is_covered([item], rules) or (compared and compared.lost)):
             rows = [row for row in item.propositions.values() if row.failed]
             more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
-            message = (
-                f"{agent}: {label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
+            text = (
+                f"{label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
                 f"{', '.join(row.id for row in rows[:MOST_FLAGGED])}{more}); {rows[0].detail}"
             )
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
         elif compared and compared.status == "no_baseline":
             command = f"persona-pipeline baseline --agents {shlex.quote(agent)}"
-            kind, message, remedy = "no_baseline", f"{agent}: {label} has no baseline", f"take one with `{command}`"
+            kind, text, remedy = "no_baseline", f"{label} has no baseline", f"take one with `{command}`"
         else:
             continue
-        found = Finding(kind=kind, message=message, remedy=remedy, command=command, agent_id=agent, dimension=name)
-        findings.append(found)
+        findings.append(about(agent, kind, text, remedy=remedy, command=command, dimension=name))
     if not any(finding.kind == "coverage" for finding in findings):
         findings += _covered_in_all([evaluation], rules, agent)
     return [*findings, *_unread(evaluation, rules)]
@@ -418,18 +407,14 @@ def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
     judged, unclear = len(read.verdicts), read.share.n_unclear
     asked, command = judged + sum(read.unscored.values()), record_command(evaluation)
     if not is_enough(judged, asked, least):
-        text = (
-            f"{judged} of {asked} messages have a verdict ({_counted(read.unscored)}; {read.detail}".removesuffix("; ")
-            + ")"
-        )
+        why = "; ".join(filter(None, (_counted(read.unscored), read.detail)))
+        text = f"{judged} of {asked} messages have a verdict ({why})"
     elif 2 * unclear > judged:
         text = f"{unclear} of {judged} messages are unclear to the judge"
     else:
         return
-    remedy, name = f"ask again with `{command}`", ADHERENCE.name
-    yield Finding(
-        kind="coverage", message=f"{agent}: {text}", remedy=remedy, command=command, agent_id=agent, dimension=name
-    )
+    remedy = f"ask again with `{command}`"
+    yield about(agent, "coverage", text, remedy=remedy, command=command, dimension=ADHERENCE.name)
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:
@@ -473,17 +458,15 @@ def facts_findings(found: FactsFound) -> Iterator[Finding]:
             f"“{shortened(fact.quote, _MOST_LINE)}” ({day}{fact.source})" for fact, day in zip(pair, days, strict=True)
         ]
         what = "contradicts what is canon" if item.first.is_canon else "contradicts itself"
-        yield Finding(
-            kind="contradiction",
-            message=f"{agent}: {what}: {', then '.join(said)}: {item.reason}",
-            remedy=f"see what it remembers, or lay down what is right: {again} --canon ID",
-            agent_id=agent,
-            messages=[fact.source for fact in pair if not fact.is_canon],
+        remedy = f"see what it remembers, or lay down what is right: {again} --canon ID"
+        ids = [fact.source for fact in pair if not fact.is_canon]
+        yield about(
+            agent, "contradiction", f"{what}: {', then '.join(said)}: {item.reason}", remedy=remedy, messages=ids
         )
     if not found.is_whole:
         why = found.detail or "too many facts, or quotes that stand nowhere"
-        text = f"{agent}: {found.summary}; whether the rest contradicts cannot be told ({why})"
-        yield Finding(kind="facts", message=text, command=f"{again} --judge anthropic --record", agent_id=agent)
+        text = f"{found.summary}; whether the rest contradicts cannot be told ({why})"
+        yield about(agent, "facts", text, command=f"{again} --judge anthropic --record")
 
 
 def name_findings(match: NameMatch) -> list[Finding]:

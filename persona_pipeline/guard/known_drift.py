@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field, ValidationError
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.base.options import BASELINE_WINDOWS, PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.base.shares import ShareDrop
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
-from persona_pipeline.guard.report import AgentEvaluation, Finding
+from persona_pipeline.guard.report import AgentEvaluation, Finding, about
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
@@ -28,8 +28,6 @@ ADHERENCE = "adherence"
 OUT_OF_CHARACTER = "out_of_character"
 # Adherence, 0-9, below which a window is not the character.
 LOWEST_ADHERENCE = 6.0
-# Windows that a suggested command takes: four tell a drop from an unusual week.
-WINDOWS = 4
 _MOST_NAMED = 3
 # Scores that differ by less are shown as the same number.
 _ROUNDED = 0.05
@@ -135,8 +133,7 @@ def drift_findings(
     text = messages.text(evaluation.display_name).removesuffix(".")
     if drop is not None and drop.fell and not found:
         text += f"; {100 * drop.drop:.0f} points below its baseline ({100 * drop.before:.0f} %), at least {100 * drop.low:.0f}"
-    agent_id = evaluation.agent_id
-    return [Finding(kind=kind, message=f"{agent_id}: {text}", agent_id=agent_id, dimension=ADHERENCE)]
+    return [about(evaluation.agent_id, kind, text, dimension=ADHERENCE)]
 
 
 def _own_scores(evaluation: AgentEvaluation, *, dated: bool) -> Iterator[str]:
@@ -191,16 +188,10 @@ def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[st
 
     ``drops``: see ``lower``. ``has_history``: whether the agent said something before the window.
     """
-    agent_id = evaluation.agent_id
     below = [f"it is lower than the baseline that is there ({_some(drops)})"] if drops else []
     remedy, command = _remedy(evaluation, against, has_history=has_history)
-    return Finding(
-        kind="known_drift",
-        message=f"{agent_id}: no baseline was taken: {'; '.join([*against.reasons, *below])}",
-        remedy=remedy,
-        command=command,
-        agent_id=agent_id,
-    )
+    text = f"no baseline was taken: {'; '.join([*against.reasons, *below])}"
+    return about(evaluation.agent_id, "known_drift", text, remedy=remedy, command=command)
 
 
 def with_known_drifts(
@@ -223,19 +214,19 @@ def with_known_drifts(
     agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline, drop, kind)]
     if against.reasons and any(item.kind == "no_baseline" for item in found):
         remedy, command = _remedy(evaluation, against, has_history=has_history)
-        message = f"{agent_id}: no baseline, and {'; '.join(against.reasons)}"
+        text = f"no baseline, and {'; '.join(against.reasons)}"
         found = [item for item in found if item.kind != "no_baseline"]
-        found.append(Finding(kind="known_drift", message=message, remedy=remedy, command=command, agent_id=agent_id))
+        found.append(about(agent_id, "known_drift", text, remedy=remedy, command=command))
     if baseline is None:
         return found
     accepted = baseline.accepted
     if accepted:
-        message = f"{agent_id}: its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
-        found.append(Finding(kind="accepted", message=message, agent_id=agent_id))
+        text = f"its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
+        found.append(about(agent_id, "accepted", text))
     if (spanned := _spanned(baseline, evaluation, drifts, against)).reasons:
         remedy, command = _remedy(evaluation, spanned, has_history=has_history)
-        message = f"{agent_id}: its baseline was taken over a drift: {'; '.join(spanned.reasons)}"
-        found.append(Finding(kind="known_drift", message=message, remedy=remedy, command=command, agent_id=agent_id))
+        text = f"its baseline was taken over a drift: {'; '.join(spanned.reasons)}"
+        found.append(about(agent_id, "known_drift", text, remedy=remedy, command=command))
     return found
 
 
@@ -315,7 +306,7 @@ def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bo
 
 def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -> str:
     """Return the command that takes a baseline of the windows up to a time, with further options."""
-    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {WINDOWS}", *options]
+    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {BASELINE_WINDOWS}", *options]
     return f"persona-pipeline baseline {' '.join(said)}"
 
 

@@ -206,6 +206,11 @@ class Finding(BaseModel, extra="forbid"):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
+def about(agent_id: str, kind: str, text: str, **more: Any) -> Finding:
+    """Return a finding about an agent. ``text``: what follows its id. ``more``: other fields of the finding."""
+    return Finding(kind=kind, message=f"{agent_id}: {text}", agent_id=agent_id, **more)
+
+
 class LooserRule(BaseModel, extra="forbid", frozen=True):
     """A rule of a run that lets more pass than usual. ``usual``: the default, or a stricter value of ``persona.yaml``.
 

@@ -1,7 +1,6 @@
 """What is known of the judges behind a comparison: whether they can judge, and whether one judge gave both sides."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.guard.anchors import AnchorAnswers, JudgeCheck, check_of
@@ -12,18 +11,6 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunRepor
 
 # Key of the answers on anchors in the provenance of a run and of a golden file.
 ANCHORS = "anchors"
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What a world knows of judges.
-
-    ``labelled``: messages and judgments that people labelled. ``unable``: model and prompt version of the judges that were found
-    unable to judge.
-    """
-
-    labelled: tuple[int, int] = (0, 0)
-    unable: frozenset[tuple[str, str]] = frozenset()
 
 
 def judge_check(report: RunReport | AgentReport) -> JudgeCheck:
@@ -43,15 +30,15 @@ def without_other_judges(
     evaluation: AgentEvaluation, baseline: Baseline | None
 ) -> tuple[Baseline | None, dict[str, JudgeShift]]:
     """Return a baseline without the dimensions that another judge gave, and who gave those."""
-    now, others = _judge(evaluation.provenance), dict[str, JudgeShift]()
-    if baseline is None or now is None:
+    now, others = judge_of(evaluation.provenance), dict[str, JudgeShift]()
+    if baseline is None or None in now:
         return baseline, others
     for name, known in baseline.provenance.get("dimensions", {}).items():
-        before = _judge(known)
-        if name in evaluation.dimensions and before and before != now:
-            others[name] = JudgeShift(
-                before=before, now=now, until=known.get("window_end"), windows=known.get("windows", 1)
-            )
+        before = judge_of(known)
+        if name in evaluation.dimensions and all(before) and before != now:
+            named = (f"{model} (prompt {prompt})" for model, prompt in (before, now))
+            spans = {"until": known.get("window_end"), "windows": known.get("windows", 1)}
+            others[name] = JudgeShift(**dict(zip(("before", "now"), named, strict=True)), **spans)
     if not others:
         return baseline, others
 
@@ -70,7 +57,6 @@ def explained(
     others: Mapping[str, JudgeShift],
     *,
     earlier: Sequence[AnchorAnswers],
-    trust: Trust,
     rules: GateRules,
 ) -> BaselineComparison:
     """Return the comparison with what is known of its judges; a drop by one that cannot be believed is doubted, no regression.
@@ -83,28 +69,24 @@ def explained(
         item.status = "other_judge" if item.status == "no_baseline" else item.status
     now, before = answers_in(evaluation.provenance), answers_in(baseline.provenance) if baseline else None
     comparison.judge = check_of(now, before, earlier) if now else None
-    known = evaluation.provenance
-    asked = [(model, prompt) for model in known.get("judge_models", ()) for prompt in known.get("prompt_versions", ())]
-    comparison.unable = sorted({model for model, prompt in asked if (model, prompt) in trust.unable})
     failed = comparison.judge is not None and comparison.judge.passed is False
-    if comparison.unable or failed or quotes_of(evaluation).is_doubtful:
+    if failed or quotes_of(evaluation).is_doubtful:
         for name, item in comparison.dimensions.items():
             if name in evaluation.dimensions:
-                _doubt(evaluation.agent_id, item, rules)
+                _doubt(item, rules)
     return comparison
 
 
-def _judge(provenance: Mapping[str, Any]) -> str | None:
-    """Return model and prompt version in a text; None: nobody judged."""
-    model, prompt = provenance.get("judge_model"), provenance.get("prompt_version")
-    return f"{model} (prompt {prompt})" if model and prompt else None
+def judge_of(provenance: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return model and prompt version of the judge of a run or of a dimension of a golden file; None: no one judged."""
+    return provenance.get("judge_model") or None, provenance.get("prompt_version") or None
 
 
-def _doubt(agent_id: str, item: DimensionComparison, rules: GateRules) -> None:
+def _doubt(item: DimensionComparison, rules: GateRules) -> None:
     rule = rules.of(item.dimension)
     if item.status == "regressed":
-        item.doubted.append(fall_sentence(agent_id, item, rule.regression_delta))
-    item.doubted += [drop_sentence(agent_id, drop, rule.proposition_delta) for drop in item.drops]
+        item.doubted.append(fall_sentence(item, rule.regression_delta))
+    item.doubted += [drop_sentence(drop, rule.proposition_delta) for drop in item.drops]
     if item.doubted:
         item.status = "undecided"
     item.drops = []

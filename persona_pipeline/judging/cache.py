@@ -1,4 +1,4 @@
-"""What judges said, kept in the store: answers by all that could have changed them, and which judges were found unable."""
+"""What judges said, kept in the store: answers by all that could have changed them."""
 
 import asyncio
 import hashlib
@@ -200,21 +200,3 @@ def _unpacked(column: str) -> Any:
 
 def _endpoint_key(base_url: str, model: str) -> str:
     return content_hash({"endpoint": base_url, "model": model})
-
-
-_ABILITY = "ability"
-
-
-def note_ability(store: Store, models: Iterable[str], prompt_version: str, *, able: bool) -> None:
-    """Keep what was found of a model, under the name it was asked by and the one it answered with."""
-    for model in set(models):
-        key = content_hash([_ABILITY, model, prompt_version])
-        JudgmentCache(store).note(key, _ABILITY, model, prompt_version, {"able": able})
-
-
-def unable_judges(store: Store) -> frozenset[tuple[str, str]]:
-    """Return model and prompt version of the judges that were found unable to judge."""
-    query = sa.select(_C.model, _C.prompt_version, _C.answer).where(_C.kind == _ABILITY)
-    with store.connect() as connection:
-        rows = connection.execute(query).all()
-    return frozenset((row.model, row.prompt_version) for row in rows if not row.answer.get("able", True))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,9 +25,9 @@ class ScoreChange(StrEnum):
 
 
 class Value(BaseModel):
-    """A plain value of a result."""
+    """A plain value of a result. Fields of earlier releases are passed over."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class ScoreDifference(Value):
@@ -127,7 +126,6 @@ class AgentDifference(Value):
             neighbouring windows, and an input of a suite each time it is answered.
         signals: of an interview, ``voice``, ``said_again`` (9: no answer says an earlier one again) and ``late_turns`` (adherence
             in the second half of long scenes), in points as dimensions are.
-        half_life: read from comparisons of earlier releases, no longer written.
         expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
         lines: where something fell, the scenes with the largest differences.
         only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
@@ -143,7 +141,6 @@ class AgentDifference(Value):
     dimensions: dict[str, ScoreDifference] = Field(default_factory=dict)
     signals: dict[str, ScoreDifference] = Field(default_factory=dict)
     claims: tuple[ClaimDifference, ...] = ()
-    half_life: dict[str, dict[str, Any]] = Field(default_factory=dict)
     expenses: dict[str, AnswerExpense] = Field(default_factory=dict)
     lines: tuple[SideBySide, ...] = ()
     only_before: tuple[str, ...] = ()
@@ -172,24 +169,6 @@ class AgentDifference(Value):
             far = [item for item in own if sign * (item.difference.change or 0.0) >= abs(dimension.change or 0.0)]
             found += sorted(far, key=lambda item: -sign * (item.difference.change or 0.0))[:MOST_SUSPECTS]
         return found
-
-
-class Retest(Value):
-    """How far sessions of one scene agree.
-
-    Attributes:
-        scenes: how many have a score in each of so many ``sessions``.
-        sd: standard deviation between sessions of a scene, in points.
-        icc, low, high: intraclass correlation of one session, -1 to 1, with its 95 % interval; None: not told, and ``why_not``.
-    """
-
-    scenes: int = 0
-    sessions: int = 0
-    sd: float | None = None
-    icc: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why_not: str = ""
 
 
 class MeanChange(Value):

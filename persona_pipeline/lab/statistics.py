@@ -9,10 +9,9 @@ scene that is worse never makes a fall less sure. After Howard, Ramdas, McAuliff
 the symmetric case) and Waudby-Smith and Ramdas (2024, betting). The interval assumes that noise is symmetric about the change.
 
 **Interviews.** Scores are arrays of (scenes, sessions) in points (0-9), NaN where there is none. A scene is one unit: its sessions
-are repeats of it, and intervals are over scenes. Agreement of sessions is the intraclass correlation of one session, one-way,
-ICC(1,1) of Shrout and Fleiss (1979), with the F interval of McGraw and Wong (1996). A drop since an earlier interview is tested by
-Student's t of the mean drop over scenes, one-sided. How much sessions of a scene differ is learnt from the earlier interview
-alone, drawn towards a usual value: the interview that is judged never widens its own limits.
+are repeats of it, and intervals are over scenes. A drop since an earlier interview is tested as the guard tests drops of scores.
+How much sessions of a scene differ is learnt from the earlier interview alone, drawn towards a usual value: the interview that is
+judged never widens its own limits.
 """
 
 import math
@@ -21,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from persona_pipeline.guard.baselines.regression import DropTest
 from persona_pipeline.guard.baselines.statistics import LEVEL, Numbers, special
-from persona_pipeline.lab.results import MeanChange, Retest
+from persona_pipeline.lab.results import MeanChange
 
 # Per point, and what each begins with. Measured: as quick as rates that adapt to the spread of the differences.
 RATES, SHARES = np.array([0.2, 0.7, 2.5]), np.array([0.25, 0.25, 0.5])
@@ -91,7 +91,6 @@ def _low_end(values: Numbers, level: float, widest: float) -> float:
 FEWEST_SCENES = 6
 # Variance of one conversation's score in points squared, as assumed; its degrees of freedom; and the least, by rounding alone.
 GUESS, GUESS_DEGREES, LEAST_VARIANCE = 1.8**2, 12, 1 / 12
-_POWER = 0.8
 
 
 def means(values: Numbers) -> Numbers:
@@ -109,25 +108,6 @@ def mean_interval(values: Numbers) -> tuple[float | None, float | None, float | 
         return mean, None, None
     reach = float(special().stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return mean, max(0.0, mean - reach), min(9.0, mean + reach)
-
-
-def retest(scores: Numbers) -> Retest:
-    """Return how far the sessions of (scenes, sessions) agree, over the scenes that have a score in each."""
-    whole = scores[np.isfinite(scores).all(axis=1)]
-    scenes, sessions = whole.shape
-    if scenes < FEWEST_SCENES or sessions < 2:
-        return Retest(scenes=scenes, sessions=sessions, why_not=f"{FEWEST_SCENES} scenes in two sessions are needed")
-    between = sessions * float(whole.mean(axis=1).var(ddof=1))
-    within = float(whole.var(axis=1, ddof=1).mean())
-    degrees = scenes * (sessions - 1)
-    told = Retest(scenes=scenes, sessions=sessions, sd=math.sqrt(within))
-    if not within:
-        return told.model_copy(update={"why_not": "every scene has the same score in each session"})
-    ratio = between / within
-    low = ratio / float(special().fdtri(scenes - 1, degrees, 0.975))
-    high = ratio * float(special().fdtri(degrees, scenes - 1, 0.975))
-    icc = [max(-1.0, (each - 1) / (each + sessions - 1)) for each in (ratio, low, high)]
-    return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 
 
 def variance_of(scores: Numbers, usual: float = GUESS, least: float = LEAST_VARIANCE) -> tuple[float, int]:
@@ -151,14 +131,14 @@ def change_of(before: Numbers, after: Numbers, variance: tuple[float, int], test
     first, last = (float(means(side[paired]).mean()) for side in (before, after))
     size, degrees = variance
     error = math.sqrt(size * sum(float((1 / count[paired]).sum()) for count in known)) / scenes
-    reach = float(special().stdtrit(degrees, 0.975)) * error
-    wanted = float(special().stdtrit(degrees, 1 - LEVEL / tests)) + float(special().stdtrit(degrees, _POWER))
+    test = DropTest(error, degrees, LEVEL / tests)
+    low, high = test.interval(last - first)
     return MeanChange(
         before=first,
         after=last,
-        low=max(-9.0, last - first - reach),
-        high=min(9.0, last - first + reach),
-        p_value=min(1.0, tests * float(special().stdtr(degrees, (last - first) / error))),
-        detectable=wanted * error,
+        low=max(-WIDEST, low),
+        high=min(WIDEST, high),
+        p_value=test.p_value(first - last),
+        detectable=test.detectable(0.0),
         scenes=scenes,
     )

@@ -180,15 +180,11 @@ class _Section(BaseModel):
 
 
 class HistoryPoint(_Section):
-    """An agent's scores (0-9, None: unscored) in the window that ends at ``window_end``.
-
-    ``margins``: half the width of a dimension's 95 % interval, in points; ``overall``'s stands under its name.
-    """
+    """An agent's scores (0-9, None: unscored) in the window that ends at ``window_end``."""
 
     window_end: datetime
     overall: float | None = None
     dimensions: dict[str, float | None] = Field(default_factory=dict)
-    margins: dict[str, float] = Field(default_factory=dict)
 
 
 class Voice(_Section):

@@ -169,16 +169,16 @@ def test_no_baseline_is_steadier_than_the_guess_for_others() -> None:
     tests = _Tests.of(steady(1, 0.0), calm)
     assert (tests.dimension_variance, tests.claim_variance) == pytest.approx((DIMENSION_GUESS**2, CLAIM_GUESS**2))
     own = tests.dimension(Windows(windows=8, between=0.0), 1)
-    assert own.variance == pytest.approx(12 * DIMENSION_GUESS**2 / 19) and own.degrees == 19
+    assert own.error**2 == pytest.approx(12 * DIMENSION_GUESS**2 / 19 * 9 / 8) and own.degrees == 19
 
 
 def test_more_windows_and_fewer_tests_detect_smaller_drops() -> None:
-    powers = [DropTest(0.2, windows, level).detectable(1.0) for windows, level in ((1, 1e-4), (4, 1e-4), (4, 1e-2))]
+    powers = [DropTest.of(0.2, windows, level).detectable(1.0) for windows, level in ((1, 1e-4), (4, 1e-4), (4, 1e-2))]
     assert powers == sorted(powers, reverse=True)
-    needed = DropTest(0.2, 1, 1e-2).power(1.0).windows_needed
-    assert needed and DropTest(0.2, needed, 1e-2).detectable(1.0) <= 2.0 < DropTest(0.2, needed - 1, 1e-2).detectable(
-        1.0
-    )
+    needed = DropTest.of(0.2, 1, 1e-2).power(1.0).windows_needed
+    assert needed and DropTest.of(0.2, needed, 1e-2).detectable(1.0) <= 2.0 < DropTest.of(
+        0.2, needed - 1, 1e-2
+    ).detectable(1.0)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Guard, compared
+from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules, exit_code_of, is_believable, nothing_evaluated, run_coverage
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
-from persona_pipeline.guard.trust import Trust
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
@@ -43,6 +43,7 @@ class DrawnWorld:
     scores: Scores
     guard: Guard
     judge: str = OLD
+    check: AnchorAnswers | None = None
     quoted: Mapping[str, bool] = field(default_factory=dict)
 
     def report(self, agent_id: str, scores: Mapping[str, Mapping[str, float | None]]) -> AgentReport:
@@ -52,6 +53,7 @@ class DrawnWorld:
             sample_size=9, provenance={
                 "judge_model": self.judge, "judge_models": [self.judge], "prompt_version": "v1",
                 "prompt_versions": ["v1"], "messages_hash": "now",
+                **({"anchors": self.check.model_dump(mode="json")} if self.check else {}),
             },
         ).with_dimensions(dimensions)  # fmt: skip
         return compared(evaluation, self.baselines.get(agent_id), self.guard, NAMES)
@@ -96,8 +98,9 @@ class Verdicts:
         )
 
 
-def trusts() -> st.SearchStrategy[Trust]:
-    return st.sampled_from([Trust(), Trust(unable=frozenset({("old", "v1")}))])
+def checks() -> st.SearchStrategy[AnchorAnswers | None]:
+    """Return whether the judge was asked about anchors, and gave random answers to them."""
+    return st.sampled_from([None, AnchorAnswers(day=END.date(), right={str(n): n < 10 for n in range(20)})])
 
 
 @st.composite
@@ -135,9 +138,9 @@ def worlds(draw: st.DrawFn) -> DrawnWorld:
         min_coverage=draw(st.sampled_from([0.95, 1.0])), threshold=draw(st.sampled_from([None, 6.0])),
         accepted_drops=draw(st.sampled_from([[], accepted])), today=date(2026, 6, 1),
     )  # fmt: skip
-    guard = Guard(rules, Watched(draw(st.integers(count, 30)), baselines), draw(trusts()))
+    guard = Guard(rules, Watched(draw(st.integers(count, 30)), baselines))
     judge = draw(st.sampled_from([OLD, OLD, NEW]))
-    return DrawnWorld(baselines, scores, guard, judge, {"c1": draw(st.booleans())})
+    return DrawnWorld(baselines, scores, guard, judge, draw(checks()), {"c1": draw(st.booleans())})
 
 
 @st.composite

@@ -3,20 +3,15 @@
 from statistics import fmean, stdev
 
 import pytest
-from scipy import stats
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.golden import captured, find_baseline, save_baseline
 from persona_pipeline.guard.baselines.spread import (
-    claim_weights,
     computed_moved,
-    judged_share,
-    score_margins,
     spread_of,
     summarised,
     variation_of,
 )
-from persona_pipeline.scoring.results import PropositionResult
 from tests.baselines.worlds import NOW, Office, dimension
 
 FIRST, SECOND = {"p": [8.0, 7.0, 8.0], "q": [5.0, 5.0, 0.0]}, {"p": [6.0, 6.0, 7.0], "q": [6.0, 5.0, 5.0]}
@@ -31,7 +26,7 @@ def test_several_windows_are_kept_as_means_and_spreads(tmp_path) -> None:
     assert baseline.dimensions["adherence"] == pytest.approx(fmean([(23 + 10) / 6, (19 + 16) / 6]))
     known = spread_of(baseline, "adherence")
     claim = known.claims["p"]
-    assert (known.windows, claim.windows, claim.samples, claim.weight) == (2, 2, 6, 0.5)
+    assert (known.windows, claim.windows) == (2, 2)
     assert claim.between == pytest.approx(stdev([23 / 3, 19 / 3]), abs=1e-4)
 
 
@@ -47,20 +42,6 @@ def test_windows_of_other_claims_or_not_scored_in_full_do_not_count() -> None:
     half = dimension("adherence", FIRST, n_scored=1, n_expected=2)
     windows = [{"adherence": item} for item in (other, half, dimension("adherence", SECOND))]
     assert spread_of(captured("ann", windows, {}, now=NOW), "adherence").windows == 1
-
-
-def test_computed_parts_have_their_share_of_the_weight() -> None:
-    item = dimension("fluency", FIRST)
-    item.propositions["_ngram"] = PropositionResult(id="_ngram", claim="", algorithmic=True, score=9.0)
-    assert claim_weights(item) == {"p": 0.25, "q": 0.25}
-
-
-def test_margins_are_of_the_judge() -> None:
-    once = dimension("consistency", {"p": [8.0]})
-    found = score_margins({"adherence": dimension("adherence", SECOND), "consistency": once})
-    assert found.keys() == {"adherence"}
-    both = score_margins({name: dimension(name, SECOND) for name in ("adherence", "consistency")})
-    assert both["overall"] == pytest.approx(both["adherence"] / 2**0.5)
 
 
 def test_nothing_scored_is_no_baseline() -> None:
@@ -82,22 +63,6 @@ def test_a_spread_that_is_none_is_an_error(tmp_path, broken: dict, says: str) ->
     save_baseline(tmp_path, baseline)
     with pytest.raises(ConfigError, match=says):
         find_baseline(tmp_path, "ann")
-
-
-def test_weights_leave_out_what_is_computed_or_unscored() -> None:
-    item = dimension("fluency", FIRST)
-    item.propositions["p"].weight = 3.0
-    assert claim_weights(item) == pytest.approx({"p": 0.75, "q": 0.25})
-    item.propositions["_ngram"] = PropositionResult(id="_ngram", claim="", algorithmic=True, score=None, unscored="few")
-    assert claim_weights(item) == pytest.approx({"p": 0.75, "q": 0.25}), "a part without a score weighs nothing"
-    item.propositions["_ngram"].score = 0.0
-    item.propositions["_catchphrase"] = PropositionResult(id="_catchphrase", claim="", algorithmic=True, score=5.0)
-    assert judged_share(item) == pytest.approx(0.4)
-    assert claim_weights(item) == pytest.approx({"p": 0.3, "q": 0.1})
-    item.propositions["q"].score = None
-    assert claim_weights(item) == pytest.approx({"p": 0.4})
-    item.propositions["p"].weight = 0.0
-    assert claim_weights(item) == {"p": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -132,33 +97,12 @@ def test_windows_in_which_a_claim_has_no_score_are_passed_over() -> None:
             summarised(windows)
 
 
-def test_a_margin_is_the_error_of_a_mean() -> None:
-    item = dimension("adherence", {"p": [8.0, 6.0], "q": [5.0, 5.0, 2.0]})
-    variance = (2.0 + 6.0) / 3
-    error = (0.25 * variance / 2 + 0.25 * variance / 3) ** 0.5
-    margin = float(stats.t.ppf(0.975, 3)) * error
-    alike = dimension("fluency", {"p": [8.0, 8.0]})
-    least = float(stats.t.ppf(0.975, 1)) * (1 / 12 / 2) ** 0.5
-    assert score_margins({"adherence": item}) == pytest.approx({"adherence": margin, "overall": margin})
-    ideas, gone = dimension("ideas_quantity", {"p": [1.0]}), dimension("consistency", {"p": [1.0]})
-    found = score_margins(
-        {
-            "adherence": item,
-            "fluency": alike,
-            "ideas_quantity": ideas,
-            "consistency": gone.model_copy(update={"score": None}),
-        }
-    )
-    assert found == pytest.approx({"adherence": margin, "fluency": least, "overall": (margin**2 + least**2) ** 0.5 / 2})
-    assert "overall" not in score_margins({"ideas_quantity": ideas})
-
-
 def test_keys_of_older_golden_files_are_ignored() -> None:
     baseline = captured("ann", {"adherence": dimension("adherence", FIRST)}, {}, now=NOW)
     former = {"median": 8.0, "below": 0.3, "between_medians": 0.2, "below_medians": 0.1}
     claim = {"windows": 3, "between": 0.5, "samples": 9, "spread": 0.7, "degrees": 6, "outliers": 1, **former}
     baseline.provenance["dimensions"]["adherence"] = {"windows": 3, "between": 0.4, **former, "claims": {"p": claim}}
     found = spread_of(baseline, "adherence")
-    assert (found.windows, found.between, found.claims["p"].between, found.claims["p"].samples) == (3, 0.4, 0.5, 9)
+    assert (found.windows, found.between, found.claims["p"].between) == (3, 0.4, 0.5)
     assert [part.degrees for part in variation_of(baseline)] == [2, 2]
     assert [part.squares for part in variation_of(baseline)] == pytest.approx([0.32, 0.5])

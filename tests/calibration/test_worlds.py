@@ -24,7 +24,6 @@ from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, sa
 from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.guard.report import RunReport
-from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
@@ -109,15 +108,6 @@ def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World) ->
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
     assert "judge failed its check: 10 of 20" in report_text(report)
-
-
-def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(world: World) -> None:
-    run = evaluated(world).agents["pam"].evaluation.provenance
-    note_ability(world.store, run["judge_models"], run["prompt_version"], able=False)
-    (world.root / "baselines" / "pam.json").unlink()
-    report = evaluated(world, update_baseline=True)
-    assert (report.exit_code, "judge_health" in kinds(report)) == (3, True)
-    assert not (world.root / "baselines" / "pam.json").exists()
 
 
 def parts(body: Any) -> list[Any]:

@@ -45,8 +45,7 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     lines = told.out.splitlines()
     loud = next(line.split() for line in lines if line.startswith("adherence/loud"))
     assert loud[2].endswith("*") and not loud[4].endswith("*")
-    assert "blind spot: no claim catches wrong_facts; nothing sees it." in told.out
-    assert "blind spot: no claim catches repetition; seen without a judge by repetition, ngrams." in told.out
+    assert all(f"blind spot: no claim catches {fault}." in told.out for fault in ("wrong_facts", "repetition"))
     assert "never fails: adherence/dead stands at 9.0 and drops under none of 6 faults" in lines
     assert "holds of everybody: adherence/dead: 9.0 of its own words, 9.0 as dwight, 9.0 as jim" in lines
     assert lines[-1].startswith("42 judge calls, $0.")

@@ -5,19 +5,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from persona_pipeline.base.database.engine import default_url, open_store
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
-from persona_pipeline.judging.cache import unable_judges
-from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import PLAIN_CLAIMS, ProbeFinding, ProbeLevel
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 from tests.support.waiting import PATIENCE
@@ -196,13 +192,8 @@ def test_a_judge_whose_answers_are_worth_nothing(
     told = CliRunner().invoke(app, ["--no-dagster"])
     assert (told.exit_code, said in told.stdout) == (3, True), told.stdout
     assert "cannot judge" in told.stdout
-    with closing(open_store(default_url(Settings(root=sample_root)))) as store:
-        assert unable_judges(store) == {("claude-haiku-5-5", PROMPT_VERSION)}
-    # What is right again is forgiven.
     server.handler = honest
     assert CliRunner().invoke(app, ["--no-dagster"]).exit_code == 0
-    with closing(open_store(default_url(Settings(root=sample_root)))) as store:
-        assert unable_judges(store) == frozenset()
 
 
 def test_a_judge_that_goes_by_the_tone_of_a_claim_is_found_out(sample_root: Path, server: MessagesServer) -> None:

@@ -11,7 +11,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
 from persona_pipeline.evaluation.calibrate import Judgment, judged_population
-from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_label_files
+from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, write_label_files
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 
@@ -85,35 +85,3 @@ def test_what_is_written_fits_the_json_schema(folder: Path) -> None:
         {"x": 1},
     ):
         assert not validator.is_valid({**rows[0], "unscored": None, **change}), change
-
-
-@pytest.mark.parametrize("format", ["csv", "jsonl"])
-def test_what_is_exported_is_imported_again(format: str, folder: Path, tmp_path: Path) -> None:
-    before = {path.name: path.read_bytes() for path in folder.glob("*.jsonl")}
-    output = tmp_path / f"labels.{format}"
-    assert run("labels", "export", "--format", format, "--output", str(output)).exit_code == 0
-    for path in folder.glob("*.jsonl"):
-        path.unlink()
-    assert run("labels", "import", str(output)).exit_code == 0
-    assert {path.name: path.read_bytes() for path in folder.glob("*.jsonl")} == before
-
-
-def test_a_table_of_keys_and_scores_is_imported_whole_or_not_at_all(
-    sample_root: Path, judged: list[Judgment], tmp_path: Path
-) -> None:
-    table = tmp_path / "table.csv"
-    rows = [f"{item.key},{number % 10}" for number, item in enumerate(judged)]
-    table.write_text("\n".join(["key,score", *rows, f"{'0' * 64},1"]), encoding="utf-8")
-    options = ("labels", "import", str(table), "--labeller", "ada", "--kind", "person")
-    done = run(*options)
-    assert f"{table}:{len(rows) + 2}: there is no judgment with the key" in str(done.exception)
-    assert load_labels(sample_root / "labels") == []
-    table.write_text("\n".join(["key,score", *rows]), encoding="utf-8")
-    assert run(*options).exit_code == 0
-    assert sorted(f"{label.key},{label.score}" for label in load_labels(sample_root / "labels")) == sorted(rows)
-
-
-def test_export_to_the_terminal_and_by_labeller(folder: Path) -> None:
-    done = run("labels", "export", "--format", "jsonl", "--labeller", "gpt", "--dimensions", "adherence")
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert rows and {(row["labeller"], row["dimension"]) for row in rows} == {("gpt", "adherence")}

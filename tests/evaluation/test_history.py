@@ -1,6 +1,5 @@
 """What runs leave of themselves: points of a history, series of one judge, what a run cost, what changed around an alarm."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,10 +11,8 @@ from persona_pipeline.evaluation.history import (
     Point,
     by_need,
     drift_findings,
-    score_history,
     series_beside,
     series_of,
-    summary_of,
 )
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -52,23 +49,6 @@ def evaluation(*dimensions: DimensionEvaluation, **values: Any) -> AgentEvaluati
 
 ONCE = dimension("adherence", {"p": [7.0], "q": [6.0]})
 THRICE = dimension("fluency", {"p": [7.0, 8.0, 6.0], "q": [6.0, 5.0, 6.0]}).model_copy(update={"samples": 3})
-
-
-@pytest.mark.parametrize(
-    ("dimensions", "known"), [((ONCE,), False), ((ONCE, THRICE), True), ((THRICE,), True), ((), False)]
-)
-def test_a_point_has_margins_where_anything_was_judged_more_than_once(
-    dimensions: Sequence[DimensionEvaluation], known: bool
-) -> None:
-    assert bool(summary_of(evaluation(*dimensions))["margins"]) is known
-
-
-@pytest.mark.parametrize("margins", [{}, {"adherence": 0.4, "overall": 0.3}])
-def test_a_report_draws_margins_where_a_point_has_them(margins: dict[str, float]) -> None:
-    point = Point(END, 7.0, {"adherence": {"score": 6.5}}, ("m", "1"), margins=margins)
-    (drawn,) = score_history({"ann": [point]})["ann"]
-    assert drawn.pop("margins", {}) == margins
-    assert drawn == {"window_end": END.isoformat(), "overall": 7.0, "dimensions": {"adherence": 6.5}}
 
 
 def point(

@@ -232,3 +232,10 @@ def test_a_baseline_of_fewer_windows_than_asked_for_says_why(
     assert [note.replace(", so it tells a usual week from a drop less well", "") for note in said] == (
         [f"ann: the baseline is of {left_out}"] if left_out else []
     )
+
+
+def test_a_baseline_of_all_time_has_one_window_and_no_note(small_world: World) -> None:
+    asked = EvaluationRequest(agents=["ann"], update_baseline=True, baseline_windows=4, window="all")
+    run = run_evaluation(small_world, ScriptedJudge(lambda _: 7), asked)
+    assert [path.name for path in run.baselines] == ["ann.json"]
+    assert not [note for note in run.notes if "the baseline is of" in note]

@@ -1,38 +1,11 @@
-"""Agreement of sessions, intervals over scenes, and drops told from chance."""
+"""Intervals over scenes, and drops told from chance."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.lab.statistics import change_of, mean_interval, retest, variance_of
-
-# Six targets, four ratings each: the example of Shrout and Fleiss (1979), table 2.
-TEXTBOOK = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
-
-
-def test_agreement_is_that_of_the_textbook() -> None:
-    found = retest(TEXTBOOK)
-    assert found.icc == pytest.approx(0.17, abs=0.005)
-    # As other software gives the F interval of McGraw and Wong.
-    assert (found.low, found.high) == (pytest.approx(-0.13, abs=0.005), pytest.approx(0.72, abs=0.005))
-    assert found.sd == pytest.approx(2.5, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("scores", "why"),
-    [
-        (TEXTBOOK[:5], "6 scenes"),
-        (TEXTBOOK[:, :1], "6 scenes"),
-        (np.where(TEXTBOOK == 9, np.nan, TEXTBOOK), "6 scenes"),
-        (np.repeat(TEXTBOOK[:, :1], 3, axis=1), "the same score"),
-        (np.full((6, 3), 9.0), "the same score"),
-    ],
-)
-def test_agreement_that_is_not_told_has_no_number(scores: np.ndarray, why: str) -> None:
-    found = retest(scores)
-    assert (found.icc, found.low, found.high) == (None, None, None)
-    assert why in found.why_not
+from persona_pipeline.lab.statistics import change_of, mean_interval, variance_of
 
 
 def test_a_mean_has_an_interval_from_six_scenes_on() -> None:

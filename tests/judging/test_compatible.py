@@ -154,7 +154,7 @@ def test_the_server_is_waited_for_as_long_as_it_asks(server: MessagesServer, opt
 
 
 def test_doctor_finds_it_working(case: Case, options: ModelOptions) -> None:
-    found = {finding.name: finding for finding in asyncio.run(probe(options)).findings}
+    found = {finding.name: finding for finding in asyncio.run(probe(options))}
     assert {finding.level for finding in found.values()} <= {ProbeLevel.OK, ProbeLevel.NOTE}
     assert found["judging"].level is found["structured output"].level is ProbeLevel.OK
     assert found["model"].level is (ProbeLevel.NOTE if case.judge == "azure" else ProbeLevel.OK)

@@ -76,11 +76,10 @@ def test_prompted_json_of_a_small_model_is_no_number_either(options: ModelOption
 
 
 def test_doctor_says_that_such_a_model_cannot_judge(options: ModelOptions) -> None:
-    probed = asyncio.run(probe(options))
-    found = {finding.name: finding for finding in probed.findings}
+    found = {finding.name: finding for finding in asyncio.run(probe(options))}
     assert found["structured output"].level is ProbeLevel.ERROR
     assert "choose a stronger" in found["structured output"].remedy
-    assert probed.able is False
+    assert found["structured output"].cannot_judge
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])

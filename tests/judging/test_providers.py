@@ -210,7 +210,7 @@ def test_recordings_come_first_and_replay(
 
 
 def test_doctor_finds_it_working(provider: str, options: ModelOptions) -> None:
-    found = {finding.name: finding for finding in asyncio.run(probe(options)).findings}
+    found = {finding.name: finding for finding in asyncio.run(probe(options))}
     assert found["structured output"].level is ProbeLevel.OK
     assert found["model"].level is (ProbeLevel.NOTE if provider in ("bedrock", "vertex") else ProbeLevel.OK)
 

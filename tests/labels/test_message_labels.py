@@ -129,8 +129,8 @@ def test_one_person_gives_a_text_one_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_what_is_exported_is_imported_the_same(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"labels.{ending}"
-    path.write_text(export_labels(MessageLabel, GIVEN, ending), encoding="utf-8", newline="")
-    assert read_labels(MessageLabel, path, lambda _: None, {}) == list(GIVEN)
+    path.write_text(export_labels(GIVEN, ending), encoding="utf-8", newline="")
+    assert read_labels(path, {}) == list(GIVEN)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_spreadsheet_needs_no_key(column: str, cell: str, verdict: Role, tmp_p
     csv.writer(text).writerows([rows.keys(), rows.values()])
     path = tmp_path / "labels.csv"
     path.write_text(text.getvalue(), encoding="utf-8")
-    (found,) = read_labels(MessageLabel, path, lambda _: None, {})
+    (found,) = read_labels(path, {})
     assert (found.verdict, found.rating) == (verdict, 2.0)
 
 

@@ -35,7 +35,6 @@ def test_a_dimension_from_outside_goes_through_everything(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "score": 0.75 * 8,
-        "share": 0.75,
         "fell": ["regression", "proposition_drop", "terms"],
         "verdict": "fell",
         "population": "humour",

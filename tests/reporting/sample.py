@@ -370,9 +370,7 @@ def _history(drifted: bool) -> dict:
             }
             core = [value for name, value in scores.items() if value is not None and name != "ideas_quantity"]
             overall = sum(core) / len(core)
-            points.append(
-                {"window_end": end.isoformat(), "overall": overall, "dimensions": scores, "margins": {"overall": 0.4}}
-            )
+            points.append({"window_end": end.isoformat(), "overall": overall, "dimensions": scores})
         series[agent_id] = points
     return series
 

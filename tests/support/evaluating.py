@@ -16,7 +16,7 @@ from persona_pipeline.evaluation.history import (
     score_history,
 )
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import planned, run_evaluation
+from persona_pipeline.evaluation.run import plans_of, run_evaluation
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
@@ -69,4 +69,6 @@ def stored_report(world: World, agents: Sequence[str], whole: int | None = None)
 
 def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
     """Return every judgment a run would ask for first."""
-    return [asked for plan in planned(world, request) for asked in plan.requests]
+    request = world.settled(request)
+    plans = plans_of(WorldReader(world).questions(request), request)
+    return [asked for plan in plans for asked in plan.requests]

@@ -8,7 +8,6 @@ from pathlib import Path
 import persona_pipeline as pp
 from persona_pipeline.definitions import defs
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
-from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.lab.claims.drafts import plan_claims
@@ -35,7 +34,6 @@ label = Label.model_validate({name: shown[name] for name in names} | who)
 (root / "labels" / "humour.jsonl").write_text(label.to_line(), encoding="utf-8")
 told = {
     "score": funny.score,
-    "share": judged_share(funny),
     "fell": [found.kind for found in now["ann"].findings],
     "verdict": now["ann"].conclusions["humour"].verdict,
     "population": judged.request.dimension,

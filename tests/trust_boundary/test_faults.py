@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +13,12 @@ import pytest
 from persona_pipeline.base.text import calm_cell, plain_cell, printable, shown_json
 from persona_pipeline.cli import EXIT_MACHINE, evaluate, main
 from persona_pipeline.guard.labels.exchange import export_labels
-from persona_pipeline.guard.labels.files import Label, label_of
+from persona_pipeline.guard.labels.messages import MarkSource, message_label
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.revisions import find_revision, revisions_of
-from tests.labels.judgments import judgment
 from tests.support.worlds import copy_sample
 
 UNSHOWN = "\x9b31m\u202eevil\u2066\x1e\x07\u200f"
@@ -157,9 +159,10 @@ def test_29_text_of_others_is_cleaned_wherever_it_is_printed(
 def test_29_labels_and_json_carry_it_as_escapes() -> None:
     assert unshown(shown_json({"a": UNSHOWN})) == []
     assert shown_json({"a": "ä 日本"}) == '{"a": "ä 日本"}'
-    label = label_of(judgment(1).request, 3, labeller="ada", note=f"odd {UNSHOWN}")
+    message = Message("m1", "ann", "Hm.", datetime(2026, 3, 2, tzinfo=UTC), "deck")
+    label = message_label(message, Role.IN, "ada", MarkSource.PERSON, note=f"odd {UNSHOWN}")
     for format in ("csv", "jsonl"):
-        assert unshown(export_labels(Label, [label], format).replace("\r\n", "\n")) == []
+        assert unshown(export_labels([label], format).replace("\r\n", "\n")) == []
 
 
 def test_29_a_page_of_html_holds_none_of_it() -> None:

@@ -193,8 +193,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.folder import asked_now
-    from persona_pipeline.guard.calibration import usable
-    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
+    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_reasons
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
     from persona_pipeline.judging.recordings.known import KnownVerdicts
@@ -211,9 +210,10 @@ def _labels_together(root: Path, checked: Checked) -> None:
     kept = KeptAnswers(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
     asked = asked_now(root, ((label.agent_id, label.dimension) for label in labels))
+    reasons = stale_reasons(labels, asked, is_judged=known.knows)
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
-        stale = usable(own, asked, is_judged=known.knows).stale
+        stale = [f"{label.place}: {reasons[label.identity]}" for label in own if label.identity in reasons]
         if stale:
             shown = "; ".join(stale[:5]) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"

@@ -17,7 +17,7 @@ from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.model.probe import Probed, ProbeFinding
+    from persona_pipeline.judging.model.probe import ProbeFinding
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
@@ -213,21 +213,7 @@ def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
         found = [_finding("key", "ok", f"not needed or set; the endpoint is {options.endpoint}")]
     if not calls:
         return found
-    probed = asyncio.run(probe(options))
-    _remember(probed, settings)
-    return [*found, *probed.findings]
-
-
-def _remember(probed: "Probed", settings: "Settings") -> None:
-    """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
-    from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.judging.cache import note_ability
-    from persona_pipeline.judging.claims import PROMPT_VERSION
-
-    if probed.able is None:
-        return
-    with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
-        note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
+    return [*found, *asyncio.run(probe(options))]
 
 
 def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | None":

@@ -180,7 +180,7 @@ def captured(
             **summary.spread.model_dump(exclude_defaults=True),
             "windows": summary.spread.windows,
             "claims": {
-                key: {"windows": item.windows, "samples": item.samples, **item.model_dump(exclude_defaults=True)}
+                key: {"windows": item.windows, **item.model_dump(exclude_defaults=True)}
                 for key, item in summary.spread.claims.items()
             },
         }

@@ -206,7 +206,6 @@ class BaselineComparison(BaseModel, extra="ignore"):
         in_character: share of the baseline's messages in character; None: the same judge has not judged them.
         share_drop: how much lower the share is now.
         judge: what the check of the judge came to; None: it was not asked.
-        unable: judges of these scores that were found unable to judge.
     """
 
     agent_id: str
@@ -216,7 +215,6 @@ class BaselineComparison(BaseModel, extra="ignore"):
     in_character: Share | None = Field(default=None, exclude_if=lambda share: share is None)
     share_drop: ShareDrop | None = Field(default=None, exclude_if=lambda drop: drop is None)
     judge: JudgeCheck | None = Field(default=None, exclude_if=lambda check: check is None)
-    unable: list[str] = Field(default_factory=list)
 
     @property
     def regressions(self) -> list[Regression]:

@@ -244,21 +244,17 @@ def _quantile(degrees: int, share: float) -> float:
 class DropTest:
     """One-sided test of the drop of one score.
 
-    ``variance``: of the score between windows. ``windows``: of the baseline. ``level``: of this test, after all corrections.
+    ``error``: standard deviation of the difference, with its degrees of freedom. ``level``: of this test, after all corrections.
     """
 
-    variance: float
-    windows: int
+    error: float
+    degrees: int
     level: float
 
-    @property
-    def error(self) -> float:
-        """Standard deviation of the difference between the baseline and one window."""
-        return math.sqrt(self.variance * (1 + 1 / self.windows))
-
-    @property
-    def degrees(self) -> int:
-        return GUESS_DEGREES - 1 + self.windows
+    @classmethod
+    def of(cls, variance: float, windows: int, level: float) -> "DropTest":
+        """Return the test of one window against a baseline. ``variance``: of the score between windows."""
+        return cls(math.sqrt(variance * (1 + 1 / windows)), GUESS_DEGREES - 1 + windows, level)
 
     def p_value(self, drop: float) -> float:
         """Return the corrected p-value of a drop, to be compared with ``LEVEL``."""
@@ -277,11 +273,11 @@ class DropTest:
 
     def power(self, allowed: float) -> Power:
         """Return what the test detects, and how many baseline windows would detect ``LOW_POWER`` points."""
-        smallest = self.detectable(allowed)
-        more = range(self.windows + 1, MOST_WINDOWS + 1) if smallest > LOW_POWER else ()
-        wider = (DropTest(self.variance, count, self.level) for count in more)
-        enough = next((test.windows for test in wider if test.detectable(allowed) <= LOW_POWER), None)
-        return Power(detectable=smallest, windows=self.windows, windows_needed=enough)
+        smallest, windows = self.detectable(allowed), self.degrees - GUESS_DEGREES + 1
+        variance = self.error**2 / (1 + 1 / windows)
+        more = range(windows + 1, MOST_WINDOWS + 1) if smallest > LOW_POWER else ()
+        enough = (n for n in more if DropTest.of(variance, n, self.level).detectable(allowed) <= LOW_POWER)
+        return Power(detectable=smallest, windows=windows, windows_needed=next(enough, None))
 
 
 @dataclass(frozen=True)
@@ -337,10 +333,10 @@ def _shared_variance(parts: list[Pooled], guess: float) -> float:
 
 def _test(known: Windows, shared: float, guess: float, level: float) -> DropTest:
     if known.windows < 2 or known.between is None:
-        return DropTest(min(shared, (MOST_WIDER * guess) ** 2), 1, level)
+        return DropTest.of(min(shared, (MOST_WIDER * guess) ** 2), 1, level)
     own = known.windows - 1
     variance = (GUESS_DEGREES * shared + own * known.between**2) / (GUESS_DEGREES + own)
-    return DropTest(variance, known.windows, level)
+    return DropTest.of(variance, known.windows, level)
 
 
 def year_share(week: int) -> float:

@@ -1,6 +1,5 @@
-"""Scores over windows: how much they vary between windows, and the weight of each claim."""
+"""Scores over windows, and how much they vary between windows."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -9,17 +8,16 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.statistics import special
-from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
 WIDEST = 6.37
-# A score is a whole number: rounding alone spreads it by the variance of a uniform distribution of width 1.
-ROUNDING_VARIANCE = 1 / 12
 # Keys of golden files of earlier releases, which no rule reads any more.
-_FORMER = frozenset({"below", "median", "between_medians", "below_medians", "spread", "degrees", "outliers"})
+_FORMER = frozenset(
+    ("below", "median", "between_medians", "below_medians", "spread", "degrees", "outliers", "weight", "samples")
+)
 
 
 class Windows(BaseModel, extra="forbid"):
@@ -39,22 +37,10 @@ class Windows(BaseModel, extra="forbid"):
         return {key: value for key, value in data.items() if key not in _FORMER} if isinstance(data, dict) else data
 
 
-class ClaimSpread(Windows):
-    """One claim.
-
-    Attributes:
-        weight: its part in the dimension's score, 0-1; None: unknown (older files).
-        samples: judgments in all windows.
-    """
-
-    weight: float | None = Field(default=None, ge=0, le=1)
-    samples: int = Field(default=1, ge=0)
-
-
 class DimensionSpread(Windows):
     """One dimension and its claims, by id."""
 
-    claims: dict[str, ClaimSpread] = Field(default_factory=dict)
+    claims: dict[str, Windows] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,16 +89,13 @@ def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
     scores = [item.score for item in windows if item.score is not None]
     if not scores or len(scores) < len(windows):
         raise ValueError("a baseline needs at least one window, each with a score")
-    newest, claims, spreads = windows[-1], dict[str, float](), dict[str, ClaimSpread]()
-    weights = claim_weights(newest)
+    newest, claims, spreads = windows[-1], dict[str, float](), dict[str, Windows]()
     for key in [key for key, row in newest.propositions.items() if row.score is not None]:
         rows = [item.propositions[key] for item in windows if key in item.propositions]
         own = [row.score for row in rows if row.score is not None]
         claims[key] = fmean(own)
         if not newest.propositions[key].algorithmic:
-            judgments = sum(max(1, len(row.samples)) for row in rows if row.score is not None)
-            weight = round(weights[key], DECIMALS)
-            spreads[key] = ClaimSpread(windows=len(own), between=_between(own), weight=weight, samples=judgments)
+            spreads[key] = Windows(windows=len(own), between=_between(own))
     return Summary(
         fmean(scores), claims, DimensionSpread(windows=len(scores), between=_between(scores), claims=spreads)
     )
@@ -120,26 +103,6 @@ def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
 
 def _between(scores: Sequence[float]) -> float | None:
     return round(stdev(scores), DECIMALS) if len(scores) > 1 else None
-
-
-def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
-    """Return what each scored claim weighs in the dimension's score (0-1); computed parts have the rest."""
-    weights = {
-        key: row.weight for key, row in item.propositions.items() if row.score is not None and not row.algorithmic
-    }
-    total = sum(weights.values())
-    if not total > 0:
-        return dict.fromkeys(weights, 0.0)
-    share = judged_share(item)
-    return {key: share * weight / total for key, weight in weights.items()}
-
-
-def judged_share(item: DimensionEvaluation) -> float:
-    """Return the part (0-1) of a dimension's score that its judged claims make up."""
-    computed = [key for key, row in item.propositions.items() if row.algorithmic and row.score is not None]
-    known = DIMENSIONS.get(item.dimension)
-    parts = sum(known.parts.get(key, 0.0) for key in computed) if known else 0.0
-    return known.judged_weight / (known.judged_weight + parts) if known and parts else 1.0
 
 
 def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, float]) -> float:
@@ -151,41 +114,3 @@ def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, 
     moved = sum(weight * (said[key] - now[key]) for key, weight in parts.items())
     share = moved / (known.judged_weight + sum(parts.values()))
     return share if abs(share) > 10**-DECIMALS else 0.0
-
-
-def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
-    """Return half the width of each dimension's 95 % interval, as far as the judge goes, and of ``overall``.
-
-    From the spread of repeated judgments, pooled over each dimension; dimensions without repeats are left out, and overall
-    unless all of its dimensions have one.
-    """
-    found = {}
-    for name, item in dimensions.items():
-        weights = claim_weights(item)
-        repeats = sum((_repeats(item.propositions[key]) for key in weights), Pooled())
-        if repeats.degrees > 0:
-            variance = max(repeats.squares / repeats.degrees, ROUNDING_VARIANCE)
-            counts = {key: max(1, len(item.propositions[key].samples)) for key in weights}
-            error = sum(weights[key] ** 2 * variance / count for key, count in counts.items()) ** 0.5
-            found[name] = float(special().stdtrit(repeats.degrees, 0.975)) * error
-    parts = [name for name, item in dimensions.items() if item.score is not None and name not in NOT_IN_OVERALL]
-    if parts and all(name in found for name in parts):
-        found["overall"] = sum(found[name] ** 2 for name in parts) ** 0.5 / len(parts)
-    return found
-
-
-def _repeats(row: PropositionResult) -> Pooled:
-    """Return how much repeated judgments of the same part differ, on the scale of the score."""
-    groups: dict[Any, list[float]] = defaultdict(list)
-    for part in row.parts:
-        if part.get("raw") is not None:
-            groups[part["part"]].append(float(part["raw"]))
-    judged = [*groups.values()] or [row.samples]
-    squares = sum((value - fmean(own)) ** 2 for own in judged for value in own)
-    return Pooled(squares * _slope(row) ** 2, sum(max(0, len(own) - 1) for own in judged))
-
-
-def _slope(row: PropositionResult) -> float:
-    """Return by how much the score moves with the raw judgment: 1, or less in hard mode."""
-    flipped = HIGHEST - (row.raw or 0.0) if row.inverted else row.raw or 0.0
-    return (row.score or 0.0) / flipped if flipped > 0 else 1.0

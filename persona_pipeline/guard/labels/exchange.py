@@ -1,6 +1,6 @@
-"""Labels to and from other tools: CSV for spreadsheets, JSON lines as in the world's own files."""
+"""Labels of messages to and from other tools: CSV for spreadsheets, JSON lines as in the world's own file."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -8,58 +8,49 @@ from typing import Any
 from persona_pipeline.base.documents.json import csv_rows, csv_text, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import plain_cell
-from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType, checked_label
+from persona_pipeline.guard.labels.files import checked_label
 from persona_pipeline.guard.labels.messages import MessageLabel, message_key
 
 FORMATS = ("csv", "jsonl")
 _REMEDY = "nothing was imported; correct the row"
 _OF_KEY = ("agent_id", "message", "text")
-_NOT_APPLICABLE = ("n/a", "na", "not_applicable")
-
-Subject = Callable[[str], Mapping[str, Any] | None]
 
 
-def export_labels(model: type[AnyLabel], labels: Iterable[AnyLabel], format: str) -> str:
-    """Return labels of one kind as a text: ``jsonl`` as they stand in the world, ``csv`` with a column for each field.
+def export_labels(labels: Iterable[MessageLabel], format: str) -> str:
+    """Return labels as a text: ``jsonl`` as they are in the world, ``csv`` with a column for each field.
 
-    In a CSV cell an apostrophe stands before what a spreadsheet would take for a formula; importing takes it away again. Raises
+    In a CSV cell an apostrophe is put before what a spreadsheet would take for a formula; importing takes it away again. Raises
     ``ConfigError``: the format is unknown.
     """
     if format == "jsonl":
         return "".join(label.to_line() for label in labels)
     if format != "csv":
         raise ConfigError(f"format {format!r} is unknown{did_you_mean(format, FORMATS) or '; write csv or jsonl'}")
-    names, data = [*model.model_fields], (label.model_dump(mode="json") for label in labels)
+    names, data = [*MessageLabel.model_fields], (label.model_dump(mode="json") for label in labels)
     return csv_text([names, *([item[name] for name in names] for item in data)])
 
 
-def read_labels(
-    model: type[LabelType], path: Path, subject_of: Subject, defaults: Mapping[str, str]
-) -> list[LabelType]:
-    """Return the labels of a ``.csv`` or ``.jsonl`` file, all of one kind.
+def read_labels(path: Path, defaults: Mapping[str, str]) -> list[MessageLabel]:
+    """Return the labels of a ``.csv`` or ``.jsonl`` file.
 
-    Columns and fields are those of a label. What a row leaves out of agent_id, dimension, proposition_id, claim, persona and
-    trajectory is that of the judgment with its key. In CSV an empty cell is left out, and the score ``n/a`` is not applicable.
-    ``subject_of``: returns what is judged under a key, None where the world has no such judgment. Labels of messages need none:
-    their key follows from agent, message and text. ``defaults``: fields of rows that leave them out, such as the labeller. Raises
-    ``ConfigError``: the file is of another kind, or rows are not labels, each with its line; a judgment labelled twice by the
-    same labeller.
+    Columns and fields are those of a label. The key may be left out: it follows from agent, message and text. ``defaults``: fields
+    of rows that leave them out, such as the labeller. Raises ``ConfigError``: the file is of another kind, or rows are not labels,
+    each with its line; a text labelled twice by the same labeller.
     """
     if not path.is_file():
         raise ConfigError(Problem("is no file; check the path", str(path)))
     problems: list[Problem] = []
     ending = path.suffix.lower()
     if ending == ".csv":
-        rows = _csv_rows(model, path, problems)
+        rows = _csv_rows(path, problems)
     elif ending == ".jsonl":
         rows = read_rows(path, json_object, problems, remedy=_REMEDY)
     else:
         raise ConfigError(Problem("is neither .csv nor .jsonl; rename it or export it as one of them", str(path)))
-    labels: dict[tuple[str, str], tuple[int, LabelType]] = {}
+    labels: dict[tuple[str, str], tuple[int, MessageLabel]] = {}
     for number, row in rows:
         try:
-            whole = _whole if issubclass(model, Label) else _keyed
-            label = checked_label(model, whole({**defaults, **row}, subject_of))
+            label = checked_label(MessageLabel, _keyed({**defaults, **row}))
         except ValueError as error:
             problems.append(Problem(f"{error}; {_REMEDY}", str(path), number))
             continue
@@ -72,24 +63,12 @@ def read_labels(
     return [label for _, label in labels.values()]
 
 
-def _whole(row: dict[str, Any], subject_of: Subject) -> dict[str, Any]:
-    missing = [name for name in ("agent_id", "dimension", "proposition_id", "claim", "trajectory") if name not in row]
-    if missing and isinstance(row.get("key"), str):
-        subject = subject_of(row["key"])
-        if subject is None:
-            raise ValueError(
-                f"there is no judgment with the key {row['key'][:12]!r}, and the row leaves out {', '.join(missing)}"
-            )
-        row = {**{name: value for name, value in subject.items() if name != "kind"}, **row}
-    return row
-
-
-def _keyed(row: dict[str, Any], _: Subject) -> dict[str, Any]:
+def _keyed(row: dict[str, Any]) -> dict[str, Any]:
     named = [str(row[name]) for name in _OF_KEY if name in row]
     return {**row, "key": message_key(*named)} if "key" not in row and len(named) == len(_OF_KEY) else row
 
 
-def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
+def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -97,15 +76,13 @@ def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> lis
         return []
     rows = csv_rows(text, str(path), problems)
     line, header = next(rows, (1, []))
-    names = [name.strip() for name in header]
+    names, known = [name.strip() for name in header], MessageLabel.model_fields
     for name in names:
-        if name not in (*model.model_fields, *model.former_fields):
-            hint = did_you_mean(name, model.model_fields) or f"; the columns are {', '.join(model.model_fields)}"
+        if name not in (*known, *MessageLabel.former_fields):
+            hint = did_you_mean(name, known) or f"; the columns are {', '.join(known)}"
             problems.append(Problem(f"unknown column {name!r}{hint}", str(path), line))
     if len(set(names)) < len(names):
         problems.append(Problem("a column stands twice; remove one", str(path), line))
-    if "key" not in names and model is not MessageLabel:
-        problems.append(Problem("there is no column 'key'; labels list and labels export show keys", str(path), line))
     if problems:
         return []
     found = []
@@ -120,12 +97,6 @@ def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> lis
 
 
 def _row(cells: dict[str, Any]) -> dict[str, Any]:
-    score = str(cells.get("score", "")).strip()
-    if score.lower() in _NOT_APPLICABLE:
-        del cells["score"]
-        cells["unscored"] = "not_applicable"
-    elif score.isascii() and score.isdigit():
-        cells["score"] = int(score[:9])
     if "on" in cells:
         # A column of releases until 0.2.
         said = str(cells["on"]).strip().lower()

@@ -61,23 +61,14 @@ class ProbeFinding:
     cannot_judge: bool = False
 
 
-@dataclass(frozen=True)
-class Probed:
-    """What was found of an endpoint: whether its judge is ``able`` (None: not found out), and its names, as asked and as served."""
-
-    findings: list[ProbeFinding]
-    able: bool | None = None
-    models: tuple[str, ...] = ()
-
-
-async def probe(options: ModelOptions) -> Probed:
+async def probe(options: ModelOptions) -> list[ProbeFinding]:
     """Return what the endpoint answers, in the order it was asked; the first error ends it."""
     # A server of one's own may be slow and still be right.
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
     options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _LIMITS_PATIENCE))
     model = await _model(options)
     if model.level is ProbeLevel.ERROR:
-        return Probed([model])
+        return [model]
     backend = ModelBackend(options)
     judge = live_judge(backend)
     traits = traits_of(options.model)
@@ -88,7 +79,7 @@ async def probe(options: ModelOptions) -> Probed:
     shown = Trajectory(tuple(Entry("Robin", f"{n}. {_LINE}", f"probe-{n}") for n in range(lines)))
     verdicts = await judge.judge([_request(f"{n}", claim, shown) for n, claim in enumerate(PLAIN_CLAIMS, start=1)])
     if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
-        return Probed([model, await _slow(options, _request("1", TRUE_CLAIM, shown))])
+        return [model, await _slow(options, _request("1", TRUE_CLAIM, shown))]
     structured, judging = _structured(verdicts[0], backend), _judging(verdicts)
     findings = [model, structured]
     if structured.level is not ProbeLevel.ERROR and judging is not None:
@@ -97,9 +88,7 @@ async def probe(options: ModelOptions) -> Probed:
             findings.append(_caching(verdicts[1], options))
         if judging.level is ProbeLevel.OK:
             findings.append(await _obedience(judge, shown))
-    able = None if judging is None else not (judging.cannot_judge or structured.cannot_judge)
-    names = (options.model, *(verdict.model for verdict in verdicts if verdict.model))
-    return Probed(findings, able, tuple(dict.fromkeys(names)))
+    return findings
 
 
 def _ok(name: str, said: str) -> ProbeFinding:

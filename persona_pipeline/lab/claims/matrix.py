@@ -88,22 +88,13 @@ class ClaimRow(_Model):
         return score is not None and any(c.needed is not None and score > c.needed for c in self.faults.values())
 
 
-class SignalReading(_Model):
-    """What a signal without a judge says of a window. ``value`` None: it needs more text, as ``said`` tells."""
-
-    value: float | None = None
-    caught: bool = False
-    said: str = ""
-
-
 class FaultColumn(_Model):
-    """A fault as it was planted, and what sees it without a judge. ``why_not``: it could not be planted."""
+    """A fault as it was planted. ``why_not``: it could not be planted."""
 
     name: str
     what: str
     changed: float = 0.0
     why_not: str = ""
-    signals: dict[str, SignalReading] = Field(default_factory=dict)
 
 
 class Twins(_Model):
@@ -137,7 +128,6 @@ class KillMatrix(_Model):
     sd_measured: bool
     claims: list[ClaimRow]
     faults: list[FaultColumn]
-    intact_signals: dict[str, SignalReading] = Field(default_factory=dict)
     usage: Usage = Field(default_factory=Usage)
     failed: dict[str, int] = Field(default_factory=dict)
     judgments: int = 0

@@ -1,18 +1,16 @@
 """A test of claims: an agent's intact window, its broken ones and others' words are judged by the same claims, all together; what
-decides alone is judged a second time. Beside it stands what the product's own signals see of the same messages, without a judge.
+decides alone is judged a second time.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
-from itertools import chain
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean, raise_problems
-from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
@@ -26,7 +24,6 @@ from persona_pipeline.lab.claims.matrix import (
     ClaimRow,
     FaultColumn,
     KillMatrix,
-    SignalReading,
     good,
     needed_fall,
     noise_quantile,
@@ -34,16 +31,9 @@ from persona_pipeline.lab.claims.matrix import (
 )
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
-from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
-from persona_pipeline.scoring.text.likeness import find_clones, voice_statistics
-from persona_pipeline.scoring.text.repetition import FEWEST_USUAL, WINDOW, excessive_repetition, ngram_part
-from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, own_claims
-from persona_pipeline.world.propositions.models import DIMENSIONS, FLUENCY
+from persona_pipeline.world.propositions.models import DIMENSIONS
 from persona_pipeline.world.world import World
-
-if TYPE_CHECKING:
-    from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 
 INTACT = "intact"
 # How often a kill that stands alone is judged again.
@@ -93,7 +83,6 @@ class Trial:
         broken: all faults, those that could not be planted too.
         others: names of windows that hold another agent's words.
         own: the claims that should tell the agent from others, by dimension.
-        before: what everybody said before the window.
     """
 
     request: TrialRequest
@@ -101,7 +90,6 @@ class Trial:
     broken: Sequence[BrokenCase]
     others: Sequence[str]
     own: Mapping[str, frozenset[str]]
-    before: Sequence[Message]
 
     @property
     def requests(self) -> list[JudgeRequest]:
@@ -149,8 +137,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     for scope in theirs:
         case = build_case(snapshot, intact.persona, scope, request.samples)
         others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
-    before = world.messages(Window(agent.window.start)) if agent.window.start else []
-    return Trial(request, windows | others, broken, list(others), _own_claims(world, intact), before)
+    return Trial(request, windows | others, broken, list(others), _own_claims(world, intact))
 
 
 def _broken_window(world: World, request: TrialRequest) -> dict[str, Any]:
@@ -188,97 +175,6 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
     return found
 
 
-# Intact windows of five fire in 1.5 % at most; this many of a window's do not by chance.
-_MOST_FIRING = 0.2
-_OFF = CorrectionSettings()
-
-
-def read_signals(case: AgentCase, before: Sequence[Message] = ()) -> dict[str, SignalReading]:
-    """Return what each signal says of an agent's messages in the window; its voice is learnt from what was said ``before``."""
-    texts = [message.text for message in case.messages]
-    history = case.earlier_texts().get(case.agent_id, ())
-    return {
-        "repetition": _repetition(texts, history),
-        "ngrams": _ngrams(texts, history),
-        "agreement": _agreement(texts, case),
-        "another's lines": _likeness(case),
-        "voice": _voice(case, before),
-    }
-
-
-def against(intact: Mapping[str, SignalReading], broken: Mapping[str, SignalReading]) -> dict[str, SignalReading]:
-    """Return the readings of a broken window: what fires on the intact one too has caught nothing, and n-grams must fall."""
-    found = {}
-    for name, reading in broken.items():
-        known = intact[name]
-        caught = reading.caught and not known.caught
-        if name == "ngrams" and reading.value is not None and known.value is not None:
-            # So that fluency falls by what the guard allows.
-            caught = known.value - reading.value > REGRESSION_DELTA / FLUENCY.parts["_ngram"]
-        found[name] = reading.model_copy(update={"caught": caught})
-    return found
-
-
-def _repetition(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
-    starts = range(0, len(texts) - WINDOW + 1)
-    if not starts:
-        return SignalReading(said=f"needs {WINDOW} messages")
-    limit = _OFF.repetition_threshold
-    firing = [excessive_repetition(texts[s : s + WINDOW], limit, history=history) is not None for s in starts]
-    share = sum(firing) / len(firing)
-    known = "" if len(history) >= FEWEST_USUAL else f" (what is usual takes {FEWEST_USUAL} earlier messages)"
-    said = f"fires in {share:.0%} of stretches of {WINDOW}{known}"
-    return SignalReading(value=share, caught=share > _MOST_FIRING, said=said)
-
-
-def _ngrams(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
-    row, _ = ngram_part(texts, history)
-    return SignalReading(value=row.score, said=row.reasoning if row.score is None else f"{row.score:.1f} of 9")
-
-
-def _agreement(texts: Sequence[str], case: AgentCase) -> SignalReading:
-    if language := unread_language(texts, case.lexicon):
-        return SignalReading(said=no_lexicon(language))
-    share = agreement_ratio(texts, case.lexicon)
-    return SignalReading(value=share, caught=share > _OFF.convergence_threshold, said=f"{share:.0%} agree")
-
-
-def _likeness(case: AgentCase) -> SignalReading:
-    channels = case.group_channels()
-    if not channels:
-        return SignalReading(said="nobody else spoke in its channels")
-    earlier = case.earlier_texts()
-    said = sorted(chain.from_iterable(channels.values()), key=lambda item: (item.created_at, item.id))
-    before = [(agent_id, text) for agent_id, texts in earlier.items() for text in texts]
-    cloned = find_clones([(item.agent_id, item.text) for item in said], before, of=[case.agent_id])
-    styled = chain.from_iterable(item["findings"] for item in voice_statistics(channels, earlier).values())
-    found = [item.other for item in cloned] + [item["other"] for item in styled if item["agent_id"] == case.agent_id]
-    said = f"like {', '.join(sorted(set(found)))}" if found else "nobody's"
-    return SignalReading(value=len(found), caught=bool(found), said=said)
-
-
-def _voice(case: AgentCase, before: Sequence[Message]) -> SignalReading:
-    from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
-    from persona_pipeline.scoring.voice_alarm.model import follow_voice
-
-    model = _learnt(case.agent_id, tuple(before))
-    if model is None:
-        return SignalReading(said=f"needs {FEWEST_OWN} messages of its own before the window")
-    _, alarms = follow_voice(model, case.messages)
-    if not alarms:
-        return SignalReading(value=0, said="no alarm")
-    first = next(n for n, m in enumerate(case.messages, 1) if m.id == alarms[0].raised_at.id)
-    return SignalReading(value=len(alarms), caught=True, said=f"alarm at its message {first}")
-
-
-@lru_cache(maxsize=4)
-def _learnt(agent_id: str, before: tuple[Message, ...]) -> "VoiceModel | None":
-    # The same for every fault.
-    from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-
-    return learn_voice(agent_id, before)
-
-
 Scores = Mapping[str, Mapping[str, DimensionEvaluation]]
 
 
@@ -291,7 +187,6 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         scores[name] |= item.dimensions()
     rows, sd, measured = _rows(trial, scores)
     intact = trial.windows[INTACT]
-    signals = read_signals(intact.case, trial.before)
     window = intact.scope.window
     return KillMatrix(
         agent_id=trial.request.agent_id,
@@ -306,16 +201,9 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         sd_measured=measured,
         claims=rows,
         faults=[
-            FaultColumn(
-                name=item.name,
-                what=item.what,
-                changed=item.changed,
-                why_not=item.why_not,
-                signals=against(signals, read_signals(item.case, trial.before)) if item.case else {},
-            )
+            FaultColumn(name=item.name, what=item.what, changed=item.changed, why_not=item.why_not)
             for item in trial.broken
         ],
-        intact_signals=signals,
         usage=add_usage(cost for item in (*judged.values(), *again.values()) for cost in item.costs.values()),
         failed=sum((Counter(item.failed) for own in scores.values() for item in own.values()), Counter()),
         judgments=len(trial.requests) + sum(_more(trial, name, item) for name, item in again.items()),

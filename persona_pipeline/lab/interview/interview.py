@@ -48,7 +48,6 @@ from persona_pipeline.lab.statistics import (
     change_of,
     mean_interval,
     means,
-    retest,
     variance_of,
 )
 from persona_pipeline.scoring.adherence import THRESHOLD
@@ -147,7 +146,6 @@ class _Conversations:
             unjudged=self.unjudged[name],
             silent=self.silent[name],
             claims=claims,
-            retest=retest(table),
         )
 
     def asked(self) -> dict[str, InterviewedScene]:

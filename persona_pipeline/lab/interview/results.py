@@ -10,7 +10,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.golden import BASELINES
-from persona_pipeline.lab.results import Asked, MeanChange, Retest, Value
+from persona_pipeline.lab.results import Asked, MeanChange, Value
 from persona_pipeline.world.personas import check_agent_id
 
 
@@ -32,7 +32,6 @@ class InterviewScore(Value):
     unjudged: int = 0
     silent: int = 0
     claims: str = ""
-    retest: Retest = Field(default_factory=Retest)
 
 
 class MeanVerdict(MeanChange):
@@ -71,7 +70,6 @@ class Interview(Asked):
     Attributes:
         persona: hash of the persona; ``hidden``: the judge did not see its names.
         not_asked: dimensions that an interview does not have, and why.
-        fading: read from interviews of earlier releases, no longer written.
         verdicts: since the baseline, those of whole dimensions first; empty: there is none.
         baseline: when that was taken; ``changed``: scenes left out, as only one of the two has them as they are.
         whole: every scene was answered and judged.
@@ -90,7 +88,6 @@ class Interview(Asked):
     scenes: dict[str, InterviewedScene]
     dimensions: dict[str, InterviewScore]
     not_asked: dict[str, str] = Field(default_factory=dict)
-    fading: str = ""
     worst: tuple[WorstLine, ...] = ()
     baseline: str = ""
     changed: int = 0

@@ -14,13 +14,11 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension
 
 
 def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
-    """Return an agent's scores over its windows with their intervals as bands."""
+    """Return an agent's scores over its windows."""
     known = {key for point in points for key in point.dimensions}
     names = [key for key in ALL_DIMENSIONS if key in known]
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
-    banded = any("overall" in point.margins for point in points)
-    margins = [point.margins.get("overall") for point in points] if banded else []
-    series = [Series([point.overall for point in points], margins=margins)]
+    series = [Series([point.overall for point in points])]
     for key in names:
         series.append(Series([point.dimensions.get(key) for point in points], styles[key]))
     ends = [point.window_end for point in points]

@@ -68,14 +68,10 @@ def small_line(scores: Sequence[float | None]) -> Markup:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none.
-
-    ``margins``: half the width of each score's interval, in points, drawn as a band where it is known; empty: no band.
-    """
+    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none."""
 
     scores: Sequence[float | None]
     style: str = ""
-    margins: Sequence[float | None] = ()
 
 
 def timeline(ends: Sequence[datetime], series: Sequence[Series], *, title: str) -> Markup:
@@ -87,8 +83,6 @@ def timeline(ends: Sequence[datetime], series: Sequence[Series], *, title: str) 
         raise ValueError("each series needs one score, or None, a window")
     xs = _positions(ends)
     parts = [*_TIMELINE.grid(_TICKS), *_dates(ends, xs)]
-    for line in series:
-        parts += _margins(line, xs)
     for line in sorted(series, key=lambda line: not line.style):
         parts += _line(line, xs)
     # The main line is drawn last, on top of the others.
@@ -110,17 +104,6 @@ def _dates(ends: Sequence[datetime], xs: Sequence[float]) -> list[Markup]:
         anchor = "end" if index == len(ends) - 1 and len(ends) > 1 else "middle"
         parts.append(_TIMELINE.below(xs[index], f"{ends[index].day} {ends[index]:%b}", anchor))
     return parts
-
-
-def _margins(line: Series, xs: Sequence[float]) -> list[Markup]:
-    """Return the band of a line, cut where a score or its margin is missing."""
-    pieces: list[list[tuple[float, float, float]]] = [[]]
-    for x, score, margin in zip(xs, line.scores, line.margins or [None] * len(xs), strict=True):
-        if score is None or margin is None:
-            pieces.append([])
-        else:
-            pieces[-1].append((x, (score - margin) / _BEST, (score + margin) / _BEST))
-    return [band for piece in pieces for band in _TIMELINE.band(piece, line.style)]
 
 
 def _line(line: Series, xs: Sequence[float]) -> list[Markup]:

@@ -73,14 +73,6 @@ class Plot:
     def below(self, x: float, text: str, anchor: str = "middle") -> Markup:
         return element("text", {"class": "note", "x": x, "y": self.height - 8, "text-anchor": anchor}, text)
 
-    def band(self, edges: Sequence[tuple[float, float, float]], style: str = "") -> list[Markup]:
-        """Return the area between two lines, given as (x, share of the lower, share of the upper); nothing for one point."""
-        if len(edges) < 2:
-            return []
-        upper = [(x, self.y(min(high, 1.0))) for x, _, high in edges]
-        lower = [(x, self.y(max(low, 0.0))) for x, low, _ in reversed(edges)]
-        return [element("path", {"class": f"range {style}".strip(), "d": f"{path([*upper, *lower])} Z"})]
-
     def picture(self, title: str, parts: Iterable[Markup], classes: str = "chart timeline") -> Markup:
         return picture(self.width, self.height, title, parts, classes=classes)
 

@@ -43,7 +43,7 @@ from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
-    from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
+    from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, Twins
     from persona_pipeline.lab.since import AgentSince, SinceReport
     from persona_pipeline.world.propositions.models import PropositionSet
 
@@ -51,7 +51,6 @@ _MATRIX_NOTE = (
     "Points (0-9) that the claim drops below the intact window, high being good whichever way it is written. * caught; "
     "n/a the claim no longer applies; ? not judged; as NAME: that agent's words under this agent's name."
 )
-_SIGNALS_NOTE = "* seen without a judge. Signals that fire on the intact window too have seen nothing."
 _ICONS = {ScoreChange.FELL: "🔻", ScoreChange.ROSE: "🔼", ScoreChange.SAME: "=", ScoreChange.OPEN: "?"}
 _SAID = {
     ScoreChange.FELL: "fell",
@@ -112,15 +111,9 @@ def matrix_page(matrix: "KillMatrix") -> Page:
     for row in matrix.claims:
         cells = [*(row.faults[name] for name in planted), *(row.others[name] for name in others)]
         rows.append([row.name, _claim_score(row.intact), *(_claim_fall(row, cell) for cell in cells)])
-    names = list(matrix.intact_signals)
-    signals: list[list[str | Cell]] = [["intact", *(_reading(matrix.intact_signals[name]) for name in names)]]
-    signals += [[fault.name, *(_reading(fault.signals[name]) for name in names)] for fault in matrix.planted]
-    tables = {
-        "What each claim catches": (["claim", "intact", *planted, *others], rows, _MATRIX_NOTE),
-        "What is seen without a judge": (["window", *names], signals, _SIGNALS_NOTE),
-    }
+    title, columns = "What each claim catches", ["claim", "intact", *planted, *others]
     findings = Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)])
-    sections = [Section(title, [Table.plain(title, *table)]) for title, table in tables.items()]
+    sections = [Section(title, [Table.plain(title, columns, rows, _MATRIX_NOTE)])]
     return Page(f"Claims of {matrix.agent_id}, tested", [Items.of(*_matrix_facts(matrix)), findings], sections)
 
 
@@ -152,9 +145,7 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
         if fault.why_not:
             yield "not planted", f"{fault.name}: {fault.why_not}"
         if fault.name in matrix.blind_spots and not matrix.reads_nothing:
-            seen = [name for name, reading in fault.signals.items() if reading.caught]
-            free = f"seen without a judge by {', '.join(seen)}" if seen else "nothing sees it"
-            yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
+            yield "blind spot", f"no claim catches {fault.name}. {fault.what}"
     if matrix.reads_nothing:
         seen = f"whatever was done to the messages, {len(matrix.claims)} claims stand where they stood"
         said = f"this judge reads nothing of these claims: {seen}; ask persona-pipeline doctor --judge first"
@@ -206,10 +197,6 @@ def _claim_fall(row: "ClaimRow", cell: "ClaimCell") -> str | Cell:
     if cell.fall is None:
         return _claim_score(cell)
     return Cell(f"{cell.fall:.1f}*", "bad") if cell.killed else f"{cell.fall:.1f}"
-
-
-def _reading(reading: "SignalReading") -> str | Cell:
-    return Cell(f"{reading.said} *", "bad") if reading.caught else reading.said
 
 
 def comparison_page(found: VersionComparison, longest: int = _LONGEST) -> Page:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from persona_pipeline.base.status import Result
 from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, WorstLine
-from persona_pipeline.lab.results import Retest
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import format_delta, format_p, format_score, format_usd
 from persona_pipeline.world.propositions.models import dimension_label
@@ -22,18 +21,14 @@ def interview_page(found: Interview) -> Page:
             format_score(item.score),
             _interval(item.low, item.high),
             *(format_score(item.kinds.get(kind), 1) for kind in kinds),
-            _retest(item.retest),
             _verdict_cell(
                 whole.get(name), [row.kind for row in found.verdicts if row.dimension == name and _fell(row)]
             ),
         ]
         for name, item in found.dimensions.items()
     ]
-    columns = ["Dimension", "Score", "95 %", *(kind.replace("_", " ") for kind in kinds), "Retest", "Baseline"]
-    note = (
-        "Points from 0 to 9, each scene counting once. Retest: how far sessions of a scene agree (ICC), with its 95 % interval; "
-        "sd: by how many points they differ."
-    )
+    columns = ["Dimension", "Score", "95 %", *(kind.replace("_", " ") for kind in kinds), "Baseline"]
+    note = "Points from 0 to 9, each scene counting once."
     sections = [Section("", [Table.plain("Scores", columns, rows, note)])]
     sections.append(Section("", [Item([Span(f"{found.agent_id}: ", "strong"), _headline(found)])]))
     if told := [
@@ -66,12 +61,6 @@ def _remarkable(found: Interview) -> list[MeanVerdict]:
 
 def _interval(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"{low:.1f} to {high:.1f}"
-
-
-def _retest(item: Retest) -> str:
-    if item.icc is None or item.low is None or item.high is None:
-        return "not told" if item.sd != 0 else "the same"
-    return f"{item.icc:.2f} ({item.low:.2f} to {item.high:.2f}), sd {item.sd or 0:.1f}"
 
 
 def _fell(row: MeanVerdict) -> bool:

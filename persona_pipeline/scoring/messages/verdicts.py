@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, Counts, Share, share_of_counts
+from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, LEAST_OUT, Counts, Share, share_of_counts
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.world.models import grouped, seed_from
 
-# A change is reported from this p and this difference of shares on, with this number of messages on each side.
+# A change is reported from this p and this difference of shares on, with this number of messages on each side, and with
+# ``LEAST_OUT`` messages out of character on the worse side.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
 # A date that is off by no more messages is printed without saying so.
 EXACT = 5
@@ -144,6 +145,10 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
     before, after = values[:split], values[split:]
     difference = float(after.mean() - before.mean())
     if min(len(before), len(after)) < FEWEST_ON_A_SIDE or abs(difference) < LEAST_DIFFERENCE - 1e-9:
+        return None
+    worse = after if difference < 0 else before
+    # A reader may misread one or two messages of a few.
+    if (worse == 0).sum() < LEAST_OUT:
         return None
     numbers: dict[str, int] = {}
     talks = np.array([numbers.setdefault(item.conversation, len(numbers)) for item in dated])

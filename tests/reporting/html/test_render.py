@@ -128,7 +128,7 @@ def test_reports_of_earlier_releases_with_fading_are_shown() -> None:
 
 def test_intervals_are_drawn() -> None:
     html = render_html(sample_report())
-    assert html.count('class="whisker"') >= 3 and 'class="range"' in html
+    assert html.count('class="whisker"') >= 3
 
 
 def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, Share, share_of_counts
+from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, LEAST_OUT, Share, share_of_counts
 from persona_pipeline.scoring.messages.verdicts import (
     FEWEST_ON_A_SIDE,
     MessageVerdict,
@@ -157,6 +157,8 @@ def test_a_change_is_dated_by_its_first_message(talks: list[str], place: int, in
         pytest.param(["iiii"] * 30, id="all in"),
         pytest.param(["oooo"] * 30, id="all out"),
         pytest.param(["iiii"] * 40 + ["oooo"], id="too few messages after it"),
+        pytest.param(["ii"] * 40 + ["o", "o", "i", "i", "i"], id="two messages out: a reader may misread as many"),
+        pytest.param(["i", "o", "i", "o", "i"] + ["ii"] * 40, id="two messages out before it"),
         pytest.param(["i" * 19 + "o"] * 6 + ["i" * 17 + "ooo"] * 6, id="less than 20 points"),
         pytest.param(["i" * 40] * 3 + ["o" * 40], id="one conversation of four, whole: it may be that conversation"),
         pytest.param(["i" * 25 + "o" * 15] * 4, id="the agent fades in each conversation"),
@@ -183,6 +185,8 @@ def test_what_every_change_has(talks: list[str], length: int) -> None:
     assert first.verdict is (Role.OUT if found.is_drift else Role.IN)
     assert min(found.before[1], found.after[1]) >= FEWEST_ON_A_SIDE
     assert abs(found.before[0] / found.before[1] - found.after[0] / found.after[1]) >= 0.2 - 1e-9
+    inside, number = found.after if found.is_drift else found.before
+    assert number - inside >= LEAST_OUT
 
 
 @pytest.mark.parametrize("length", [4, 30])
