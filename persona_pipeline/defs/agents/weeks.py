@@ -135,7 +135,7 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
         agents = {agent_id for some in asked.values() for agent_id in some}
         whom = " ".join(agents) if len(agents) == 1 else f"{len(agents)} agents"
         when = f"{len(asked)} weeks from {min(asked)} on"
-        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
+        context.instance.add_run_tags(context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
         size, broken = place.orchestration.shard_size, dict[str, AgentVerdict]()
         with known_failures():
             opened = world.open()

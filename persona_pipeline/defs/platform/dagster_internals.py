@@ -1,6 +1,6 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -148,11 +148,6 @@ def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEve
     return [record.event_log_entry.get_dagster_event() for record in records]
 
 
-def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
-    """Label a run that is under way; publicly, tags are given when a run is made."""
-    instance.add_run_tags(run_id, tags)
-
-
 def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
     instance.report_run_failed(run, why)
@@ -203,15 +198,6 @@ def forget_observations(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey
 
 
 _AT_ONCE = 1000
-
-
-def handled_outputs(
-    instance: dg.DagsterInstance, run_id: str
-) -> Iterator[tuple[str | None, str, Mapping[str, dg.MetadataValue]]]:
-    """Yield step, output and metadata of what a run's steps handed to their IO manager, newest first."""
-    for event in reversed(events_of_run(instance, run_id, dg.DagsterEventType.HANDLED_OUTPUT)):
-        data: Any = event.event_specific_data
-        yield event.step_key, data.output_name, data.metadata
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:
