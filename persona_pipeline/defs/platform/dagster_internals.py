@@ -26,6 +26,7 @@ from dagster._core.events import AssetMaterializationPlannedData
 
 # What ``dagster.yaml`` may name as its storage has to derive from the first of these.
 from dagster._core.storage.base_storage import DagsterStorage
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
@@ -49,6 +50,7 @@ __all__ = [
     "DagsterSqliteStorage",
     "DagsterStorage",
     "LocalComputeLogManager",
+    "SqliteEventLogStorage",
     "partition_tags",
 ]
 

@@ -1,21 +1,54 @@
 """Dagster's own storage by environment: Postgres when a URL is set, else SQLite. ``dagster.yaml`` names this class."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from dagster import Field, StringSource
 from filelock import FileLock
+from sqlalchemy.engine import Connection, Engine
 
 from persona_pipeline.defs.platform.dagster_internals import (
     ConfigurableClass,
     ConfigurableClassData,
     DagsterSqliteStorage,
     DagsterStorage,
+    SqliteEventLogStorage,
 )
 
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
+
+
+_BUSY_SECONDS = 60
+
+
+class KeptEventLog(SqliteEventLogStorage):
+    """Dagster's event log on SQLite. Dagster makes an engine for each statement: to keep a few halves the time of an event."""
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._db_lock:
+            engine = _engine(self.conn_string_for_shard(shard), os.getpid())
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.begin() as connection:
+                yield connection
+
+    def wipe(self) -> None:
+        super().wipe()
+        # Their files are gone.
+        _engine.cache_clear()
+
+
+@lru_cache(maxsize=8)
+def _engine(url: str, process: int) -> Engine:
+    # Of each process its own: a fork must not share a connection. One that is no longer kept closes its files.
+    return sa.create_engine(url, pool_size=1, connect_args={"timeout": _BUSY_SECONDS})
 
 
 class EnvironmentStorage(DagsterStorage, ConfigurableClass):
@@ -39,7 +72,9 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
         folder.mkdir(parents=True, exist_ok=True)
         # Dagster checks whether its tables exist and then makes them: two processes that start at once would both make them.
         with FileLock(folder / ".lock"):
-            return DagsterSqliteStorage.from_local(str(folder), inst_data)
+            storage = DagsterSqliteStorage.from_local(str(folder), inst_data)
+            storage._event_log_storage = KeptEventLog(storage._event_log_storage._base_dir)
+            return storage
 
 
 def postgres_url(environment: Mapping[str, str]) -> str | None:
