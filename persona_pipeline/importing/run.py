@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.base import Found, Identities, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
@@ -171,6 +171,7 @@ class Imported:
         formats: the format of each source. ``result``: what was written, and every line that could not be read.
         skipped: how many lines nobody said, by what they are.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
+        shared_names: a line for each name that several speakers or places have.
         marked: messages that users have marked. ``marks``: their labels; ``unread``: how many marks say neither in nor
             out of character, by what they are.
     """
@@ -180,6 +181,7 @@ class Imported:
     skipped: Counter[str] = field(default_factory=Counter)
     extras: Counter[str] = field(default_factory=Counter)
     cut: int = 0
+    shared_names: list[str] = field(default_factory=list)
     marked: list[Message] = field(default_factory=list)
     marks: list[MessageLabel] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
@@ -193,6 +195,8 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     """
     imported, names = Imported(), world.names()
     aliases = Aliases.of(names)
+    known = {*options.speakers, *names}
+    identities = Identities(lambda name: name in known or aliases.agent_of(name) in names)
     with ExitStack() as stack:
         files: list[tuple[Came, _SourceRows]] = []
         for item in given:
@@ -207,9 +211,12 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 imported.formats[source.name] = importer.name
                 for file in importer.files(source):
                     stored = file.name if is_copy else world.message_source(file.path)
-                    reading = replace(options.reading, fields=fields, aliases=aliases)
+                    reading = replace(options.reading, fields=fields, aliases=aliases, identities=identities)
+                    if importer.looks_ahead:
+                        deque(importer.rows(file, reading), maxlen=0)
                     files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
+    imported.shared_names = identities.lines()
     for _, rows in files:
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras

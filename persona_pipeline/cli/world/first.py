@@ -93,7 +93,7 @@ def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", 
         messages, imported = read_export(files, replace(options, reading=reading))
     unread = imported.result.problems
     more = [f"and {len(unread) + imported.result.unnamed - _NAMED} more"] if len(unread) > _NAMED else []
-    typer.echo("".join(f"{line}\n" for line in (*unread[:_NAMED], *more)), err=True, nl=False)
+    typer.echo("".join(f"{line}\n" for line in (*imported.shared_names, *unread[:_NAMED], *more)), err=True, nl=False)
     if not messages:
         said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
         # Lines that are not valid are bad input; a source without any is nothing to look at.
