@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from dagster import Field, StringSource
 from filelock import FileLock
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool
 
 from persona_pipeline.defs.platform.dagster_internals import (
     ConfigurableClass,
@@ -32,23 +33,18 @@ class KeptEventLog(SqliteEventLogStorage):
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
         with self._db_lock:
-            engine = _engine(self.conn_string_for_shard(shard), os.getpid())
+            engine = _engine(self.conn_string_for_shard(shard))
             if shard not in self._initialized_dbs:
                 self._initdb(engine)
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
 
-    def wipe(self) -> None:
-        super().wipe()
-        # Their files are gone.
-        _engine.cache_clear()
-
 
 @lru_cache(maxsize=8)
-def _engine(url: str, process: int) -> Engine:
-    # Of each process its own: a fork must not share a connection. One that is no longer kept closes its files.
-    return sa.create_engine(url, pool_size=1, connect_args={"timeout": _BUSY_SECONDS})
+def _engine(url: str) -> Engine:
+    # It keeps compiled statements and no connection: files of many runs would stay open, and a fork would share them.
+    return sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
 
 
 class EnvironmentStorage(DagsterStorage, ConfigurableClass):
