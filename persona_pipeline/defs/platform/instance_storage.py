@@ -28,7 +28,7 @@ _BUSY_SECONDS = 60
 
 
 class KeptEventLog(SqliteEventLogStorage):
-    """Dagster's event log on SQLite. Dagster makes an engine for each statement: to keep a few halves the time of an event."""
+    """Dagster's event log on SQLite. Dagster makes an engine for each statement: to keep a few saves a third of an event's time."""
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
