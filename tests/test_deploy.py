@@ -19,13 +19,12 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world.setup import deployment
 from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.defs.platform.step_logs import VARIABLE as STEP_LOGS
 from persona_pipeline.deployment import render_deployment
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
 from tests.support.workers import PROJECT
 
-ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, STEP_LOGS, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
+ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
 KNOWN = ELSEWHERE | {
     f"PERSONA_{name.upper()}" for model in (Settings, OrchestrationSettings) for name in model.model_fields
 }

@@ -95,14 +95,11 @@ class Emitter:
     def __init__(self, *, explained: bool = False, otlp: bool = True, backends: Sequence[str] = ()) -> None:
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
         self._explained = explained
-        named = bool(os.environ.get("OTEL_SERVICE_NAME")) or "service.name=" in os.environ.get(
-            "OTEL_RESOURCE_ATTRIBUTES", ""
-        )
         # What the environment says of it goes before.
-        resource = Resource.create({} if named else {"service.name": "persona-pipeline"})
+        resource = Resource.create({"service.name": "persona-pipeline"}).merge(OTELResourceDetector().detect())
         most = int(os.environ.get("OTEL_BLRP_MAX_QUEUE_SIZE") or _MOST_WAITING)
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
         for name in [*(["otlp"] if otlp else []), *backends]:
@@ -255,15 +252,13 @@ def _install(name: str) -> str:
 
 
 def _context_of(span: SpanIds | None) -> Any:
-    if span is None:
-        return None
-    from opentelemetry.context import Context
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+    return _context_from(f"00-{span.trace_id}-{span.span_id}-01") if span else None
 
-    ids = SpanContext(
-        int(span.trace_id, 16), int(span.span_id, 16), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-    )
-    return set_span_in_context(NonRecordingSpan(ids), Context())
+
+def _context_from(traceparent: str) -> Any:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
 
 
 def emitter(settings: Settings) -> Emitter | None:
@@ -298,9 +293,8 @@ def within_span(traceparent: str | None, settings: Settings) -> Iterator[None]:
         yield
         return
     from opentelemetry import context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    token = context.attach(TraceContextTextMapPropagator().extract({"traceparent": traceparent}))
+    token = context.attach(_context_from(traceparent))
     try:
         yield
     finally:

@@ -295,7 +295,7 @@ def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
         agents = sorted(set(config.agents)) or known_agents(opened.root)
-        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: f"{len(agents)} agents"})
+        context.instance.add_run_tags(context.run_id, {run_tags.AGENT: f"{len(agents)} agents"})
         dimensions = [] if config.compare_only else config.dimensions or None
         size = config.shard_size or place.orchestration.shard_size
         for start in range(0, len(agents), size):

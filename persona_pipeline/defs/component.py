@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args
@@ -22,7 +21,6 @@ from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
 from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes
 from persona_pipeline.defs.cohort import build_cohort
-from persona_pipeline.defs.corrections import build_corrections
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     newest_events,
@@ -42,7 +40,7 @@ from persona_pipeline.defs.platform.resources import (
 from persona_pipeline.defs.platform.run_tags import runs_of
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import build_suites
-from persona_pipeline.defs.upkeep import build_upkeep
+from persona_pipeline.defs.upkeep import build_corrections, build_upkeep
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
@@ -56,15 +54,24 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 
 
-@dataclass(frozen=True)
-class Upstream:
-    """Where a world's messages come from: an asset.
+class MessagesFrom(dg.Model, dg.Resolvable):
+    """An asset of the project that a world's messages come from."""
 
-    ``columns``: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
-    """
-
-    asset: dg.AssetKey
-    columns: Mapping[str, str] | None = None
+    asset: Annotated[str, Field(description="Its key, with / between parts.")]
+    returns: Annotated[
+        Literal["rows", "nothing"],
+        Field(
+            description="'rows': a frame or a list of records, a message each, which are brought into the store. 'nothing': it "
+            "writes messages to the store, or files to the world's folder messages/, itself."
+        ),
+    ] = "rows"
+    columns: Annotated[
+        dict[str, str],
+        Field(
+            description="What the rows call a field of a message, where they call it something else. Fields: id, agent_id, "
+            "channel, recipient, text, created_at, run_id."
+        ),
+    ] = {}
 
 
 def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str, str]) -> dg.Definitions:
@@ -154,7 +161,9 @@ def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[l
     return [it for it, event in sorted(newest.items()) if event > read_to or it in retried], top
 
 
-def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Collection[str] = ()) -> dg.Definitions:
+def build_world(
+    place: Place, *, messages: MessagesFrom | None = None, leave_out: Collection[str] = ()
+) -> dg.Definitions:
     """Return the assets, checks, jobs, sensors, schedules and resources of a world.
 
     ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``corrections``,
@@ -162,11 +171,11 @@ def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Co
     """
     parts: list[dg.Definitions] = []
     messages_from: list[dg.AssetKey] = []
-    if messages and messages.columns is not None:
-        parts.append(build_message_rows(place, messages.asset, messages.columns))
+    if messages and messages.returns == "rows":
+        parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
         messages_from = [place.key("message_rows")]
     elif messages:
-        messages_from = [messages.asset]
+        messages_from = [dg.AssetKey.from_user_string(messages.asset)]
     agents = build_agents(place, messages_from, weekly="weeks" not in leave_out)
     cohort = build_cohort(agents.specs)
     parts += [agents.definitions, cohort.definitions, build_changes(agents, cohort.evaluate_cohort)]
@@ -275,26 +284,6 @@ class PersonaWorldScaffolder(dg.Scaffolder):
 Part = Literal["sensors", "schedules", "suites", "corrections", "batches", "weeks"]
 
 
-class MessagesFrom(dg.Model, dg.Resolvable):
-    """An asset of the project that a world's messages come from."""
-
-    asset: Annotated[str, Field(description="Its key, with / between parts.")]
-    returns: Annotated[
-        Literal["rows", "nothing"],
-        Field(
-            description="'rows': a frame or a list of records, a message each, which are brought into the store. 'nothing': it "
-            "writes messages to the store, or files to the world's folder messages/, itself."
-        ),
-    ] = "rows"
-    columns: Annotated[
-        dict[str, str],
-        Field(
-            description="What the rows call a field of a message, where they call it something else. Fields: id, agent_id, "
-            "channel, recipient, text, created_at, run_id."
-        ),
-    ] = {}
-
-
 @dg.scaffold_with(PersonaWorldScaffolder)
 class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
     """Continuous evaluation of the personas in a folder: assets, checks, jobs, sensors and schedules under names of their own.
@@ -354,11 +343,7 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
             ConfigError: there is no world in the folder, or a setting cannot be.
         """
         place = self.place(context.path if context.path.is_dir() else context.path.parent)
-        messages = self.messages and Upstream(
-            dg.AssetKey.from_user_string(self.messages.asset),
-            self.messages.columns if self.messages.returns == "rows" else None,
-        )
-        built = build_world(place, messages=messages, leave_out=self.leave_out)
+        built = build_world(place, messages=self.messages, leave_out=self.leave_out)
         if type(self).get_asset_spec is PersonaWorld.get_asset_spec:
             return built
         return built.map_asset_specs(func=self._shown)

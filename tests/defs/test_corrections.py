@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, DimensionChange
-from persona_pipeline.defs.corrections import corrections_outcome
+from persona_pipeline.defs.upkeep import corrections_outcome
 from persona_pipeline.world import World
 from tests.defs.support import Project, rows_of
 

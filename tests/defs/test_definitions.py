@@ -12,11 +12,11 @@ import yaml
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import BatchConfig
 from persona_pipeline.defs.cohort import CohortConfig
-from persona_pipeline.defs.corrections import CorrectionsConfig
 from persona_pipeline.defs.platform.place import build_executor
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import SuitesConfig
+from persona_pipeline.defs.upkeep import CorrectionsConfig
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from tests.defs.support import Project
 

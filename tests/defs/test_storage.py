@@ -80,6 +80,58 @@ def test_without_any_environment_history_is_kept_beside_the_project(home: Path, 
     assert (home / ".dagster/history/runs.db").is_file()
 
 
+def test_of_many_runs_no_file_is_kept_open_and_none_of_a_wiped_instance(home: Path) -> None:
+    key = dg.AssetKey("made")
+    with dg.DagsterInstance.get() as instance:
+        job = dg.GraphDefinition("nothing").to_job()
+        runs = [instance.create_run_for_job(job) for _ in range(12)]
+        for run in runs * 2:
+            instance.report_engine_event("here", run)
+        names = {os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()}
+        folder = os.path.realpath(home / ".dagster/history/runs")
+        assert len([name for name in names if name.startswith(folder) and name.endswith(".db")]) == 0
+        assert [len(instance.all_logs(run.run_id)) for run in runs] == [2] * 12
+        instance.wipe()
+        instance.report_runless_asset_event(dg.AssetMaterialization(key))
+    with dg.DagsterInstance.get() as reopened:
+        assert reopened.get_runs_count() == 0 and reopened.get_latest_materialization_event(key)
+
+
+@pytest.mark.parametrize("name", ["persona_pipeline.defs.platform.step_logs", None], ids=["0.2", "now"])
+def test_step_logs_of_either_release_are_kept_in_the_folder(home: Path, sample_root: Path, name: str | None) -> None:
+    if name:
+        text = (home / "dagster.yaml").read_text(encoding="utf-8")
+        text = text.replace("dagster._core.storage.local_compute_log_manager", name)
+        text = text.replace("LocalComputeLogManager", "EnvironmentStepLogs")
+        (home / "dagster.yaml").write_text(text, encoding="utf-8")
+    with dg.DagsterInstance.get() as instance:
+        run_id = Project(sample_root, instance).evaluate("pam", ("personas",)).run_id
+    assert list((home / ".dagster/logs" / run_id).rglob("*.err"))
+
+
+@pytest.mark.xdist_group("postgres")
+def test_a_cohort_leaves_the_same_on_postgres_as_on_sqlite(
+    home: Path, small_root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every asset and agent the same version and metadata, and the same checks; the store is another one."""
+    left = []
+    for url in (postgres_url, ""):
+        monkeypatch.setenv("PERSONA_DAGSTER_DATABASE_URL", url)
+        with dg.DagsterInstance.get() as instance:
+            result = Project(small_root, instance, f"sqlite:///{small_root}/{len(left)}.db").run("evaluate_cohort")
+            stored = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+            entries = [record.event_log_entry.get_dagster_event() for record in stored.records]
+            made = [entry.step_materialization_data.materialization for entry in entries]
+            events = {
+                (item.asset_key, item.partition): (item.tags["dagster/data_version"], sorted(item.metadata))
+                for item in made
+            }
+            checks = {(item.check_name, item.partition, item.passed) for item in result.get_asset_check_evaluations()}
+            left.append((len(made), events, checks))
+    assert left[0] == left[1]
+    assert left[0][0] == 2 * 14
+
+
 def test_one_switch_moves_dagster_and_the_store_to_one_database(
     home: Path, sample_root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

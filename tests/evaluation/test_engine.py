@@ -15,7 +15,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation import run as run_module
-from persona_pipeline.evaluation.run import planned, run_evaluation
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.golden import find_baseline
 from persona_pipeline.guard.baselines.spread import spread_of
 from persona_pipeline.guard.gate import GateRules
@@ -28,7 +28,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world import names as world_names
-from tests.support.evaluating import evaluate_agent, evaluate_world, load_run
+from tests.support.evaluating import evaluate_agent, evaluate_world, load_run, planned
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)

@@ -16,7 +16,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.estimate import RunEstimate, estimate_run, missing_text
-from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import Estimate, Range, estimate
@@ -26,6 +25,7 @@ from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.world import World
+from tests.support.evaluating import planned
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 

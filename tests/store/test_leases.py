@@ -1,35 +1,24 @@
-"""Leases: one holder at a time, over threads, processes and databases."""
+"""Locks over threads, processes and databases: one holder at a time, and free when the holder is gone."""
 
-import os
-import socket
 import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.base.database import engine, tables
-from persona_pipeline.base.database.engine import Store, exclusive
-from tests.support.clock import LONG
-from tests.support.waiting import wait_until
+from persona_pipeline.base.database import engine
+from persona_pipeline.base.database.engine import Store, exclusive, is_held, open_store
+from tests.support.waiting import PATIENCE, wait_until
 
-ELSEWHERE = "another-host:1:x"
-
-
-def _held(store: Store) -> dict[str, str]:
-    with store.connect() as connection:
-        return {row.name: row.holder for row in connection.execute(sa.select(tables.leases))}
-
-
-def _take(store: Store, name: str, holder: str, *, seconds: float = LONG) -> datetime:
-    """Give somebody a lease and return when it expires."""
-    row = {"name": name, "holder": holder, "expires_at": datetime.now(UTC) + timedelta(seconds=seconds)}
-    with store.begin() as connection:
-        connection.execute(sa.insert(tables.leases).values(row))
-    return row["expires_at"]
+HOLD = """
+import sys
+from persona_pipeline.base.database.engine import exclusive, open_store
+with exclusive(open_store(sys.argv[1]), ["ann"]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
 
 
 def test_two_who_want_the_same_take_turns(store: Store) -> None:
@@ -53,69 +42,71 @@ def test_two_who_want_the_same_take_turns(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert most == 1
-    assert _held(store) == {}
+    assert not is_held(store, "ann")
 
 
 def test_those_who_want_different_things_do_not_wait(store: Store) -> None:
     with exclusive(store, ["ann"]), exclusive(store, ["bob"]):
-        assert _held(store).keys() == {"ann", "bob"}
+        assert is_held(store, "ann") and is_held(store, "bob")
+        assert not is_held(store, "eve")
 
 
-def test_all_are_held_or_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_RENEWED_EVERY", 0.1)
-    expires_at = _take(store, "bob", ELSEWHERE, seconds=0.3)
-    with exclusive(store, ["ann", "bob"]):
-        assert datetime.now(UTC) > expires_at
-        assert len(set(_held(store).values())) == 1
-    assert _held(store) == {}
+def test_very_many_are_held_at_once(store: Store) -> None:
+    with exclusive(store, [f"agent{number}" for number in range(2000)]):
+        assert is_held(store, "agent7")
+    assert not is_held(store, "agent7")
 
 
-def test_an_error_inside_gives_the_leases_back(store: Store) -> None:
+def test_an_error_inside_gives_the_locks_back(store: Store) -> None:
     with pytest.raises(ValueError, match="broken"), exclusive(store, ["ann"]):
         raise ValueError("broken")
-    assert _held(store) == {}
+    assert not is_held(store, "ann")
 
 
-def test_a_process_that_was_killed_is_not_waited_for(store: Store) -> None:
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    expires_at = _take(store, "ann", f"{socket.gethostname()}:{int(done.stdout)}:x")
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "done"])
+def test_a_process_that_was_killed_is_not_waited_for(store: Store, killed: bool) -> None:
+    url = store.engine.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-W", "ignore", "-c", HOLD, url]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    assert is_held(store, "ann")
+    if killed:
+        process.kill()
+    else:
+        process.communicate("done\n", timeout=PATIENCE)
     with exclusive(store, ["ann"]):
-        assert datetime.now(UTC) < expires_at
+        process.wait(PATIENCE)
 
 
-def test_a_holder_that_works_long_keeps_its_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_RENEWED_EVERY", 0.05)
-
-    def expires_at() -> datetime:
-        with store.connect() as connection:
-            return connection.execute(sa.select(tables.leases.c.expires_at)).scalar_one()
-
-    with exclusive(store, ["ann"]):
-        for _ in range(2):
-            before = expires_at()
-            wait_until(lambda before=before: expires_at() > before, pause=0.02)
-        assert f":{os.getpid()}:" in _held(store)["ann"]
-
-
-def test_a_lease_that_could_not_be_given_back_is_not_waited_for(
+def test_who_waits_long_says_so(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The database went away while it was held: the retry in the same process goes on at once."""
+    monkeypatch.setattr(engine, "_SAID_AFTER", 0.01)
+    done = threading.Event()
 
-    class Broken:
-        is_sqlite = store.is_sqlite
+    def work() -> None:
+        with exclusive(store, ["ann"]):
+            done.set()
 
-        def begin(self):
-            raise sa.exc.OperationalError("DELETE", {}, Exception("server gone"))
-
-    release = engine._release
-    monkeypatch.setattr(engine, "_release", lambda _, holder: release(Broken(), holder))  # type: ignore[arg-type]
-    with pytest.raises(KeyError, match="inside"), exclusive(store, ["ann"]):
-        raise KeyError("inside")
-    assert "server gone" in caplog.text
-    assert _held(store).keys() == {"ann"}
-    monkeypatch.undo()
-    with store.connect() as connection:
-        expires_at = connection.execute(sa.select(tables.leases.c.expires_at)).scalar_one()
     with exclusive(store, ["ann"]):
-        assert datetime.now(UTC) < expires_at
+        thread = threading.Thread(target=work)
+        thread.start()
+        wait_until(lambda: "waiting until ann is free" in caplog.text)
+        assert not done.is_set()
+    thread.join()
+
+
+@pytest.mark.xdist_group("postgres")
+def test_what_went_wrong_inside_is_the_news_where_the_server_went_too(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, other = open_store(postgres_url), open_store(postgres_url)
+    holders = sa.text("SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'")
+    with pytest.raises(KeyError, match="inside"), exclusive(store, ["ann"]):
+        assert other.value(holders)
+        raise KeyError("inside")
+    assert "locks could not be given back" in caplog.text
+    with exclusive(store, ["ann"]):
+        assert is_held(other, "ann")
+    for each in (store, other):
+        each.close()

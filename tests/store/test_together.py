@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, exclusive, upsert
+from persona_pipeline.base.database.engine import Store, exclusive, is_held, upsert
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import open_judge
@@ -64,18 +64,13 @@ def test_who_still_reads_is_not_cut_off_by_who_writes(store: Store) -> None:
     assert noted(store) == {"a", "b", "c", "d"}
 
 
-def test_a_lease_that_is_taken_together_is_seen_by_others(store: Store) -> None:
+def test_a_lock_that_is_taken_together_is_seen_by_others(store: Store) -> None:
     with store.together(), exclusive(store, ["ann"]):
-        held = list[str]()
-
-        def look() -> None:
-            with store.connect() as connection:
-                held.extend(connection.execute(sa.select(tables.leases.c.name)).scalars())
-
-        thread = threading.Thread(target=look)
+        held = list[bool]()
+        thread = threading.Thread(target=lambda: held.append(is_held(store, "ann")))
         thread.start()
         thread.join()
-        assert held == ["ann"]
+        assert held == [True]
 
 
 def test_an_evaluation_is_a_handful_of_transactions_however_many_files_it_reads(sample_root, store: Store) -> None:

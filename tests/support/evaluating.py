@@ -1,6 +1,6 @@
 """A run in one line, and what the store has of runs in another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from persona_pipeline.base.database.engine import Store
@@ -15,6 +15,7 @@ from persona_pipeline.evaluation.history import (
     saved_runs,
     score_history,
 )
+from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import plans_of, run_evaluation
 from persona_pipeline.guard.gate import GateRules
@@ -65,6 +66,12 @@ def stored_history(store: Store, agent_ids: Sequence[str]) -> dict[str, list[dic
 def stored_report(world: World, agents: Sequence[str], whole: int | None = None) -> RunReport:
     """Return a report of agents' newest runs."""
     return report_of(WorldReader(world).reports(agents, whole=whole), GateRules())
+
+
+def planned(world: World, request: EvaluationRequest) -> Iterator[AgentPlan]:
+    """Return what a run would ask for first, agent by agent."""
+    request = world.settled(request)
+    return plans_of(WorldReader(world).questions(request), request)
 
 
 def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:

@@ -1,4 +1,4 @@
-"""What a process makes once and thousands of tests would make anew: commands, compiled statements, lists of migrations."""
+"""What a process makes once and thousands of tests would make anew: commands, compiled statements, connections."""
 
 import functools
 import sys
@@ -20,7 +20,6 @@ def made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         _commands(patched)
         _statements(patched)
-        _migrations(patched)
         if "dagster" in sys.modules:
             _connections(patched)
         yield
@@ -50,23 +49,6 @@ def _written_alike(dialect: Any) -> tuple[Any, ...] | None:
         return None
     names = ("server_version_info", "paramstyle", "default_schema_name", "_json_serializer", "_json_deserializer")
     return (type(dialect), *(getattr(dialect, name, None) for name in names))
-
-
-def _migrations(patched: pytest.MonkeyPatch) -> None:
-    """Alembic reads the files of all migrations before it writes which of them a new database has."""
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    read = ScriptDirectory.from_config
-    known: dict[str, ScriptDirectory] = {}
-
-    def from_config(config: Config) -> ScriptDirectory:
-        where = str(config.get_section(config.config_ini_section))
-        if where not in known:
-            known[where] = read(config)
-        return known[where]
-
-    patched.setattr(ScriptDirectory, "from_config", from_config)
 
 
 def _connections(patched: pytest.MonkeyPatch) -> None:

@@ -270,9 +270,9 @@ def record(world: Path, **said: int) -> None:
     """
     from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.run import planned
     from persona_pipeline.judging.recordings.writing import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict
+    from tests.support.evaluating import planned
 
     known = RecordedBackend(world / "recordings")
     asked, told = [], []

@@ -30,8 +30,8 @@ ROWS = {
     11: Row(
         "two live evaluations at once",
         "everything paid twice",
-        "one lease a world and agent; no clock of another host frees it or keeps it for ever",
-        ("store/test_leases.py::test_two_who_want", f"{HERE}/test_versions_and_clocks.py::test_who_renews"),
+        "one lock a world and agent; it is free when its holder dies, whatever any clock says",
+        ("store/test_leases.py::test_two_who_want", "store/test_leases.py::test_a_process_that_was_killed"),
     ),
     15: Row(
         "a pull request commits a store without the bad week",

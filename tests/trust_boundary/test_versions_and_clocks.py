@@ -1,6 +1,5 @@
-"""Data that outlives versions, and clocks that jump: a newer store is refused, nothing lost, no lease held for ever."""
+"""Data that outlives versions, and clocks that jump: a newer store is refused, nothing lost."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from pydantic import SecretStr
 from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database import engine, tables
-from persona_pipeline.base.database.engine import HEAD, SCHEMA, Store, exclusive, is_held, open_store
+from persona_pipeline.base.database.engine import HEAD, SCHEMA, Store, open_store
 from persona_pipeline.cli import EXIT_MACHINE, machine_failure, main
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import forget_texts
@@ -23,11 +22,9 @@ from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import runs
 from persona_pipeline.world.runs import evaluated_since, note_asked
-from tests.support.clock import Clock
 from tests.support.judging import requests
 from tests.support.messages_server import MessagesServer
 
-ELSEWHERE = "another-host:1:x"
 YEAR = timedelta(days=365)
 # The step after the newest one.
 NEWER = f"{int(HEAD) + 1:04}"
@@ -56,21 +53,6 @@ class Wall:
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     return Wall(monkeypatch)
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Callable[[], float]:
-    """Whoever waits for a lease waits no time of ours; returns how many seconds were slept."""
-    total = 0.0
-    clock.stand_still()
-
-    def sleep(seconds: float) -> None:
-        nonlocal total
-        total += seconds
-        clock.forward(seconds)
-
-    monkeypatch.setattr(engine.time, "sleep", sleep)
-    return lambda: total
 
 
 @pytest.mark.parametrize(
@@ -125,50 +107,6 @@ def test_a_process_whose_store_a_newer_one_changes_meanwhile_says_so(store: Stor
         connection.execute(sa.insert(tables.agents).values(id="eve", display_name="Eve"))
     said = machine_failure(failed.value)
     assert said is not None and "a newer persona-pipeline may have changed it" in said and "\n" not in said
-
-
-def give(store: Store, expires_at: datetime, holder: str = ELSEWHERE) -> None:
-    with store.begin() as connection:
-        connection.execute(sa.insert(tables.leases).values(name="ann", holder=holder, expires_at=expires_at))
-
-
-def test_a_lease_that_a_clock_ahead_wrote_is_not_held_for_ever(store: Store, slept: Callable[[], float]) -> None:
-    give(store, datetime.now(UTC) + YEAR)
-    assert not is_held(store, "ann")
-    with exclusive(store, ["ann"]):
-        assert 60 <= slept() < 65
-    assert not is_held(store, "ann")
-
-
-@pytest.mark.parametrize("by", [YEAR, timedelta(minutes=2), -YEAR], ids=["a year on", "two minutes on", "a year back"])
-def test_who_renews_keeps_its_lease_whatever_the_clock_of_others_says(
-    by: timedelta, store: Store, wall: Wall, monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
-    """The holder lives on another host and renews every quarter of a lease's time, by its own clock, which is right."""
-    give(store, datetime.now(UTC) + engine.LEASE_TIME)
-    wall.jump(by)
-    passed = 0.0
-
-    def sleep(seconds: float) -> None:
-        nonlocal passed
-        clock.forward(seconds)
-        before, passed = passed, passed + seconds
-        with store.begin() as connection:
-            if passed > 600:
-                connection.execute(sa.delete(tables.leases))
-            elif before // engine._RENEWED_EVERY < passed // engine._RENEWED_EVERY:
-                renewed = datetime.now(UTC) + engine.LEASE_TIME + timedelta(seconds=passed)
-                connection.execute(sa.update(tables.leases).values(expires_at=renewed))
-
-    monkeypatch.setattr(engine.time, "sleep", sleep)
-    with exclusive(store, ["ann"]):
-        assert passed > 600, "two held it at once"
-
-
-def test_a_lease_that_ran_out_is_taken_when_nobody_renews_it(store: Store, slept: Callable[[], float]) -> None:
-    give(store, datetime.now(UTC) - timedelta(days=1))
-    with exclusive(store, ["ann"]):
-        assert 30 <= slept() < 35
 
 
 @pytest.mark.parametrize("by", [YEAR, -YEAR], ids=["ahead", "behind"])

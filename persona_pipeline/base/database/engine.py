@@ -1,34 +1,35 @@
-"""The store: SQLite by default, Postgres by URL, brought to the newest schema when it is opened; leases that exclude others."""
+"""The store: SQLite by default, Postgres by URL, brought to the newest schema when it is opened; locks that exclude others."""
 
+import hashlib
 import json
 import logging
-import os
-import socket
 import sqlite3
 import threading
 import time
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from filelock import FileLock, Timeout
 from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database.counting import count_messages
-from persona_pipeline.base.database.tables import SCHEMA, leases, metadata
+from persona_pipeline.base.database.tables import SCHEMA, metadata
 from persona_pipeline.base.errors import ConfigError, NewerStoreError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.text import storable_data, storable_json
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-# Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
+# The revision of the schema. A new column, table or index needs a new one; ``migration.py`` adds them.
 HEAD = "0016"
+_REVISION = sa.Table(
+    "alembic_version", sa.MetaData(schema=SCHEMA), sa.Column("version_num", sa.String(32), primary_key=True)
+)
 _ADVISORY_LOCK = 0x706572736F6E61
 
 
@@ -37,8 +38,7 @@ def current_revision(connection: Connection) -> str | None:
     schema = None if connection.dialect.name == "sqlite" else SCHEMA
     if not sa.inspect(connection).has_table("alembic_version", schema=schema):
         return None
-    table = sa.table("alembic_version", sa.column("version_num"), schema=schema)
-    return connection.execute(sa.select(table.c.version_num)).scalar()
+    return connection.execute(sa.select(_REVISION.c.version_num)).scalar()
 
 
 def upgrade(engine: Engine) -> None:
@@ -48,18 +48,27 @@ def upgrade(engine: Engine) -> None:
     if revision == HEAD:
         return
     _refuse_newer(revision)
-    from alembic import command
-
     with _exclusive(engine) as connection:
         revision = current_revision(connection)
         # Another version may have been quicker.
         _refuse_newer(revision)
+        if revision == HEAD:
+            return
         if revision is None:
             metadata.create_all(connection)
             count_messages(connection)
-            command.stamp(alembic_config(connection), "head")
-            return
-        command.upgrade(alembic_config(connection), "head")
+        else:
+            from persona_pipeline.base.database.migration import migrate
+
+            migrate(connection, revision)
+        write_revision(connection, HEAD)
+
+
+def write_revision(connection: Connection, revision: str) -> None:
+    """Note the schema's revision, where earlier releases have it too."""
+    _REVISION.create(connection, checkfirst=True)
+    connection.execute(sa.delete(_REVISION))
+    connection.execute(sa.insert(_REVISION).values(version_num=revision))
 
 
 def _refuse_newer(revision: str | None) -> None:
@@ -73,16 +82,6 @@ def _refuse_newer(revision: str | None) -> None:
             f"the store's schema {revision} belongs to no release; name a new store with PERSONA_DATABASE_URL, or open this one "
             "with version 0.2.0 first"
         )
-
-
-def alembic_config(connection: Connection):
-    """Return Alembic's configuration bound to a connection."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["connection"] = connection
-    return config
 
 
 @contextmanager
@@ -99,8 +98,6 @@ def _exclusive(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
         return
-    from filelock import FileLock
-
     with FileLock(f"{database}.lock"), engine.execution_options(writes=True).begin() as connection:
         yield connection
 
@@ -116,9 +113,6 @@ _POSTGRES_CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-
-# A connection that was used so lately is there still.
-TRUSTED_SECONDS = 1.0
 
 # What SQLite says of a disk that is full or fails; no setting mends that.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
@@ -273,25 +267,7 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
 def _postgres_engine(url: URL) -> Engine:
     # What the URL says about connections goes before ours.
     limits = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in url.query}
-    return ask_when_idle(sa.create_engine(url, connect_args=limits, json_serializer=_json_to_store))
-
-
-def ask_when_idle(engine: Engine) -> Engine:
-    """Have the pool ask the server before a connection is used again that lay idle, and connect anew where it is gone.
-
-    The pool's own ``pool_pre_ping`` asks each time, and to the server that is a transaction for every one of ours.
-    """
-
-    @event.listens_for(engine, "checkout")
-    def _look(connection: Any, record: Any, _proxy: Any) -> None:
-        before, record.info["used"] = record.info.get("used"), time.monotonic()
-        if before is not None and record.info["used"] - before > TRUSTED_SECONDS:
-            try:
-                engine.dialect.do_ping(connection)
-            except engine.dialect.loaded_dbapi.Error as error:
-                raise exc.InvalidatePoolError from error
-
-    return engine
+    return sa.create_engine(url, connect_args=limits, json_serializer=_json_to_store, pool_pre_ping=True)
 
 
 def _stored_text(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
@@ -426,18 +402,10 @@ def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: t
     return statement.on_conflict_do_update(index_elements=names, set_=values)
 
 
-# A holder that is killed without a word on another host is waited for this long.
-LEASE_TIME = timedelta(seconds=60)
-_RENEWED_EVERY = LEASE_TIME.total_seconds() / 4
 # Clocks of hosts that agree no better than this do not agree.
 CLOCKS_DIFFER = timedelta(minutes=5)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_SAID_AFTER = 5.0
 
 log = logging.getLogger(__name__)
-_held_here: set[str] = set()
-# Holder and name of a lease, when it runs out, and since when (``time.monotonic``) that has been so.
-_Seen = dict[tuple[str, str, datetime], float]
 _STARTED = datetime.now(UTC), time.monotonic()
 
 
@@ -450,104 +418,80 @@ def pruning_time() -> datetime:
     return min(datetime.now(UTC), wall + timedelta(seconds=time.monotonic() - counted))
 
 
+# Lock files of a kind next to a SQLite store: a run over thousands of agents holds few files open.
+_LOCK_FILES = 64
+_SAID_AFTER = 5.0
+# Half a minute after a holder's host is gone without a word, the server closes its connection, which frees its locks.
+_NOTICED = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+
+
 @contextmanager
 def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
-    """Hold the leases of these names, all or none; waits until whoever holds one of them is done.
+    """Hold the locks of these names, all or none; waits until their holders are done.
 
-    A holder that died is not waited for: at once when it ran on this host, else until its lease has not been renewed for as long as
-    the living renew it. Clocks may jump meanwhile: how long that is is counted here, and the clock only says whether it is likely.
+    They are locks of the operating system next to SQLite's file, and advisory locks on Postgres: both are free when their holder
+    dies, whatever any clock says. All callers take them in one order, so that no two wait for one another.
     """
-    holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
-    _held_here.add(holder)
-    _acquire(store, sorted(set(names)), holder)
-    done = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(store, holder, done), name="lease", daemon=True)
-    renewal.start()
-    try:
+    said = threading.Timer(_SAID_AFTER, log.warning, ("waiting until %s is free", ", ".join(sorted(names))))
+    said.daemon = True
+    with ExitStack() as held:
+        said.start()
+        try:
+            take = _take_files if store.is_sqlite else _take_advisory
+            take(store, names, held)
+        finally:
+            said.cancel()
         yield
-    finally:
-        done.set()
-        renewal.join()
-        _held_here.discard(holder)
-        _release(store, holder)
+
+
+def _take_files(store: Store, names: Collection[str], held: ExitStack) -> None:
+    for lock in _file_locks(store, names):
+        held.enter_context(lock.acquire())
+
+
+def _take_advisory(store: Store, names: Collection[str], held: ExitStack) -> None:
+    connection = held.enter_context(store.engine.connect())
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    connection.execute(sa.text(_NOTICED))
+    held.callback(_unlock, connection)
+    for key in sorted({_key(name) for name in names}):
+        connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
 
 
 def is_held(store: Store, name: str) -> bool:
     """Return whether somebody works on this just now."""
-    row = store.row(sa.select(leases).where(leases.c.name == name))
-    if row is None or _is_dead(row.holder):
-        return False
-    now = datetime.now(UTC)
-    # Whoever wrote a later one had a clock that was wrong.
-    return now <= row.expires_at <= now + LEASE_TIME + CLOCKS_DIFFER
-
-
-def _acquire(store: Store, names: list[str], holder: str) -> None:
-    pause, began, said, seen = _FIRST_PAUSE, time.monotonic(), False, {}
-    while others := _try(store, names, holder, seen):
-        if not said and time.monotonic() - began > _SAID_AFTER:
-            log.warning("waiting for %s, held by %s", ", ".join(sorted(others)), next(iter(others.values())))
-            said = True
-        time.sleep(pause)
-        pause = min(_LONGEST_PAUSE, pause * 1.5)
-
-
-def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, str]:
-    """Take all leases, or none and return who holds those that are taken."""
-    now = datetime.now(UTC)
-    with store.begin() as connection:
-        # In their order, so that no two wait for one another; the database lets one have each.
-        rows = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
-        free = _insert_of(connection.dialect.name, leases).on_conflict_do_nothing().returning(leases.c.name)
-        if len(connection.execute(free, rows).all()) == len(names):
-            return {}
-        connection.execute(sa.delete(leases).where(leases.c.holder == holder))
-        others = connection.execute(sa.select(leases).where(leases.c.name.in_(names)).order_by(leases.c.name)).all()
-    left = [row for row in others if _is_dead(row.holder) or _is_left(row, now, seen)]
-    if len(left) < len(others):
-        return {row.name: row.holder for row in others if row not in left}
-    with store.begin() as connection:
-        for row in left:
-            connection.execute(sa.delete(leases).where(*(column == row._mapping[column] for column in leases.c)))
-    return _try(store, names, holder, seen)
-
-
-def _is_left(row: sa.Row[Any], now: datetime, seen: _Seen) -> bool:
-    counted = time.monotonic()
-    since = seen.setdefault((row.holder, row.name, row.expires_at), counted)
-    return counted - since > (2 * _RENEWED_EVERY if row.expires_at < now else LEASE_TIME.total_seconds())
-
-
-def _release(store: Store, holder: str) -> None:
-    try:
-        with store.begin() as connection:
-            connection.execute(sa.delete(leases).where(leases.c.holder == holder))
-    except DBAPIError as error:
-        # Whatever went wrong inside is the news; nobody waits for a lease that is not held any more.
-        log.warning("a lease could not be given back: %s", error.orig)
-
-
-def _is_dead(holder: str) -> bool:
-    host, pid, _ = holder.rsplit(":", 2)
-    if host != socket.gethostname():
-        return False
-    if int(pid) == os.getpid():
-        return holder not in _held_here
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
+    if not store.is_sqlite:
+        # A connection of its own: the lock that is tried is free again when its transaction ends.
+        with store.engine.connect() as connection:
+            return not connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_key(name)))).scalar()
+    for lock in _file_locks(store, [name]):
+        try:
+            with lock.acquire(timeout=0):
+                pass
+        except Timeout:
+            return True
     return False
 
 
-def _renew(store: Store, holder: str, done: threading.Event) -> None:
-    while not done.wait(_RENEWED_EVERY):
-        try:
-            with store.begin() as connection:
-                own = sa.update(leases).where(leases.c.holder == holder)
-                connection.execute(own.values(expires_at=datetime.now(UTC) + LEASE_TIME))
-        except DBAPIError as error:
-            # The next renewal may reach it; a lease lasts four of them.
-            log.warning("a lease could not be renewed: %s", error.orig)
+def _file_locks(store: Store, names: Collection[str]) -> Iterator[FileLock]:
+    """Yield the locks of some names in their order; none for a database in memory, which no other process sees."""
+    database = store.engine.url.database
+    if not database or database == ":memory:":
+        return
+    # Only names of one kind share files: the holder of a lock of one kind may take one of another.
+    shared = {f"{'-'.join(name.partition('/')[0].split())}-{_key(name) % _LOCK_FILES:02}" for name in names}
+    for name in sorted(shared):
+        yield FileLock(f"{database}.{name}.lock")
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
+
+
+def _unlock(connection: Connection) -> None:
+    try:
+        connection.execute(sa.select(sa.func.pg_advisory_unlock_all()))
+    except DBAPIError as error:
+        # The connection is gone, and its locks with it.
+        log.warning("locks could not be given back: %s", error.orig)
+        connection.invalidate()

@@ -509,15 +509,6 @@ agent_evaluation_config = sa.Table(
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
 )
 
-# A lease that is not renewed runs out.
-leases = sa.Table(
-    "leases",
-    metadata,
-    sa.Column("name", sa.Text(), primary_key=True),
-    sa.Column("holder", sa.Text(), nullable=False),
-    sa.Column("expires_at", UtcDateTime(), nullable=False),
-)
-
 remembered = sa.Table(
     "remembered",
     metadata,

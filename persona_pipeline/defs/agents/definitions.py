@@ -147,7 +147,7 @@ def evaluate_several(
 ) -> Iterator[Event]:
     """Evaluate agents in this one step, down to their checks, and raise ``dagster.Failure`` where their runs would."""
     if len(agent_ids) > 1:
-        run_tags.add_run_tags(at.context.instance, at.context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
+        at.context.instance.add_run_tags(at.context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
     request = at.evaluation.request(at.world, agent_ids, dimensions)
     planned = at.context.run.asset_selection or [spec.key for spec in at.specs.evaluated]
     result = yield from evaluate_together(at.specs, at.context, at.world, at.evaluation, request, planned)

@@ -18,7 +18,6 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     plan_materialization,
 )
-from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings, known_failures, retry_unanswered
 from persona_pipeline.evaluation.decide import AgentResult
 from persona_pipeline.evaluation.history import saved_run
@@ -70,12 +69,11 @@ class Lineage:
         for key, found in _outcomes(self._specs, result, names, self._planned):
             said_anyway = key in self._said_anyway or key in asked
             changed = {a: outcome for a, outcome in found.items() if said_anyway or self._is_new(key, a, outcome)}
-            with in_one_batch(self._instance):
-                for agent_id, outcome in changed.items():
-                    self._versions[key][agent_id] = outcome.version
-                    yield dg.AssetMaterialization(
-                        key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
-                    )
+            for agent_id, outcome in changed.items():
+                self._versions[key][agent_id] = outcome.version
+                yield dg.AssetMaterialization(
+                    key, partition=agent_id, metadata=outcome.metadata, tags=self._tags(key, agent_id, outcome)
+                )
             if changed:
                 # What has just been written is what the next asset downstream rests on.
                 self._events[key] |= newest_events(self._instance, key, MATERIALIZED, set(changed))

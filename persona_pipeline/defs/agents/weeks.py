@@ -24,7 +24,6 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     partition_tags,
 )
-from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
@@ -101,16 +100,14 @@ def events_of_week(
     weeks: Weeks, instance: dg.DagsterInstance, found: Mapping[dg.MultiPartitionKey, tuple[str, AssetOutcome]]
 ) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
     """Yield of partitions which version of their messages was evaluated, then what came of them, which rests on that."""
-    with in_one_batch(instance):
-        for key, (version, _) in found.items():
-            yield _observation(weeks, key, version)
+    for key, (version, _) in found.items():
+        yield _observation(weeks, key, version)
     seen = newest_events(instance, weeks.messages.key, OBSERVED, set(found))
-    with in_one_batch(instance):
-        for key, (version, outcome) in found.items():
-            tags = lineage_tags(outcome.version, None, {weeks.messages.key: (version, seen.get(key))})
-            yield dg.AssetMaterialization(
-                weeks.scores.key, partition=key, metadata=outcome.metadata, tags={**tags, **partition_tags(key)}
-            )
+    for key, (version, outcome) in found.items():
+        tags = lineage_tags(outcome.version, None, {weeks.messages.key: (version, seen.get(key))})
+        yield dg.AssetMaterialization(
+            weeks.scores.key, partition=key, metadata=outcome.metadata, tags={**tags, **partition_tags(key)}
+        )
 
 
 def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition]:
@@ -138,7 +135,7 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
         agents = {agent_id for some in asked.values() for agent_id in some}
         whom = " ".join(agents) if len(agents) == 1 else f"{len(agents)} agents"
         when = f"{len(asked)} weeks from {min(asked)} on"
-        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
+        context.instance.add_run_tags(context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
         size, broken = place.orchestration.shard_size, dict[str, AgentVerdict]()
         with known_failures():
             opened = world.open()

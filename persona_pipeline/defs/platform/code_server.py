@@ -6,7 +6,7 @@ with its machine or for its memory, left nobody to say that its runs are gone: t
 what waits for them. So the next one at the same address says it, and the daemon starts them again: they do what was not done yet.
 
 Any number run side by side, one a world, each at an address of its own. Where a new one takes the address of one that is still
-waiting for its runs, it leaves those alone until the other is gone: who is there holds a lease in the store.
+waiting for its runs, it leaves those alone until the other is gone: the one that is there holds a lock of the store.
 """
 
 import argparse

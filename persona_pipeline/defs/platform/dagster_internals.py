@@ -1,8 +1,6 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,23 +24,15 @@ from dagster._core.definitions.partitions.utils import get_tags_from_multi_parti
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
 from dagster._core.events import AssetMaterializationPlannedData
 
-# What ``dagster.yaml`` may name as its storage has to derive from the first and the last of these, and as its keeper of step logs
-# from the second, which is made of the others.
+# What ``dagster.yaml`` may name as its storage has to derive from the first of these.
 from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.cloud_storage_compute_log_manager import (
-    CloudStorageComputeLogManager,
-    PollingComputeLogSubscriptionManager,
-)
-from dagster._core.storage.compute_log_manager import ComputeIOType
-
-# What keeps its connections open and writes batches derives from these; instance_storage.py says why.
-from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
 )
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
-from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -52,20 +42,14 @@ from dagster._core.storage.tags import (
     WILL_RETRY_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
-from sqlalchemy import Engine
 
 __all__ = [
-    "INDEX_SHARD_NAME",
-    "IO_TYPE_EXTENSION",
     "AssetJob",
-    "CloudStorageComputeLogManager",
-    "ComputeIOType",
     "ConfigurableClass",
     "ConfigurableClassData",
+    "DagsterSqliteStorage",
     "DagsterStorage",
     "LocalComputeLogManager",
-    "PollingComputeLogSubscriptionManager",
-    "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
     "partition_tags",
 ]
@@ -79,7 +63,7 @@ RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
-CHECKED, PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 
 
 def lineage_tags(
@@ -100,11 +84,6 @@ def lineage_tags(
         tags[get_input_data_version_tag(key)] = seen or DEFAULT_DATA_VERSION.value
         tags[get_input_event_pointer_tag(key)] = NULL_EVENT_POINTER if event is None else str(event)
     return tags
-
-
-def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
-    """Return where an instance keeps its events."""
-    return instance.event_log_storage
 
 
 def newest_events(
@@ -171,11 +150,6 @@ def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEve
     return [record.event_log_entry.get_dagster_event() for record in records]
 
 
-def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
-    """Label a run that is under way; publicly, tags are given when a run is made."""
-    instance.add_run_tags(run_id, tags)
-
-
 def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
     instance.report_run_failed(run, why)
@@ -226,51 +200,6 @@ def forget_observations(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey
 
 
 _AT_ONCE = 1000
-
-
-def handled_outputs(
-    instance: dg.DagsterInstance, run_id: str
-) -> Iterator[tuple[str | None, str, Mapping[str, dg.MetadataValue]]]:
-    """Yield step, output and metadata of what a run's steps handed to their IO manager, newest first."""
-    for event in reversed(events_of_run(instance, run_id, dg.DagsterEventType.HANDLED_OUTPUT)):
-        data: Any = event.event_specific_data
-        yield event.step_key, data.output_name, data.metadata
-
-
-def sqlite_storage(
-    folder: Path, configured: ConfigurableClassData | None, event_log: Callable[[str], SqliteEventLogStorage]
-) -> DagsterStorage:
-    """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only, with another event log in its folder."""
-    from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-
-    file = folder / "history/runs" / f"{INDEX_SHARD_NAME}.db"
-    is_new = not file.exists()
-    storage = DagsterSqliteStorage.from_local(str(folder), configured)
-    if is_new and file.exists():
-        with closing(sqlite3.connect(file)) as made:
-            # Of the usual pages of 4 KB one holds one event, and nearly half of it stays empty.
-            for step in ("PRAGMA journal_mode=DELETE", "PRAGMA page_size=16384", "VACUUM", "PRAGMA journal_mode=WAL"):
-                made.execute(step)
-    index: Any = storage.event_log_storage
-    storage._event_log_storage = event_log(str(Path(index.path_for_shard(INDEX_SHARD_NAME)).parent))
-    return storage
-
-
-def postgres_storage(
-    url: str, configured: ConfigurableClassData | None, batching: type, engine: Engine
-) -> DagsterStorage:
-    """Return Dagster's own storage on Postgres whose event log writes batches, on an engine that keeps its connections.
-
-    It connects anew for every statement otherwise, and to look for its tables, which are there once the engine was used; its
-    ``optimize_for_webserver`` does not, but does not look either whether a connection is still alive.
-    """
-    from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
-
-    pool: Any = engine.pool
-    storage: Any = DagsterPostgresStorage(url, not pool.checkedin(), inst_data=configured)
-    storage._event_log_storage = events = type("BatchingEventLog", (batching, PostgresEventLogStorage), {})(url, False)
-    storage._run_storage._engine = storage._schedule_storage._engine = events._engine = engine
-    return storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

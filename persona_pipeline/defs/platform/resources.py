@@ -23,7 +23,7 @@ from persona_pipeline.base.options import (
     with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.dagster_internals import handled_outputs
+from persona_pipeline.defs.platform.dagster_internals import events_of_run
 from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
@@ -47,23 +47,20 @@ JUDGE_RETRIES, JUDGE_SECONDS = 2, 30.0
 _PASSING = (Unscored.API_ERROR, Unscored.TIMEOUT)
 
 
-class known_failures:  # noqa: N801 - reads as a clause
-    """Turns bad input into a failure that is not retried and shows file and line, and a lost database into a retry.
+@contextmanager
+def known_failures(*, retry: bool = True) -> Iterator[None]:
+    """Turn bad input into a failure that is not retried and shows file and line, and a lost database into a retry.
 
     Everything else is a defect: it fails at once, with its trace.
     """
-
-    def __init__(self, *, retry: bool = True) -> None:
-        self._retry = retry
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConfigError):
-            raise bad_input(error) from error
-        if self._retry and isinstance(error, OperationalError):
-            raise dg.RetryRequested(max_retries=DATABASE_RETRIES, seconds_to_wait=DATABASE_SECONDS) from error
+    try:
+        yield
+    except ConfigError as error:
+        raise bad_input(error) from error
+    except OperationalError as error:
+        if not retry:
+            raise
+        raise dg.RetryRequested(max_retries=DATABASE_RETRIES, seconds_to_wait=DATABASE_SECONDS) from error
 
 
 def bad_input(error: ConfigError) -> dg.Failure:
@@ -236,10 +233,12 @@ class EventLogValues(dg.IOManager):
         upstream = context.upstream_output
         assert upstream is not None
         wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")
+        handled = events_of_run(context.instance, upstream.run_id, dg.DagsterEventType.HANDLED_OUTPUT)
         # From the newest on: a retried step may have stored twice.
-        for step, output, metadata in handled_outputs(context.instance, upstream.run_id):
-            stored: dict[str, Any] = {key: value.value for key, value in metadata.items()}
-            if (step, output, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
+        for event in reversed(handled):
+            data: Any = event.event_specific_data
+            stored: dict[str, Any] = {key: value.value for key, value in data.metadata.items()}
+            if (event.step_key, data.output_name, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
                 return json.loads(stored[VALUE])
         raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
 

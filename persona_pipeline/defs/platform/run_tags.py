@@ -11,7 +11,7 @@ import dagster as dg
 
 from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
 from persona_pipeline.base.settings import PACKAGE_PARENT
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, add_run_tags
+from persona_pipeline.defs.platform.dagster_internals import PARTITION
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.world.models import Window
 
@@ -35,18 +35,18 @@ def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[s
     }
     missing = {key: value for key, value in labels.items() if value and key not in run.tags}
     if missing:
-        add_run_tags(instance, run.run_id, missing)
+        instance.add_run_tags(run.run_id, missing)
 
 
 def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> None:
     """Say on the run how it ended: the list of runs shows it without a click."""
-    add_run_tags(instance, run_id, {VERDICT: verdict})
+    instance.add_run_tags(run_id, {VERDICT: verdict})
 
 
 def pin_window(instance: dg.DagsterInstance, run_id: str, window: Window) -> None:
     """Note the window a run works on, for its later steps: another run of the same agent may fix another one meanwhile."""
     start = window.start.isoformat() if window.start else ""
-    add_run_tags(instance, run_id, {PINNED_WINDOW: f"{start}/{window.end.isoformat()}"})
+    instance.add_run_tags(run_id, {PINNED_WINDOW: f"{start}/{window.end.isoformat()}"})
 
 
 def pinned_window(instance: dg.DagsterInstance, run_id: str) -> Window | None:
