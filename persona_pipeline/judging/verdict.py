@@ -285,7 +285,11 @@ def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
     from jsonschema.exceptions import best_match
 
     error = best_match(Draft202012Validator(schema).iter_errors(data))
-    return None if error is None else f"{error.json_path}: {error.message[:200]}"
+    if error is None:
+        return None
+    # The message of a missing field does not say what is there instead.
+    held = f", but there is {', '.join(map(str, error.instance)) or 'nothing'}" if error.validator == "required" else ""
+    return f"{error.json_path}: {error.message[:200]}{held[:200]}"
 
 
 class Blame(StrEnum):
