@@ -374,20 +374,15 @@ def columns_of(source: Source) -> list[str]:
 
 def advice(source: Source) -> str:
     """Return which keys of a JSON file may be mapped, with an example that works where there is one; "": it has no records."""
-    found = first_records(source)
-    if source.beginning.lstrip()[:1] not in ("{", "[") or not found:
+    if source.is_folder or source.beginning.lstrip()[:1] not in ("{", "["):
         return ""
-    groups = _groups([_Entry(1, record) for record in _whole(source, found)])
+    groups = _groups([_Entry(line, record) for line, record in records(source) if isinstance(record, dict)])
     best = min(groups, key=lambda under: (len(_guessed(groups[under])) < len(_SAID), -len(groups[under])), default="")
     guessed = _guessed(groups[best]) if best in groups else {}
     maps = " ".join(_map(name, target) for name, target in guessed.items()) if len(guessed) >= len(_SAID) else ""
     inner = [f"{under} ({len(groups[under])})" for under in groups if under]
     lists = f"its lists of objects are {', '.join(inner[:8])}; " if inner else ""
     return lists + (f"to read {best or 'its records'} as messages: {maps}; " if maps else "")
-
-
-def _whole(source: Source, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    return [record for _, record in records(source) if isinstance(record, dict)] or found
 
 
 def _guessed(entries: Sequence[_Entry]) -> dict[str, str]:
@@ -400,7 +395,7 @@ def _guessed(entries: Sequence[_Entry]) -> dict[str, str]:
         for key in value
     ]
     columns = Layout.of([*names, *inner], {}).columns
-    return {columns[key]: key for key in (*_SAID, "channel", "id") if key in columns}
+    return {columns[key]: key for key in (*_SAID, "channel") if key in columns}
 
 
 def _groups(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
