@@ -19,9 +19,9 @@ DIMENSIONS = 32
 KINDS = {
     "stock assistant": "answers like an assistant, on its own subjects",
     "corporate voice": "writes circulars of a company, on its own subjects",
-    "another speaker": "somebody else of the same world speaks for it",
-    "flattened": "its own messages without the forty words that are most its own, exclamation marks and what comes after 12 words",
-    "repeats itself": "seven of ten messages are one of five that it said before, one word in six another",
+    "another speaker": "another character of the same world writes for it",
+    "flattened": "its own messages, cut after 12 words, without exclamation marks and its forty most typical words",
+    "repeats itself": "seven of ten messages are one of five earlier ones with every sixth word changed",
 }
 
 

@@ -74,17 +74,12 @@ def rendered(results: Results) -> str:
         },
         drift=table(["detector", "false alarms", *KINDS], cells),
         losses=losses(["false alarms", *KINDS], cells),
-        soon=table(
-            ["detector", *(f"within {n}" for n in SOON)],
-            {party: [Cell(alarms.seen(list(KINDS), n)) for n in SOON] for party, alarms in alike.items()},
-        ),
-        delays={party: shown_delay(alarms.delay(list(KINDS))) for party, alarms in alike.items()},
+        soon=soon_table(alike),
         documented=table(["detector", "false alarms", *KINDS], {p: drift_cells(a) for p, a in documented.items()}),
         documented_losses=losses(
             ["false alarms", *KINDS], {party: drift_cells(alarms) for party, alarms in documented.items()}
         ),
-        worlds=table(["detector", *world_names(results)], {p: world_cells(results, a) for p, a in alike.items()}),
-        world_false=table(["detector", *world_names(results)], {p: world_cells(results, a, false=True) for p, a in alike.items()}),
+        worlds=lines(["detector", *world_names(results)], ([p, *world_cells(results, a)] for p, a in alike.items())),
         times=lines(["detector", "learning a character, s", "1,000 messages, s"], times(results)),
         repetition=told_table(results.repetition, PLANTED),
         repetition_losses=losses(["intact", *PLANTED], told_cells(results.repetition, PLANTED)),
@@ -110,14 +105,22 @@ def world_names(results: Results) -> list[str]:
     return list(dict.fromkeys(world for world, _, _ in results.characters))
 
 
-def world_cells(results: Results, alarms: Alarms, *, false: bool = False) -> list[Cell]:
+def world_cells(results: Results, alarms: Alarms) -> list[str]:
+    """Return the changes that were seen and the false alarms in each world."""
     found = []
     for name in world_names(results):
         only = [place for place, (world, _, _) in enumerate(results.characters) if world == name]
-        found.append(
-            Cell(alarms.false_alarms(only), lower=True) if false else Cell(alarms.seen(list(KINDS), AFTER, only))
-        )
+        found.append(f"{alarms.seen(list(KINDS), AFTER, only).value:.0%} / {alarms.false_alarms(only).value:.0%}")
     return found
+
+
+def soon_table(parties: Mapping[str, Alarms]) -> list[str]:
+    """Return how many changes were seen how soon, with the median delay as the last column."""
+    kinds = list(KINDS)
+    cells = {party: [Cell(alarms.seen(kinds, n)) for n in SOON] for party, alarms in parties.items()}
+    delays = [shown_delay(alarms.delay(kinds)) for alarms in parties.values()]
+    rows = table(["detector", *(f"within {n}" for n in SOON)], cells)
+    return [f"{row} {last} |" for row, last in zip(rows, ["median", "--:", *delays], strict=False)]
 
 
 def told_cells(told: Sequence[Told], kinds: Mapping[str, str]) -> dict[str, list[Cell]]:
@@ -150,7 +153,7 @@ def lines(heads: Row, rows: Iterable[Row]) -> list[str]:
 
 
 def losses(columns: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return a sentence for each column in which somebody else did better than any row of ours, surely or by chance."""
+    """Return a sentence for each column in which another tool did better than any row of ours, surely or by chance."""
     found = []
     ours = {party: row for party, row in cells.items() if party.startswith(OWN)}
     for place, column in enumerate(columns):
@@ -164,11 +167,13 @@ def losses(columns: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[
         if not better:
             continue
         best = next(party for party, row in ours.items() if row[place] is mine)
-        named = "; ".join(f"**{party}** {cell.rate}{_beside(cells[party], place)}" for party, cell in better)
+        party, cell = better[0]
+        more = f", and {len(better) - 1} more" if better[1:] else ""
+        named = f"**{party}** {cell.rate}{_beside(cells[party], place)}{more}"
         sure = any(apart(cell.rate, mine.rate) for _, cell in better)
         found.append(
             f"- **{column}**: {named}; {best} {mine.rate}{_beside(cells[best], place)}. "
-            + ("That is a loss." if sure else "The intervals overlap: it may be chance.")
+            + ("A loss." if sure else "It may be chance.")
         )
     return found
 
@@ -196,8 +201,8 @@ def summary(results: Results) -> Iterator[str]:
             if party in order
         )
         yield (
-            f"- With {limits}, **{first}** tells most changes: {told[first]}, false alarms {false[first]}. {places}. "
-            f"Fewest false alarms: **{quiet}**, {false[quiet]}, of changes {told[quiet]}."
+            f"- With {limits}, **{first}** detects most changes: {told[first]}, false alarms {false[first]}. {places}. "
+            f"Fewest false alarms: **{quiet}**, {false[quiet]}, changes {told[quiet]}."
         )
 
 

@@ -27,12 +27,12 @@ FIVE = 5
 # Of the windows that limits are set by, so many may be beyond them.
 ALLOWED = 0.02
 PLANTED = {
-    "opener": "the same four words of its own begin three of five messages",
-    "phrase": "the same four words of its own stand inside three of five messages",
-    "near copy": "one of five is another of them, every sixth word another",
+    "opener": "three of five messages begin with the same four words of its own",
+    "phrase": "three of five messages contain the same four words of its own",
+    "near copy": "one of five is a copy of another with every sixth word changed",
 }
 ALIKE = {
-    "another's voice": "one of the cast says other lines of another one's",
+    "another's voice": "a character writes only lines of another one",
     "half another's": "every second of its lines is another one's",
 }
 Window = list[str]
@@ -181,7 +181,7 @@ def stability_of(program: Path, windows: Sequence[Window]) -> list[float]:
 
 def alike(worlds: Sequence[TextWorld], draws: int, seed: int) -> list[Told]:
     """Return how often each measure tells that one of a cast has come to sound like another; ours by its documented limit."""
-    names = ("persona-pipeline", "cosine of what both said", "classifier of who said it")
+    names = ("persona-pipeline", "cosine of both texts", "classifier of the author")
     fired: dict[str, dict[str, list[list[bool]]]] = {name: {kind: [] for kind in ("intact", *ALIKE)} for name in names}
     for world in worlds:
         cast = sorted(world.characters)

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Mapping
 from typing import Any
 
 REPLACEMENT = "\ufffd"
@@ -41,16 +42,29 @@ def storable_json(text: str) -> str:
     return _JSON_ESCAPES.sub(lambda match: r"\ufffd" if match[1] else match[0], text)
 
 
-def storable_data(value: Any) -> Any:
-    """Return JSON-like data in which every text, keys included, is as in ``storable``."""
+def storable_data(value: Any, letters: Callable[[str], str] = storable) -> Any:
+    """Return JSON-like data in which every text, keys included, is as in ``storable``, or as ``letters`` makes it."""
     if isinstance(value, str):
-        return storable(value)
+        return letters(value)
     if isinstance(value, Mapping):
-        return {storable_data(key): storable_data(item) for key, item in value.items()}
+        return {storable_data(key, letters): storable_data(item, letters) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        found = [storable_data(item) for item in value]
+        found = [storable_data(item, letters) for item in value]
         return found if isinstance(value, list) else tuple(found)
     return value
+
+
+def clean(text: str) -> str:
+    """Return the text of another program or a model as it is stored and compared: as in ``storable``, letters composed (NFC).
+
+    Not for ids: a stored id must be found in the form in which it came.
+    """
+    return unicodedata.normalize("NFC", storable(text))
+
+
+def clean_data(value: Any) -> Any:
+    """Return JSON-like data in which every text, keys included, is as in ``clean``."""
+    return storable_data(value, clean)
 
 
 def printable(text: str) -> str:

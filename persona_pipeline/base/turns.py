@@ -33,11 +33,22 @@ _CALL_IN_TEXT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
-_TAG = "(?:think|thinking|thought|reasoning)"
+# A line of a prompt that says its role, or names who speaks.
+_ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
+# JSON or the like that could not be read, as it is where an attribute was cut off.
+_CUT_OFF = re.compile(r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["'])""")
+_TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
+_OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
+_CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
+_ENDED = rf"(?:{_CLOSED}|</details>|<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>)"
 # Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
+# A closing tag in quotes is a word about the tag.
 _THINKING = re.compile(
-    rf"\s*(?:<{_TAG}>)?((?:(?!</?{_TAG}>).)*)</{_TAG}>\s*|\s*<{_TAG}>(.*)", re.DOTALL | re.IGNORECASE
+    rf"\s*{_OPENED}((?:(?!{_OPENED}|{_ENDED}).)*){_ENDED}\s*"
+    rf"|((?:(?!{_OPENED}|{_ENDED}).)*)(?<![`'\"]){_CLOSED}(?![`'\"])\s*|\s*{_OPENED}(.*)",
+    re.DOTALL | re.IGNORECASE,
 )
+_MAY_BE_THINKING = re.compile(f"{_OPENED}|{_CLOSED}", re.IGNORECASE)
 
 
 class TurnError(ValueError):
@@ -66,21 +77,25 @@ class Turn:
     """What one side said, and which tools it called.
 
     Attributes:
-        role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written.
+        role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written, in lower case.
         text: its words without thinking; None: it has none.
+        speaker: the name that is written on it.
         data: what stands in place of words, such as an object.
         calls: None where nothing is known of them: the form has no place for calls, or the text holds one that no server took out.
         stop: why the model stopped, in lower case, where that is written.
+        attachments: parts of its content that are not words, thinking or calls, such as pictures.
         extras: what else was written of it.
     """
 
     role: str
     text: str | None = None
+    speaker: str = ""
     data: Any = None
     thinking: str = ""
     refusal: str = ""
     calls: list[ToolCall] | None = None
     stop: str = ""
+    attachments: list[Any] = field(default_factory=list)
     extras: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,11 +103,21 @@ class Turn:
         """Whether the model stopped before its answer was whole: at a limit of tokens, by a filter, or by a failure."""
         return self.stop in _KEYS["cut_off"]
 
-    def say(self, text: Any) -> None:
-        """Add words. Thinking in front of an answer's words is kept apart."""
+    @property
+    def silence(self) -> str:
+        """Why it is not a message that a user or an agent sees; empty: it is one."""
+        if self.role in (SYSTEM, TOOL):
+            return "system prompt" if self.role == SYSTEM else "tool result"
+        if (self.text or "").strip():
+            return ""
+        return "tool call without words" if self.calls else "turn without text"
+
+    def say(self, text: Any, joint: str = "") -> None:
+        """Add words, after ``joint`` where others stand before them. Thinking in front of an answer's words is kept apart."""
         if isinstance(text, str):
             thinking, words = split_thinking(text) if self.role == ASSISTANT and not self.text else ("", text)
-            self.text, self.thinking = (self.text or "") + words, self.thinking + thinking
+            before = f"{self.text}{joint}" if self.text and words else self.text or ""
+            self.text, self.thinking = before + words, self.thinking + thinking
 
     def refuse(self, refusal: Any) -> None:
         if isinstance(refusal, str) and refusal:
@@ -113,8 +138,8 @@ class Turn:
 def split_thinking(text: str) -> tuple[str, str]:
     """Return the thinking in front of an answer, ``""`` where there is none, and the answer's words."""
     thinking = ""
-    while "<" in text and (found := _THINKING.match(text)):
-        thinking, text = thinking + (found[1] or found[2] or ""), text[found.end() :]
+    while _MAY_BE_THINKING.search(text) and (found := _THINKING.match(text)):
+        thinking, text = thinking + (found[1] or found[2] or found[3] or ""), text[found.end() :]
     return thinking, text
 
 
@@ -138,16 +163,81 @@ def read_turns(value: Any) -> list[Turn]:
     return reader.turns
 
 
+def read_message(value: Any, at: str = "", role: str = "") -> Turn:
+    """Return the turn of one chat message in any known form; the texts of its parts are lines.
+
+    Args:
+        at: the place of the message in what is read, for errors.
+        role: its role where none is written.
+
+    Raises:
+        TurnError: it is not one message; ``UnknownCallError``: something that looks like a tool call has no known form.
+    """
+    if not isinstance(value, Mapping):
+        raise TurnError('is not a message; write {"role": ..., "content": ...}')
+    plain, reader = _plain(value), _Reader(joint="\n")
+    if not (role or plain.get("role") is not None or _named_role(plain.get("type")) or plain.get("kind")):
+        raise TurnError("a message has no role")
+    if not isinstance(plain.get("name"), str | None):
+        raise TurnError("a message's name must be a string")
+    try:
+        turn = reader.message(plain if "role" in plain or not role else {**plain, "role": role}, at)
+    except RecursionError:
+        raise TurnError("a message is nested too deeply") from None
+    if len(reader.turns) > 1:
+        raise TurnError("holds several messages; write each as one of its own")
+    if turn.data is not None and not isinstance(turn.data, list):
+        raise TurnError("a message's content must be a text or a list of parts")
+    return turn
+
+
+def find_turns(value: Any, role: str, at: str = "") -> list[Turn]:
+    """Return the turns in an input or an output of any form; none: it holds no words that could be found.
+
+    The value is a text, a message, parts, a list of these, an object around them, or JSON of any of these, encoded up to twice. Of
+    alternatives the first is read.
+
+    Args:
+        role: of turns that have none.
+        at: the place of the value in what is read, for errors.
+
+    Raises:
+        TurnError: a message in it cannot be read; ``UnknownCallError``: something that looks like a tool call has no known form.
+    """
+    reader = _Reader(joint="\n")
+    try:
+        reader.find(value, role, at)
+    except RecursionError:
+        raise TurnError("is nested too deeply") from None
+    return reader.turns
+
+
+def unpacked(value: Any) -> Any:
+    """Return what a text says that is JSON, also where it was encoded twice; else the value itself."""
+    for _ in range(2):
+        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+            break
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            break
+    return value
+
+
 def is_one_answer(listed: Sequence[Any]) -> bool:
     """Return whether a list holds the messages or parts of one answer, not several answers."""
     return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
 
 
 class _Reader:
-    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``."""
+    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``.
 
-    def __init__(self) -> None:
+    ``joint`` stands between the texts of several parts.
+    """
+
+    def __init__(self, joint: str = "") -> None:
         self.turns: list[Turn] = []
+        self._joint = joint
 
     def read(self, value: Any, at: str) -> None:
         if isinstance(value, str):
@@ -186,6 +276,64 @@ class _Reader:
             else:
                 refuse_calls(item, place)
                 raise TurnError(f"message {index} of the answer is not a mapping with a role")
+
+    def find(self, value: Any, role: str, at: str, depth: int = 8) -> None:
+        """Read what holds turns in a value of any form; the rest is left."""
+        value = unpacked(value)
+        if isinstance(value, str):
+            if value.strip() and not _CUT_OFF.match(value):
+                self.transcript(value, role)
+        elif not value or not depth:
+            return
+        elif isinstance(value, list):
+            self.find_in_list(value, role, at, depth - 1)
+        elif isinstance(value, Mapping) and _is_message(value):
+            self.message(value if value.get("role") or _named_role(value.get("type")) else {**value, "role": role}, at)
+        elif isinstance(value, Mapping):
+            self.find_inside(value, role, at, depth - 1)
+
+    def find_in_list(self, listed: Sequence[Any], role: str, at: str, depth: int) -> None:
+        if all(isinstance(item, str) for item in listed):
+            # The texts of a history without roles: the last one is new. Those of an answer are its parts.
+            self.find(listed[-1] if role == USER else "\n".join(listed), role, at, depth)
+        elif isinstance(listed[0], list):
+            self.find(listed[0], role, at, depth)
+        elif all(isinstance(item, str) or _holds_words(item) for item in listed):
+            self.parts(self.turn(role, []), listed, at)
+        elif is_one_answer(listed) and any(map(_is_part, listed)):
+            self.items(listed, at)
+        else:
+            for index, item in enumerate(listed):
+                self.find(item, role, f"{at}[{index}]", depth)
+
+    def find_inside(self, value: Mapping[str, Any], role: str, at: str, depth: int) -> None:
+        """Read what is around turns: the first key that may hold some, of alternatives the first."""
+        alternatives = [key for key in _KEYS["alternatives"] if isinstance(value.get(key), list) and value[key]]
+        calls = {key: item for key in _KEYS["calls"] if (item := unpacked(value.get(key)))}
+        rows = {USER: ("inputs",), ASSISTANT: ("outputs",)}.get(role, ("inputs", "outputs"))
+        keys = ("message", *(key for row in rows for key in _KEYS[row]))
+        key = next((key for key in keys if isinstance(value.get(key), str | list | Mapping) and value[key]), None)
+        if alternatives:
+            self.find(value[alternatives[0]][0], role, _at(at, alternatives[0]), depth)
+        elif calls and not isinstance(value.get("output"), list):
+            turn = self.turn(role or ASSISTANT, [])
+            turn.say(_word(value, "texts"))
+            self.calls(turn, calls, at)
+        elif _holds_words(value) and value.keys() & {"type", "part_kind"}:
+            self.parts(self.turn(role, []), [value], at)
+        elif key:
+            self.find(value[key], role, _at(at, key), depth)
+
+    def transcript(self, text: str, role: str) -> None:
+        """Read a text, or the lines of a prompt in which each says its role."""
+        marks = list(_ROLE_MARK.finditer(text)) if role == USER else []
+        if not marks or text[: marks[0].start()].strip() or any(_named_role(mark[1]) is None for mark in marks):
+            self.turn(role, None).say(text)
+            return
+        ends = [*(mark.start() for mark in marks[1:]), len(text)]
+        for mark, end in zip(marks, ends, strict=True):
+            if words := text[mark.end() : end].strip():
+                self.turn(_named_role(mark[1]) or role, []).say(words)
 
     def response(self, value: Mapping[str, Any], at: str) -> None:
         """Read what an API or an agent wraps around its messages."""
@@ -232,8 +380,12 @@ class _Reader:
                 kind = _word(part, "kinds") if isinstance(part, Mapping) else None
                 self.parts(self.turn(_ROLES.get(_snake(kind or ""), USER), []), [part], f"{_at(at, 'parts')}[{index}]")
             return self.turns[-1]
+        if self._joint and isinstance(content, str) and content.startswith("[{"):
+            blocks = unpacked(content)
+            content = blocks if isinstance(blocks, list) and all(map(_is_block, blocks)) else content
+        content = value.get("contents") if content is None and parts is None else content
         turn = self.turn(_role(value), [])
-        turn.stop = _stop(value)
+        turn.stop, turn.speaker = _stop(value), _word(value, "names") or ""
         turn.thinking = "".join(value[key] for key in _KEYS["thoughts"] if isinstance(value.get(key), str))
         if isinstance(content, list) or _is_part(content):
             self.parts(turn, content if isinstance(content, list) else [content], _at(at, "content"))
@@ -268,10 +420,12 @@ class _Reader:
         form, body, tool = _form(part)
         words = _first(body, _KEYS["words"])
         if isinstance(part, str):
-            turn.say(part)
+            turn.say(part, self._joint)
         elif form == "text":
+            # Anthropic cuts a sentence into several texts where it cites a source.
+            joint = "" if body.get("citations") else self._joint
             for text in words if isinstance(words, list) else [words]:
-                turn.say(text)
+                turn.say(text, joint)
         elif form == "thinking":
             turn.thinking += words if isinstance(words, str) else ""
         elif form == "refusal":
@@ -282,6 +436,7 @@ class _Reader:
             turn.call([_call(body, at, tool)])
         else:
             refuse_calls(part, at)
+            turn.attachments.append(part)
         return form
 
     def calls(self, turn: Turn, value: Mapping[str, Any], at: str) -> None:
@@ -354,7 +509,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     inner = value.get("function")
     body = {**value, **inner} if isinstance(inner, Mapping) else value
     name = _word(body, "tools") or (body["name"] if isinstance(body.get("name"), str) else "") or fallback
-    if not name or name in ("tool", "function"):
+    if not name or name in _KEYS["no_tools"]:
         raise UnknownCallError(at, "names no tool")
     arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
     read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
@@ -397,7 +552,8 @@ def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
         return "", {}, ""
     wrapper = next((key for key in _KEYS["wrappers"] if isinstance(part.get(key), Mapping)), None)
     body = part[wrapper] if wrapper else part
-    kind = wrapper or _word(part, "kinds") or ("text" if isinstance(part.get("text"), str) else "")
+    worded = any(isinstance(part.get(key), str) for key in ("text", "content"))
+    kind = wrapper or _word(part, "kinds") or ("text" if worded else "")
     form = _form_of(kind)
     if form == "other" and kind.startswith("tool-") and "toolCallId" in body and body.keys() & {"input", "state"}:
         # The Vercel SDK names the tool in the type of its part.
@@ -405,6 +561,21 @@ def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
     if form == "text" and body.get("thought") is True:
         form = "thinking"
     return form, body, _snake(kind).removesuffix("_call")
+
+
+def _holds_words(item: Any) -> bool:
+    """Whether a value in a list is a part of an answer, on its own."""
+    return _form(item)[0] in _FORMS and not _is_message(item) and "message" not in item
+
+
+def _is_block(item: Any) -> bool:
+    """Whether a value is surely a part, not data that only looks like one."""
+    kind = _word(item, "kinds") if isinstance(item, Mapping) else None
+    return (
+        _is_part(item)
+        or kind in _KEYS["files"]
+        or (isinstance(item, Mapping) and len(item) == 1 and _holds_words(item))
+    )
 
 
 def _form_of(kind: str) -> str:
@@ -432,7 +603,7 @@ def _wrapper(value: Mapping[str, Any]) -> str:
 def _is_message(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
-    if any(key in value for key in ("role", "parts", "lc")):
+    if any(key in value for key in ("role", "_role", "parts", "lc")):
         return True
     if "type" not in value:
         return isinstance(value.get("content"), list)
@@ -447,7 +618,7 @@ def _named_role(kind: Any) -> str | None:
 def _role(value: Mapping[str, Any]) -> str:
     given = value.get("role")
     if isinstance(given, str) and given:
-        return _ROLES.get(given.lower(), given)
+        return _ROLES.get(given.lower(), given.lower())
     if given is not None:
         raise TurnError("a message of the answer has a role that is not a text")
     return _named_role(value.get("type")) or ASSISTANT
@@ -455,6 +626,8 @@ def _role(value: Mapping[str, Any]) -> str:
 
 def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message that LangChain wraps into its class, or keeps next to its type, as one with content."""
+    if "_role" in value:
+        return {key.removeprefix("_"): item for key, item in value.items()}
     inner = value.get("kwargs") if "lc" in value else value.get("data") if "role" not in value else None
     if not isinstance(inner, Mapping):
         return value

@@ -147,7 +147,7 @@ def gather_facts(
 
     row, trajectory = share((agent_id, whole_channel and channel, recipient, first_n, last_n), said)
     # Of the same scope all but the action itself is the same.
-    action = replace(trajectory.entries[-1], text=call.text, channel=channel)
+    action = replace(trajectory.entries[-1], text=call.words, channel=channel)
     trajectory = Trajectory((*trajectory.items[:-1], action))
     if call.attempt > 1 and known.first_text is None:
         with world.store.connect() as connection:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.messages.verdicts import Role
@@ -131,6 +132,11 @@ class GateCall:
     known: PriorAttempts
     ends: float
     said: str = ""
+
+    @property
+    def words(self) -> str:
+        """The text without thinking in front of it, which is not judged."""
+        return split_thinking(self.text)[1] or self.text
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
@@ -338,7 +344,7 @@ def action_trajectory(
         items.append(Omission(total - len(first) - len(last)))
     items += [_entry(row, names) for row in last]
     told = recipient and names.get(recipient, recipient)
-    items.append(Entry(names.get(agent_id, agent_id), call.text, "", channel, told, UNDER_REVIEW))
+    items.append(Entry(names.get(agent_id, agent_id), call.words, "", channel, told, UNDER_REVIEW))
     return Trajectory(tuple(items))
 
 

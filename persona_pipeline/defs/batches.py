@@ -11,12 +11,11 @@ from pydantic import Field
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
-from persona_pipeline.evaluation.run import planned
+from persona_pipeline.evaluation.estimate import questions_of
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
 from persona_pipeline.judging.money import daily_limit
@@ -31,16 +30,6 @@ class BatchConfig(dg.Config):
 
     agents: list[str] = Field(default=[], description="Agents to judge; empty: everybody with a persona file.")
     dimensions: list[str] = Field(default=[], description="Dimensions to judge; empty: all.")
-
-
-def planned_questions(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
-    """Return what an evaluation would ask; ConfigError: it names what is unknown, or files are not valid."""
-    from persona_pipeline.judging.estimate import claim_questions
-
-    plans = list(planned(world, request))
-    requests = [asked for plan in plans for asked in plan.requests]
-    messages = [reading.question for plan in plans for reading in plan.readings]
-    return [*claim_questions(requests, options, request.grouping or world.settings.judge_grouping), *messages]
 
 
 def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
@@ -135,7 +124,7 @@ def build_batches(place: Place) -> dg.Definitions:
             opened = world.open()
             options = ModelOptions.from_settings(opened.settings)
             request = evaluation.request(opened, config.agents or None, config.dimensions or None)
-            questions = planned_questions(opened, options, request)
+            questions = questions_of(opened, options, request)
             if request.max_usd or opened.settings.daily_usd:
                 require_affordable(opened, options, questions, request.max_usd)
             done = message_batches.submit_batch(opened.store, options, questions)

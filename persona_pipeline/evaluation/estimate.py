@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.run import plans_of
 from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
-from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
+from persona_pipeline.judging.estimate import Estimate, Range, claim_questions, dollars, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -113,6 +113,17 @@ def estimate_run(
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+def questions_of(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
+    """Return what an evaluation would ask first: claims, messages and the judge's check. ``ConfigError``: bad input."""
+    request, reader = world.settled(request), WorldReader(world)
+    snapshot = reader.questions(request)
+    plans = list(plans_of(snapshot, request))
+    requests = [asked for plan in plans for asked in plan.requests]
+    claims = claim_questions(requests, options, request.grouping or world.settings.judge_grouping)
+    messages = [reading.question for plan in plans for reading in plan.readings]
+    return [*claims, *messages, *_anchor_questions(reader, snapshot, request)]
 
 
 def _anchor_questions(reader: WorldReader, snapshot: Snapshot, request: EvaluationRequest) -> list[Question]:

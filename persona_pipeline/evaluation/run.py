@@ -542,13 +542,7 @@ def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseli
     return replace(decided, snapshot=snapshot, evaluated=evaluated, results=results)
 
 
-def planned(world: World, request: EvaluationRequest) -> Iterator[AgentPlan]:
-    """Yield what a run would ask for first, agent by agent and window by window, without asking."""
-    request = world.settled(request)
-    return plans_of(WorldReader(world).questions(request), request)
-
-
 def plans_of(snapshot: Snapshot, request: EvaluationRequest) -> Iterator[AgentPlan]:
-    """Yield what a run of a snapshot would ask for first; see ``planned``."""
+    """Yield what a run of a snapshot would ask for first, agent by agent and window by window, without asking."""
     raise_problems(snapshot.broken)
     return (plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents))

@@ -1,10 +1,11 @@
 """What an importer is: it looks whether a source is of its format, and makes messages of its lines and turns."""
 
 import hashlib
+import html
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,96 +15,11 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import decoded_text, rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.turns import TurnError, read_message, split_thinking
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.names import Aliases
 
-TEXTS = ("text", "input_text", "output_text")
-_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
-# LangChain writes a message by its class: HumanMessage, AIMessageChunk.
-_CLASS_ENDINGS = ("Message", "MessageChunk")
-_SILENT = {"system": "system prompt", "developer": "system prompt", "tool": "tool result", "function": "tool result"}
 _DIGITS = 24
-
-
-@dataclass(frozen=True)
-class ChatTurn:
-    """What somebody said in a conversation.
-
-    Attributes:
-        role: ``user``, ``assistant`` or another; ``name``: who it was, where that is said.
-        skipped: why it is no message; empty: it is one.
-        extras: what else is said of it.
-    """
-
-    role: str
-    text: str
-    name: str | None = None
-    skipped: str = ""
-    extras: Mapping[str, Any] = field(default_factory=dict)
-
-
-def turn_of(value: Any) -> ChatTurn:
-    """Return the turn of a message with a role and content; ValueError says what it has not."""
-    if not isinstance(value, Mapping):
-        raise ValueError('is not a message; write {"role": ..., "content": ...}')
-    value = _plain(value)
-    # Some call the list of parts by its name.
-    role, content = value.get("role"), value.get("content", value.get("parts"))
-    if not isinstance(role, str):
-        raise ValueError("a message has no role")
-    role = _ROLES.get(role.lower(), role.lower())
-    if not (content is None or isinstance(content, (str, list))):
-        raise ValueError("a message's content must be a text or a list of parts")
-    name = value.get("name")
-    if name is not None and not isinstance(name, str):
-        raise ValueError("a message's name must be a string")
-    known = {"role", "content", "parts", "name"}
-    extras = {key: item for key, item in value.items() if key not in known and item not in (None, [], {})}
-    if isinstance(content, list) and any(not _is_text(part) for part in content):
-        extras["content"] = content
-    text = text_of(content)
-    called = value.get("tool_calls") or value.get("function_call")
-    silent = "" if text.strip() else "tool call without words" if called else "turn without text"
-    skipped = _SILENT.get(role, silent)
-    return ChatTurn(role, text, name or None, skipped, extras)
-
-
-def text_of(content: Any) -> str:
-    """Return the text of content: the texts of its parts, a line each; parts that are no text are left out."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(text for part in parts if (text := _part_text(part)))
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if not _is_text(part):
-        return ""
-    text = part.get("text", part.get("content"))
-    return text if isinstance(text, str) else ""
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in TEXTS)
-
-
-def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message of LangChain's as one with a role and content."""
-    inner = value.get("kwargs") if "lc" in value else value.get("data")
-    if isinstance(inner, Mapping) and "content" in inner:
-        path = value.get("id")
-        value = {
-            "type": value.get("type") if "lc" not in value else path[-1] if isinstance(path, list) and path else "",
-            **inner,
-        }
-    if "role" in value or not isinstance(value.get("type"), str):
-        return value
-    role = value["type"]
-    for ending in _CLASS_ENDINGS:
-        role = role.removesuffix(ending)
-    return {"role": role, **{key: item for key, item in value.items() if key not in ("type", "id", "example")}}
 
 
 @dataclass
@@ -133,6 +49,21 @@ _BEGINNING = 65_536
 _LARGEST = 500_000_000
 # A number of seconds beyond this is one of milliseconds: it would be the year 5138.
 _MILLISECONDS = 1e11
+# What ChatGPT and assistants of OpenAI write around the sources that they cite.
+_MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】\n]*†[^【】\n]*】)"
+_CITED = re.compile(rf" ?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
+_PLACEHOLDERS = frozenset(
+    (Path(__file__).parent / "data" / "placeholders.txt").read_text(encoding="utf-8").splitlines()
+)
+_AROUND = " \t\r\n`\u200b\u200e\u200f\ufeff"
+_HTML = re.compile(
+    r"\s*<(?:!doctype|html|head|style|body|p|div|span|br|table|ul|ol|h[1-6]|blockquote|pre)\b.*>\s*|[^<]*(?:<br\s*/?>.*)+",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNSEEN = re.compile(r"<(script|style|head)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_LINE_ENDS = re.compile(
+    r"\s*(?:<br\b[^<>]*>|</?(?:p|div|li|h[1-6]|tr|blockquote|[uo]l|pre|table)\b[^<>]*>)\s*", re.IGNORECASE
+)
 # Seconds or milliseconds as a text; digits in any other number may be a date.
 _SECONDS = re.compile(r"\d{10}(\.\d+)?|\d{13}")
 
@@ -236,12 +167,14 @@ class ReadOptions:
         fields: message fields by the dotted key their value stands under (``--map KEY=FIELD``).
         starting: when the first conversation began, for formats that say no times.
         aliases: what agents are called, for formats in which several names may be theirs.
+        identities: names by the ids of speakers and places, in all files that are read together.
         remembered: as ``fields``, for files that have these keys. ``roles``: what the words of a column of roles stand for.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     starting: datetime | None = None
     aliases: Aliases = field(default_factory=Aliases)
+    identities: "Identities" = field(default_factory=lambda: Identities())
     remembered: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
 
@@ -259,6 +192,8 @@ class Importer(ABC):
     about: ClassVar[str]
     # Whether it is read from a folder; a folder of files is read file by file.
     of_folders: ClassVar[bool] = False
+    # Whether all files are read once before they are imported: how speakers are called depends on who else has the name.
+    looks_ahead: ClassVar[bool] = False
 
     @abstractmethod
     def recognises(self, source: Source) -> bool:
@@ -286,6 +221,90 @@ class Importer(ABC):
         Raises:
             ConfigError: the file cannot be read at all.
         """
+
+
+@dataclass
+class Identities:
+    """Names of speakers and places by their ids. A name that two ids have gets the id behind it.
+
+    ``preferred``: whether a name is to be kept where an id has several; otherwise the first is.
+    """
+
+    preferred: Callable[[str], bool] = lambda _: False
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _ids: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def shown(self, kind: str, identity: str, name: str) -> str:
+        """Return the name of an id, which is noted; ``kind``: of what it is an id, such as a Discord channel."""
+        known = self._names.get((kind, identity), "")
+        if not known or (name != known and self.preferred(name) and not self.preferred(known)):
+            self._ids[kind, known].discard(identity)
+            self._ids[kind, name].add(identity)
+            self._names[kind, identity] = known = name
+        return f"{known} ({identity})" if len(self._ids[kind, known]) > 1 else known
+
+    def lines(self) -> list[str]:
+        """Return a line for each name that several ids have."""
+        return [
+            f"{len(ids)} {kind}s are called {name!r}, read as {', '.join(f'{name} ({each})' for each in sorted(ids))}"
+            for (kind, name), ids in sorted(self._ids.items())
+            if len(ids) > 1
+        ]
+
+
+def object_of(value: Any) -> Mapping[str, Any]:
+    """Return a value that is a JSON object, an empty one for any other."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a value that is a list, an empty one for any other."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(content: Any) -> str:
+    """Return the words of a message's content or of its parts, a line each; empty where they are in no known form."""
+    with suppress(TurnError):
+        return read_message({"role": "user", "content": content}).text or ""
+    return ""
+
+
+def card_words(card: Mapping[str, Any], texts: Sequence[str], name: str) -> list[str]:
+    """Return the words of an embed or attachment: the texts under some keys, and its fields, each with its name."""
+    pairs = [(item.get(name), item.get("value")) for item in map(object_of, list_of(card.get("fields")))]
+    said = [str(card.get(key) or "") for key in texts] + [
+        ": ".join(str(part) for part in pair if part) for pair in pairs
+    ]
+    return [text for text in said if text.strip()]
+
+
+def words_of(text: str) -> str:
+    """Return the words of a text, without citation marks and without thinking in front of them."""
+    return split_thinking(_CITED.sub("", text))[1]
+
+
+def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text") -> Found:
+    """Return the row of a message as people read it: without citation marks, and no message where it has no words."""
+    text = _CITED.sub("", str(values["text"]))
+    row = message_row(line, {**values, "text": text}) if not is_placeholder(text) else None
+    return row if row and (isinstance(row.found, ValueError) or row.found.text.strip()) else Skipped(line, why)
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text is empty, or what a program writes where it cannot show what was said."""
+    plain = text.strip(_AROUND).removesuffix(".").strip(_AROUND)
+    return not text.strip(_AROUND) or plain.casefold().replace("\u2019", "'") in _PLACEHOLDERS
+
+
+def text_of_html(text: str) -> str:
+    """Return the words of a text that is HTML, as helpdesks write messages; any other text as it is."""
+    if not _HTML.fullmatch(text):
+        return text
+    text = re.sub(r"\s+", " ", _UNSEEN.sub("", text))
+    lines = re.sub(r"<[^<>]+>", "", _LINE_ENDS.sub("\n", text)).split("\n")
+    return re.sub(
+        r"\n{3,}", "\n\n", "\n".join(html.unescape(line).replace("\xa0", " ").strip() for line in lines)
+    ).strip()
 
 
 def message_row(line: int, values: Mapping[str, Any]) -> Row:
@@ -318,8 +337,8 @@ def as_text(name: str, value: Any) -> Any:
 
     A time without an offset is taken for UTC.
     """
-    if isinstance(value, list) and name == "text":
-        return text_of(value)
+    if name == "text" and isinstance(value, str | list):
+        return text_of_html(value if isinstance(value, str) else text_of(value))
     if name == "created_at" and isinstance(value, str):
         if _SECONDS.fullmatch(value):
             return timestamp(float(value))

@@ -7,19 +7,22 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, read_message
 from persona_pipeline.importing.base import (
-    ChatTurn,
     Found,
+    Identities,
     Importer,
     ReadOptions,
     Skipped,
     Source,
     TurnIds,
     as_text,
+    card_words,
     digest,
-    message_row,
+    list_of,
+    object_of,
+    spoken,
     text_of,
-    turn_of,
 )
 from persona_pipeline.importing.marks import KEYS
 from persona_pipeline.importing.records import each_record, first_records, records
@@ -48,24 +51,11 @@ class OpenAIChats(Importer):
         return each_record(records(file), lambda line, record: _said(line, record, options, ids, alike))
 
 
-def _turns(record: Mapping[str, Any]) -> list[ChatTurn]:
-    listed = record.get("messages")
-    if not isinstance(listed, list) or not listed:
-        raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
-    turns = []
-    for number, value in enumerate(listed, start=1):
-        try:
-            turns.append(turn_of(value))
-        except ValueError as error:
-            raise ValueError(f"messages[{number - 1}]: {error}") from None
-    return turns
-
-
 def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnIds, alike: Counter[str]) -> list[Found]:
     turns, given = _turns(record), options.given(record)
-    conversation = given.get("channel") or _conversation(record, turns, alike)
+    began_with = [f"{turn.role}\x1f{written}" for turn, written in turns if not turn.silence][:2]
+    conversation = given.get("channel") or _conversation(record, began_with, alike)
     began = given.get("created_at") or _time_of(record)
-    found: list[Found] = []
     start = parse_time(began, name="created_at") if began else None
     if start is None and options.starting is not None:
         start = options.starting + timedelta(minutes=line - 1)
@@ -75,30 +65,49 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
         for key, value in record.items()
         if key not in ("messages", *options.fields)
     }
-    for place, turn in enumerate(turns):
-        if turn.skipped:
-            found.append(Skipped(line, turn.skipped))
+    found: list[Found] = []
+    for place, (turn, written) in enumerate(turns):
+        if turn.silence:
+            found.append(Skipped(line, turn.silence))
             continue
         said_at = _time_of(turn.extras) or (start and rfc3339(start + timedelta(seconds=place), exact=True))
         if said_at is None:
             raise ValueError(_NO_TIME)
-        speaker = turn.name or (given.get("agent_id") if turn.role == "assistant" else None) or turn.role
+        speaker = turn.speaker or (given.get("agent_id") if turn.role == ASSISTANT else None) or turn.role
         values = {
-            **beside, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
+            **beside, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, written),
             "agent_id": speaker, "channel": conversation, "text": turn.text, "created_at": said_at,
             "run_id": given.get("run_id"), "recipient": None,
         }  # fmt: skip
-        found.append(message_row(line, values))
+        found.append(spoken(line, values))
     return found
 
 
-def _conversation(record: Mapping[str, Any], turns: Sequence[ChatTurn], alike: Counter[str]) -> str:
+def _turns(record: Mapping[str, Any]) -> list[tuple[Turn, str]]:
+    """Return the turns of a conversation, with all that is kept of each, and the text that its id is made of: with thinking."""
+    listed = record.get("messages")
+    if not isinstance(listed, list) or not listed:
+        raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
+    turns = []
+    for place, value in enumerate(listed):
+        try:
+            turn = read_message(value)
+        except TurnError as error:
+            raise ValueError(f"messages[{place}]: {error}") from None
+        content = value.get("content")
+        kept = {**turn.extras, **{key: value[key] for key in ("tool_calls", "function_call") if key in value}}
+        kept |= {"thinking": turn.thinking.strip(), "content": content if turn.attachments else None}
+        turn.extras = {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
+        turns.append((turn, content if isinstance(content, str) else turn.text or ""))
+    return turns
+
+
+def _conversation(record: Mapping[str, Any], first: Sequence[str], alike: Counter[str]) -> str:
     named = next((as_text("channel", record[key]) for key in _CONVERSATION if record.get(key)), None)
     if isinstance(named, str):
         return named
     # A conversation goes on, but it does not begin anew: its first exchange is its name.
-    first = [turn for turn in turns if not turn.skipped][:2]
-    key = digest(*(f"{turn.role}\x1f{turn.text}" for turn in first))[:12]
+    key = digest(*first)[:12]
     alike[key] += 1
     return f"chat-{key}" + (f"-{alike[key]}" if alike[key] > 1 else "")
 
@@ -121,57 +130,93 @@ class ConversationExport(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        return each_record(records(file), self._found)
+        return each_record(records(file), lambda line, record: self._found(line, record, options.identities))
 
-    def _found(self, line: int, record: Mapping[str, Any]) -> list[Found]:
+    def _found(self, line: int, record: Mapping[str, Any], identities: Identities) -> list[Found]:
         if not isinstance(record.get(self.key), (list, dict)):
             raise ValueError(f"is no conversation of {self.name}: it has no {self.key}")
-        return list(self.said(line, record)) or [Skipped(line, "conversation without messages")]
+        return list(self.said(line, record, identities)) or [Skipped(line, "conversation without messages")]
 
     @abstractmethod
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
         """Yield what the messages of a conversation are."""
 
 
-def _row(line: int, place: str, text: str, **values: Any) -> Found:
-    return (
-        message_row(line, {**values, "channel": place, "text": text})
-        if text.strip()
-        else Skipped(line, "turn without text")
-    )
-
-
 class ChatGPTExport(ConversationExport):
-    """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew."""
+    """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew.
+
+    What a branch in a new chat shares with its first chat is a message of that one alone.
+    """
 
     name: ClassVar[str] = "chatgpt"
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
+    looks_ahead: ClassVar[bool] = True
     key = "mapping"
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-        nodes = {key: _object(node) for key, node in _object(record["mapping"]).items()}
+    def __init__(self) -> None:
+        # When the oldest conversation with a message began, and its id.
+        self._first: dict[str, tuple[float, str]] = {}
+
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+        nodes = {key: object_of(node) for key, node in object_of(record["mapping"]).items()}
         conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
-        path: list[str] = []
-        at = record.get("current_node")
-        while isinstance(at, str) and at in nodes and at not in path:
-            path.append(at)
-            at = nodes[at].get("parent")
-        for key in reversed(path):
-            node, message = nodes[key], _object(nodes[key].get("message"))
-            author = _object(message.get("author"))
-            role, text = str(author.get("role")), _words_of_chatgpt(message)
-            if message and role not in ("user", "assistant"):
+        path, thinking, began = _path(record.get("current_node"), nodes), list[str](), _created(record)
+        for place, key in enumerate(path):
+            message = object_of(nodes[key].get("message"))
+            if not message:
+                continue
+            author, text, sent = (
+                object_of(message.get("author")),
+                _words_of_chatgpt(message),
+                message.get("create_time"),
+            )
+            role = str(author.get("role"))
+            thinking += _thoughts(message)
+            if role not in ("user", "assistant"):
                 yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
-            elif message:
-                beside = _listed(_object(nodes.get(str(node.get("parent")))).get("children"))
-                others = [_object(nodes.get(str(other), {}).get("message")) for other in beside if other not in path]
-                anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
-                yield _row(
-                    line, conversation, text, role=role, agent_id=author.get("name") or role, title=record.get("title"),
-                    id=f"chatgpt:{conversation}:{key}", model=_object(message.get("metadata")).get("model_slug"),
-                    created_at=as_text("created_at", message.get("create_time") or record.get("create_time")),
-                    regenerations=[words for words in anew if words.strip()] or None,
-                )  # fmt: skip
+            elif text and sent and not self._is_first(digest(str(sent), role, text), (began, conversation)):
+                yield Skipped(line, "said in the chat that this one is a branch of")
+            else:
+                # Messages without times keep their order.
+                sent = sent or (began and began + place / 1000) or record.get("create_time")
+                yield spoken(line, {
+                    "channel": conversation, "text": text, "role": role, "agent_id": author.get("name") or role,
+                    "title": record.get("title"), "id": f"chatgpt:{conversation}:{key}",
+                    "model": object_of(message.get("metadata")).get("model_slug"),
+                    "created_at": as_text("created_at", sent),
+                    "regenerations": _regenerations(key, path, nodes) if role == "assistant" else None,
+                    "thinking": "\n".join(thinking) if role == "assistant" and thinking else None,
+                })  # fmt: skip
+            thinking = [] if text else thinking
+
+    def _is_first(self, message: str, conversation: tuple[float, str]) -> bool:
+        self._first[message] = min(conversation, self._first.get(message, conversation))
+        return self._first[message] == conversation
+
+
+def _path(current: Any, nodes: dict[str, Mapping[str, Any]]) -> list[str]:
+    """Return the nodes up to the current one, oldest first; up to the last leaf where it is not named."""
+    if not isinstance(current, str) or current not in nodes:
+        parents = {str(node.get("parent")) for node in nodes.values()}
+        leaves = [key for key in reversed(nodes) if key not in parents]
+        current = max(leaves, key=lambda key: _created(object_of(nodes[key].get("message"))), default=None)
+    path: dict[str, None] = {}
+    while isinstance(current, str) and current in nodes and current not in path:
+        path[current] = None
+        current = nodes[current].get("parent")
+    return [*reversed(path)]
+
+
+def _regenerations(key: str, path: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str] | None:
+    """Return what was answered in place of a message, before or after it; None: nothing was."""
+    beside = map(str, list_of(object_of(nodes.get(str(nodes[key].get("parent")))).get("children")))
+    others = (object_of(nodes.get(other, {}).get("message")) for other in beside if other not in path)
+    return [text for other in others if (text := _words_of_chatgpt(other)).strip()] or None
+
+
+def _created(item: Mapping[str, Any]) -> float:
+    created = item.get("create_time")
+    return float(created) if isinstance(created, int | float) else 0.0
 
 
 _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
@@ -179,9 +224,15 @@ _SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
 
 def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
     """Return a message's words; thoughts, code and what is addressed to a tool are none."""
-    content = _object(message.get("content"))
-    spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
-    return text_of(content.get("parts")) if spoken else ""
+    content = object_of(message.get("content"))
+    is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
+    return text_of(content.get("parts")) if is_spoken else ""
+
+
+def _thoughts(message: Mapping[str, Any]) -> list[str]:
+    content = object_of(message.get("content"))
+    listed = map(object_of, list_of(content.get("thoughts") if content.get("content_type") == "thoughts" else None))
+    return [words for item in listed if (words := text_of(item.get("content") or item.get("summary")))]
 
 
 class ClaudeExport(ConversationExport):
@@ -191,14 +242,17 @@ class ClaudeExport(ConversationExport):
     about: ClassVar[str] = "conversations.json of a Claude export"
     key = "chat_messages"
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-        for message in map(_object, _listed(record["chat_messages"])):
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+        for message in map(object_of, list_of(record["chat_messages"])):
             role = "assistant" if message.get("sender") == "assistant" else "user"
-            text = text_of(message.get("content")) or text_of(message.get("text"))
-            yield _row(
-                line, str(record.get("uuid")), text, id=f"claude:{message.get('uuid')}", agent_id=role, role=role,
-                created_at=message.get("created_at"), title=record.get("name") or None,
-            )  # fmt: skip
+            blocks = [block for block in map(object_of, list_of(message.get("content"))) if block]
+            thinking = [str(block["thinking"]) for block in blocks if block.get("thinking")]
+            text = text_of([block for block in blocks if "text" in block]) or text_of(message.get("text"))
+            yield spoken(line, {
+                "channel": str(record.get("uuid")), "text": text, "id": f"claude:{message.get('uuid')}", "agent_id": role,
+                "role": role, "created_at": message.get("created_at"), "title": record.get("name") or None,
+                "thinking": "\n".join(thinking) or None,
+            })  # fmt: skip
 
 
 class DiscordExport(ConversationExport):
@@ -206,26 +260,48 @@ class DiscordExport(ConversationExport):
 
     name: ClassVar[str] = "discord"
     about: ClassVar[str] = "a channel exported by DiscordChatExporter as JSON"
+    looks_ahead: ClassVar[bool] = True
     key = "messages"
 
     def recognises(self, source: Source) -> bool:
         start = source.beginning.lstrip()[:4096]
         return start.startswith("{") and all(f'"{key}"' in start for key in ("guild", "channel", "exportedAt"))
 
-    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-        channel = _object(record.get("channel"))
-        for message in map(_object, _listed(record["messages"])):
-            author, text = _object(message.get("author")), message.get("content")
+    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+        place = _on_discord("channel", record.get("channel"), identities)
+        for message in map(object_of, list_of(record["messages"])):
+            is_bot = bool(object_of(message.get("author")).get("isBot"))
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
                 yield Skipped(line, str(message.get("type"))[:40])
                 continue
-            yield _row(
-                line, str(channel.get("name") or channel.get("id")), text if isinstance(text, str) else "",
-                id=f"discord:{message.get('id')}", agent_id=author.get("nickname") or author.get("name"),
-                role="assistant" if author.get("isBot") else "user", created_at=message.get("timestamp"),
-                edited_at=message.get("timestampEdited"),
-                reactions=[_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
-            )  # fmt: skip
+            yield spoken(line, {
+                "channel": place, "text": _words_on_discord(message), "id": f"discord:{message.get('id')}",
+                "agent_id": _on_discord("account", message.get("author"), identities),
+                "role": "assistant" if is_bot else "user", "created_at": message.get("timestamp"),
+                "edited_at": message.get("timestampEdited"),
+                "reactions": [_reaction(object_of(item)) for item in list_of(message.get("reactions"))] or None,
+            })  # fmt: skip
+
+
+def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
+    """Return the name of an account or a channel. A webhook speaks under as many names as it likes."""
+    item = object_of(value)
+    name = item.get("nickname") or item.get("name") or item.get("id")
+    is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
+    identity = name if is_webhook else item.get("id") or name
+    return identities.shown(f"Discord {kind}", str(identity), str(name)) if name else None
+
+
+def _words_on_discord(message: Mapping[str, Any]) -> str:
+    """Return a message's content and what a bot says in embeds; previews of linked pages are the words of others."""
+    content = text_of(message.get("content"))
+    if content.strip() and not object_of(message.get("author")).get("isBot"):
+        return content
+    embeds = [
+        item for item in map(object_of, list_of(message.get("embeds"))) if str(item.get("url") or "\n") not in content
+    ]
+    words = [text for item in embeds for text in card_words(item, ("title", "description"), "name")]
+    return "\n".join([content, *words] if content.strip() else words)
 
 
 _SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
@@ -233,13 +309,5 @@ _SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputComman
 
 def _reaction(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reaction as Slack writes it: thumbs by name, and who gave them."""
-    emoji, users = _object(item.get("emoji")), map(_object, _listed(item.get("users")))
+    emoji, users = object_of(item.get("emoji")), map(object_of, list_of(item.get("users")))
     return {"name": str(emoji.get("code") or emoji.get("name")), "users": [str(user.get("id")) for user in users]}
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

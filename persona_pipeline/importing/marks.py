@@ -8,6 +8,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.importing.base import list_of, words_of
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.messages.files import cut_keys
 from persona_pipeline.world.models import Message
@@ -36,12 +37,13 @@ def marks_of(message: Message, unread: Counter[str]) -> Iterator[MessageLabel]:
     for name, source in _OTHER_TEXTS.items():
         # Of a format that says who chose, only where somebody did.
         by = extras.get("swiped_by", None if "swipe_id" in extras else "")
-        others = [text for text in _listed(extras.get(name)) if isinstance(text, str) and _other(text, message.text)]
+        words = [words_of(text).strip() for text in list_of(extras.get(name)) if isinstance(text, str)]
+        others = [text for text in words if text not in ("", message.text.strip())]
         if others and by is not None:
             yield _label(message, True, source, by)
             yield from (_label(message, False, source, by, text=text) for text in dict.fromkeys(others))
     given = [{"name": name, "value": extras[name]} for name in _RATINGS if name in extras]
-    for mark in [*given, *(item for item in _listed(extras.get(MARKS)) if isinstance(item, Mapping))]:
+    for mark in [*given, *(item for item in list_of(extras.get(MARKS)) if isinstance(item, Mapping))]:
         name, value = str(mark.get("name", "")), mark.get("value")
         found = _rated(name, value) if _OF_USERS.search(name) else None
         if found is None:
@@ -49,10 +51,10 @@ def marks_of(message: Message, unread: Counter[str]) -> Iterator[MessageLabel]:
             continue
         source, liked, rating = found
         yield _label(message, liked, source, _who(mark) or _who(value) or "", rating=rating)
-    for reaction in _listed(extras.get("reactions")):
+    for reaction in list_of(extras.get("reactions")):
         name = str(reaction.get("name", "")).split("::")[0] if isinstance(reaction, Mapping) else ""
         if name in ("+1", "thumbsup", "-1", "thumbsdown"):
-            for user in dict.fromkeys(map(str, _listed(reaction.get("users")))):
+            for user in dict.fromkeys(map(str, list_of(reaction.get("users")))):
                 yield _label(message, name in ("+1", "thumbsup"), MarkSource.THUMBS, user)
         else:
             unread[f"reaction {name[:40]}"] += 1
@@ -94,14 +96,6 @@ def _rated(name: str, value: Any) -> tuple[MarkSource, bool, float | None] | Non
 
 def _who(value: Any) -> Any:
     return next((value[key] for key in _BY if value.get(key)), None) if isinstance(value, Mapping) else None
-
-
-def _other(text: str, kept: str) -> bool:
-    return bool(text.strip()) and text.strip() != kept.strip()
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _shown(value: Any) -> str:

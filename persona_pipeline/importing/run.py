@@ -5,7 +5,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.importing.base import TABLES, Found, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.base import TABLES, Found, Identities, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.importing.tables import NoMessagesFormatError, Records, UnclearTableError, advice, columns_of
@@ -189,6 +189,7 @@ class Imported:
             folders and archives that are of no format. ``result``: what was written, and every line that could not be read.
         skipped: how many lines nobody said, by what they are.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
+        shared_names: a line for each name that several speakers or places have.
         marked: messages that users have marked. ``marks``: their labels; ``unread``: how many marks say neither in nor
             out of character, by what they are.
     """
@@ -200,6 +201,7 @@ class Imported:
     skipped: Counter[str] = field(default_factory=Counter)
     extras: Counter[str] = field(default_factory=Counter)
     cut: int = 0
+    shared_names: list[str] = field(default_factory=list)
     marked: list[Message] = field(default_factory=list)
     marks: list[MessageLabel] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
@@ -213,9 +215,15 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     """
     imported, names = Imported(), world.names()
     aliases = Aliases.of(names)
+    known = {*options.speakers, *names}
+    identities = Identities(lambda name: name in known or aliases.agent_of(name) in names)
     rules = world.written.import_rules
     reading = replace(
-        options.reading, remembered={**rules.fields, **options.reading.remembered}, roles=rules.roles, aliases=aliases
+        options.reading,
+        remembered={**rules.fields, **options.reading.remembered},
+        roles=rules.roles,
+        aliases=aliases,
+        identities=identities,
     )
     with ExitStack() as stack:
         files: list[tuple[Came, _SourceRows]] = []
@@ -242,10 +250,14 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 imported.formats[source.name] = importer.name
                 for file in found:
                     stored = file.name if named.path != Path(item) else world.message_source(file.path)
-                    files.append((Came(stored, file.name), _SourceRows(importer, file, reading, item, part)))
+                    rows = _SourceRows(importer, file, reading, item, part)
+                    if importer.looks_ahead:
+                        deque(rows(), maxlen=0)
+                    files.append((Came(stored, file.name), rows))
         wrong = imported.result.problems
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
         imported.result.problems += wrong
+    imported.shared_names = identities.lines()
     for _, rows in files:
         imported.read[rows.given] += rows.counted.read.total()
         imported.skipped += rows.counted.skipped

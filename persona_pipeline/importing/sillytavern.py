@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, spoken, timestamp
 from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.world.messages.files import Row, parse_time
 
@@ -40,14 +41,35 @@ class SillyTavernChats(Importer):
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
         lines = list(records(file))
-        chat = _Chat.of(PurePath(file.name).stem, [item for _, item in lines if isinstance(item, dict)])
+        items = [item for _, item in lines if isinstance(item, dict)]
+        chat, shared = _Chat.of(PurePath(file.name).stem, items), _shared(file, items)
         for line, item in lines:
             if isinstance(item, ValueError):
                 yield Row(line, item)
             elif "mes" not in item and any(key in item for key in _HEADER):
                 yield Skipped(line, "header")
             else:
-                yield chat.found(line, item, options)
+                # What is left out counts for the ids and times of what follows.
+                found = chat.found(line, item, options)
+                yield Skipped(line, "said in the main chat") if chat.place <= shared else found
+
+
+def _shared(file: Source, items: list[dict[str, Any]]) -> int:
+    """Return how many messages a branch or checkpoint begins with that stand in its main chat, which is a file next to it."""
+    header = items[0].get("chat_metadata") if items else None
+    main = header.get("main_chat") if isinstance(header, dict) else None
+    if not isinstance(main, str) or PurePath(main).name != main:
+        return 0
+    path = file.path.with_name(f"{main}.jsonl")
+    if path == file.path or not path.is_file():
+        return 0
+    others = [item for _, item in records(Source(path, main)) if isinstance(item, dict)]
+    both = zip(_as_said(items), _as_said(others), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+
+
+def _as_said(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(item.get(key) for key in ("name", "mes", "send_date")) for item in items if "mes" in item]
 
 
 @dataclass
@@ -99,7 +121,7 @@ class _Chat:
             "channel": self.name, "recipient": None, "run_id": None, "text": self._filled(text, item),
             "created_at": rfc3339(moment, exact=True),
         }  # fmt: skip
-        return message_row(line, values)
+        return spoken(line, values, "message without text")
 
     def _time(self, sent: Any, options: ReadOptions) -> datetime:
         if sent in (None, "") and options.starting is not None:

@@ -8,7 +8,20 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import JsonError, strict_array
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
+from persona_pipeline.importing.base import (
+    Found,
+    Identities,
+    Importer,
+    ReadOptions,
+    Skipped,
+    Source,
+    card_words,
+    is_placeholder,
+    list_of,
+    object_of,
+    spoken,
+    timestamp,
+)
 from persona_pipeline.importing.records import records
 from persona_pipeline.world.messages.files import Row
 
@@ -19,6 +32,13 @@ _MEMBERS = ("users.json", "org_users.json")
 _LISTS = {"channels.json": "name", "groups.json": "name", "mpims.json": "name", "dms.json": "id"}
 _SAID = (None, "bot_message", "me_message", "thread_broadcast", "file_share", "file_comment", "reply_broadcast")
 _MARK = re.compile(r"<([^<>]*)>")
+# Blocks without words; and elements that name something: how, under which key, and what is shown in its place.
+_WITHOUT_WORDS = ("image", "actions", "divider", "input", "file", "button", "call")
+_TARGETS = {
+    "user": ("@", "user_id", ""), "usergroup": ("!", "usergroup_id", ""), "broadcast": ("!", "range", ""),
+    "channel": ("#", "channel_id", ""), "link": ("", "url", "text"),
+}  # fmt: skip
+_IN_A_LINE = ("rich_text_section", "rich_text_quote", "rich_text_preformatted")
 _BULKY = ("blocks", "attachments", "files")
 
 
@@ -31,10 +51,14 @@ class SlackExport(Importer):
     )
 
     of_folders: ClassVar[bool] = True
+    looks_ahead: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+        # Members by the ids of their apps.
+        self._members: dict[str, str] = {}
         self._conversations: dict[str, Mapping[str, Any]] = {}
+        self._identities = Identities()
 
     def recognises(self, source: Source) -> bool:
         return source.is_folder and bool(_days(source.path))
@@ -53,6 +77,7 @@ class SlackExport(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
+        self._identities = options.identities
         folder, line = file.path.parent.name, 1
         try:
             for line, item in strict_array(file.text()):
@@ -68,6 +93,7 @@ class SlackExport(Importer):
                 # What an app posts may say nothing but its number.
                 bot = profile.get("bot_id") if isinstance(profile, dict) else None
                 self._names |= {str(key): name for key in (member.get("id"), bot) if key}
+                self._members |= {str(bot): str(member.get("id"))} if bot else {}
         for name, key in _LISTS.items():
             for item in _listed(root / name):
                 self._conversations[str(item.get(key))] = item
@@ -78,9 +104,6 @@ class SlackExport(Importer):
         kind = item.get("subtype")
         if item.get("type", "message") != "message" or kind not in _SAID:
             return Skipped(line, str(kind or item.get("type"))[:40])
-        text = self._text(item)
-        if not text.strip():
-            return Skipped(line, "message without text")
         when = _TS.fullmatch(str(item.get("ts")))
         if when is None:
             return Row(line, ValueError(f"ts {str(item.get('ts'))[:40]!r} is no Slack time such as 1355517523.000005"))
@@ -92,45 +115,79 @@ class SlackExport(Importer):
         beside = {key: value for key, value in item.items() if key not in ("type", "text", *bulky)}
         values = {
             **beside, **{key: item[key] for key in bulky},
-            "id": f"slack:{conversation.get('id') or folder}:{item['ts']}", "agent_id": self._speaker(item),
-            "text": text, "created_at": moment, "run_id": None, "channel": None, "recipient": None,
+            "id": f"slack:{self._place(folder)}:{item['ts']}", "agent_id": self._shown("account", *self._account(item)),
+            "text": self._text(item), "created_at": moment, "run_id": None, "channel": None, "recipient": None,
         }  # fmt: skip
         members = conversation.get("members")
         other = [str(member) for member in members if member != user] if isinstance(members, list) else []
         if len(other) == 1 and str(conversation.get("id")) == folder:
-            values["recipient"] = self._names.get(other[0], other[0])
+            values["recipient"] = self._shown("account", other[0], self._names.get(other[0], other[0]))
         else:
-            values["channel"] = folder
-        return message_row(line, values)
+            values["channel"] = self._shown("channel", self._place(folder), folder)
+        return spoken(line, values, "message without text")
 
-    def _speaker(self, item: Mapping[str, Any]) -> str:
-        user, profile = item.get("user"), item.get("user_profile")
-        if isinstance(user, str) and user in self._names:
-            return self._names[user]
-        bot = item.get("bot_profile")
-        shown = (
-            item.get("username"),
-            _name_of(profile),
-            _name_of(bot),
-            self._names.get(str(item.get("bot_id"))),
-            user,
-            item.get("bot_id"),
-        )
-        return next((name for name in shown if isinstance(name, str) and name), "unknown")
+    def _place(self, folder: str) -> str:
+        return str(self._conversations.get(folder, {}).get("id") or folder)
+
+    def _shown(self, kind: str, identity: str, name: str) -> str:
+        return self._identities.shown(f"Slack {kind}", identity, name)
+
+    def _account(self, item: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the id and the name of who says something. An app may speak under a name of its choice for each message."""
+        user, app, chosen = (item.get(key) for key in ("user", "bot_id", "username"))
+        if isinstance(user, str) and user in self._names and not (item.get("subtype") == "bot_message" and chosen):
+            return user, self._names[user]
+        profiles = _name_of(item.get("user_profile")), _name_of(item.get("bot_profile"))
+        shown = (chosen, *profiles, self._names.get(str(app)), user, app)
+        name = next((name for name in shown if isinstance(name, str) and name), "unknown")
+        return f"app {name}" if chosen else str(user or self._members.get(str(app), app)), name
 
     def _text(self, item: Mapping[str, Any]) -> str:
-        text = item.get("text")
-        if not (isinstance(text, str) and text.strip()):
-            # What apps post often stands in attachments alone.
-            listed = item.get("attachments")
-            parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-            said = (part.get("text") or part.get("fallback") for part in parts)
-            text = "\n".join(part for part in said if isinstance(part, str))
-        return html.unescape(_MARK.sub(self._mark, text))
+        """Return the words of a message. Of an app with blocks these are what people see, and its text is for notifications."""
+        text = self._marked(item.get("text"))
+        in_blocks = self._words(item.get("blocks"))
+        if is_placeholder(text) or (item.get("bot_id") and _letters(in_blocks) != _letters(text)):
+            text = in_blocks or text
+        if not is_placeholder(text):
+            return text
+        return "\n".join(filter(None, map(self._attached, map(object_of, list_of(item.get("attachments"))))))
+
+    def _attached(self, part: Mapping[str, Any]) -> str:
+        said = [
+            *map(self._marked, card_words(part, ("pretext", "title", "text"), "title")),
+            self._words(part.get("blocks")),
+        ]
+        fallback = self._marked(part.get("fallback"))
+        return "\n".join(filter(None, said)) or ("" if is_placeholder(fallback) else fallback)
+
+    def _words(self, block: Any) -> str:
+        """Return the words of a block or of an element in one; pictures, buttons and fields to fill in have none."""
+        if isinstance(block, list):
+            return "\n".join(filter(None, map(self._words, block)))
+        kind = block.get("type") if isinstance(block, dict) else None
+        if not isinstance(kind, str) or kind in _WITHOUT_WORDS:
+            return ""
+        if kind in _TARGETS:
+            sign, key, label = _TARGETS[kind]
+            return self._mark_of(f"{sign}{block.get(key)}", str(block.get(label) or ""))
+        if kind == "emoji":
+            return f":{block.get('name')}:"
+        inner = block.get("elements", block.get("rows"))
+        if isinstance(inner, list):
+            return "".join(map(self._words, inner)) if kind in _IN_A_LINE else self._words(inner)
+        text = block.get("text", block.get("fallback"))
+        said = self._words(text) if isinstance(text, dict) else text if kind == "text" else self._marked(text)
+        return "\n".join(filter(None, (str(said or ""), self._words(block.get("fields")))))
+
+    def _marked(self, text: Any) -> str:
+        return html.unescape(_MARK.sub(self._mark, text)) if isinstance(text, str) else ""
 
     def _mark(self, match: re.Match[str]) -> str:
         """Return what people see for a mention, a channel or a link."""
         target, _, label = match[1].partition("|")
+        return self._mark_of(target, label)
+
+    def _mark_of(self, target: str, label: str) -> str:
         if target.startswith("@"):
             return f"@{label or self._names.get(target[1:], target[1:])}"
         if target.startswith("#"):
@@ -144,6 +201,11 @@ def _days(folder: Path) -> list[Path]:
     """Return the day files of a channel's folder, or of the folders in one."""
     found = [path for depth in ("*.json", "*/*.json") for path in folder.glob(depth) if _DAY.fullmatch(path.name)]
     return sorted(path for path in found if path.is_file())
+
+
+def _letters(text: str) -> str:
+    """Return the letters of a text, to compare it with one that is formatted otherwise."""
+    return re.sub(r"\W+|_", "", text)
 
 
 def _listed(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns
 from persona_pipeline.importing.base import (
-    ChatTurn,
     Found,
     Importer,
     ReadOptions,
@@ -18,16 +18,12 @@ from persona_pipeline.importing.base import (
     TurnIds,
     as_text,
     message_row,
-    turn_of,
 )
 from persona_pipeline.importing.marks import MARKS
 from persona_pipeline.importing.records import each_record, records
 from persona_pipeline.world.messages.files import Row, parse_time
 
-_INPUTS = ("messages", "input", "inputs", "question", "query", "prompt", "text", "content", "human_input", "user_input")
-_OUTPUTS = ("messages", "output", "outputs", "answer", "response", "completion", "text", "content", "result", "message")
 _AGENTS = ("agent_id", "agent_name", "agent", "character", "ls_agent_name", "langgraph_agent")
-_DEEPEST = 5
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class TraceStep:
     agent: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
     marks: Sequence[Mapping[str, Any]] = ()
-    turns: tuple[tuple[ChatTurn, ...], tuple[ChatTurn, ...]] = ((), ())
+    turns: tuple[tuple[Turn, ...], tuple[Turn, ...]] = ((), ())
 
 
 class TracedConversations(Importer):
@@ -94,11 +90,11 @@ def _outermost(steps: Sequence[TraceStep]) -> Iterator[TraceStep | Found]:
     for candidates in (roots, [unit for unit in steps if unit.calls_model]):
         for unit in candidates:
             try:
-                asked, answered = turns_in(unit.asked, "user"), turns_in(unit.answered, "assistant")
+                asked, answered = turns_in(unit.asked, USER), turns_in(unit.answered, ASSISTANT)
             except ValueError as error:
                 wrong = wrong or Row(unit.line, error)
                 continue
-            if any(not turn.skipped for turn in answered) or (asked and len(steps) == 1):
+            if any(not turn.silence for turn in answered) or (asked and len(steps) == 1):
                 read[unit.id] = replace(unit, turns=(tuple(asked), tuple(answered)))
         if read:
             break
@@ -115,22 +111,29 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
     known: list[tuple[str, str]] = []
     for unit in steps:
         for turns, moment in ((unit.turns[0], unit.started), (unit.turns[1], unit.ended)):
-            said = [turn for turn in turns if not turn.skipped]
-            yield from (Skipped(unit.line, turn.skipped) for turn in turns if turn.skipped)
-            told = [(turn.role, turn.text) for turn in said]
+            said = [turn for turn in turns if not turn.silence]
+            yield from (Skipped(unit.line, turn.silence) for turn in turns if turn.silence)
+            told = [(turn.role, turn.text or "") for turn in said]
             repeated = overlap(known, told)
             yield from (Skipped(unit.line, "said before") for _ in range(repeated))
             known += told[repeated:]
             for place, turn in enumerate(said[repeated:]):
                 own = {"user": unit.user, "assistant": unit.agent}.get(turn.role)
-                speaker = turn.name or own or turn.role
+                speaker, text = turn.speaker or own or turn.role, turn.text or ""
                 marks = {MARKS: list(unit.marks)} if unit.marks and turn is unit.turns[1][-1] else {}
                 values = {
-                    **unit.extras, **turn.extras, **marks, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
-                    "agent_id": speaker, "channel": conversation, "recipient": None, "run_id": None, "text": turn.text,
+                    **unit.extras, **_extras(turn), **marks, "role": turn.role, "id": ids.next(conversation, speaker, text),
+                    "agent_id": speaker, "channel": conversation, "recipient": None, "run_id": None, "text": text,
                     "created_at": rfc3339(moment + timedelta(microseconds=place), exact=True),
                 }  # fmt: skip
                 yield message_row(unit.line, values)
+
+
+def _extras(turn: Turn) -> dict[str, Any]:
+    """Return what is kept of a turn next to its words."""
+    called = [{"tool": call.name, **call.given} for call in turn.calls or ()]
+    kept = {**turn.extras, "tool_calls": called, "thinking": turn.thinking, "attachments": turn.attachments}
+    return {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
@@ -146,41 +149,18 @@ def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -
     return borders[-1] if tail else 0
 
 
-def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[ChatTurn]:
-    """Return the turns of an input or output: a text (``role``: whose), a message, a list of them, or an object around one.
+def turns_in(value: Any, role: str) -> list[Turn]:
+    """Return the turns of an input or output of any form; ``role``: whose a text is.
 
     Raises:
-        ValueError: there are none in it that anybody could find.
+        ValueError: no turns are found in it, or something in it cannot be read.
     """
-    if value in (None, "", [], {}):
-        return []
-    if isinstance(value, str):
-        return [ChatTurn(role, value)]
-    if isinstance(value, list) and depth:
-        if value and all(
-            isinstance(item, Mapping) and item.get("type") == "text" and "role" not in item for item in value
-        ):
-            return [turn_of({"role": role, "content": value})]
-        return [turn for item in value for turn in turns_in(item, role, depth - 1)]
-    if isinstance(value, Mapping) and depth:
-        if _is_message(value):
-            return [turn_of(value)]
-        for key in ("choices", "generations"):
-            if isinstance(value.get(key), list):
-                first = value[key][:1]
-                return turns_in(first[0] if first and isinstance(first[0], list) else first, role, depth - 1)
-        for key in ("message", *(_INPUTS if role == "user" else _OUTPUTS)):
-            if value.get(key):
-                return turns_in(value[key], role, depth - 1)
-    said = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
-    raise ValueError(f"no messages were found in its {'input' if role == 'user' else 'output'} ({said[:100]})")
-
-
-def _is_message(value: Mapping[str, Any]) -> bool:
-    if "lc" in value:
-        return isinstance(value.get("kwargs"), Mapping)
-    typed = isinstance(value.get("type"), str) and ("content" in value or isinstance(value.get("data"), Mapping))
-    return "role" in value or typed
+    side = "input" if role == USER else "output"
+    turns = find_turns(value, role, side)
+    if not turns and value not in (None, "", [], {}):
+        held = ", ".join(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+        raise ValueError(f"no messages were found in its {side} ({held[:100]})")
+    return turns
 
 
 def moment_of(*values: Any) -> datetime:

@@ -227,12 +227,14 @@ LYING = zipped(**{"card.json": BOMB}).replace(struct.pack("<I", len(BOMB)), stru
         (b'{"name": "x", "name": "y"}', "stands twice"),
         (b"[" * 100_000, "nested too deeply"),
         (b"\xff\xd8", "neither JSON, PNG nor CHARX"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "is a WebP, and cards are read from PNG, CHARX and JSON"),
+        (b"\xff\xd8\xff\xe1", "is a JPEG, and cards are read from PNG, CHARX and JSON"),
         (b'{"name": 5}', "has no name"),
         (json.dumps({"name": "x" * 300}).encode(), "has a name longer than 256 characters"),
         (b'{"name": "x", "y": ' + b"[" * 120 + b"]" * 120 + b"}", "nested deeper than 100"),
         (b"[]", "is not an object"),
     ],
-    ids=range(22),
+    ids=range(24),
 )
 def test_hostile_and_foreign_files_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "personas").mkdir()
@@ -242,6 +244,72 @@ def test_hostile_and_foreign_files_are_refused(tmp_path: Path, data: bytes, says
         import_card(tmp_path, path)
     assert says in str(caught.value)
     assert not list((tmp_path / "personas").iterdir())
+
+
+def agnai(kind: str, **attributes: Any) -> dict[str, Any]:
+    persona = {"kind": kind, "attributes": attributes}
+    return {"kind": "character", "name": "Keeper", "persona": persona, "greeting": "Ahoy", "scenario": "An island"}
+
+
+@pytest.mark.parametrize(
+    ("card", "persona"),
+    [
+        (agnai("text", text=["keeps the lamp, never jokes"]), "keeps the lamp, never jokes\n\nScenario: An island"),
+        (
+            agnai("boostyle", job=["keeper"], mind=["calm", "dry"]),
+            "job: keeper\nmind: calm, dry\n\nScenario: An island",
+        ),
+        (agnai("attributes", text=["Not a text, {{char}}"]), "text: Not a text, Keeper\n\nScenario: An island"),
+        (
+            {
+                "type": "TinyPerson",
+                "persona": {"name": "Keeper", "age": 60, "job": {"title": "keeper", "likes": ["tea"]}},
+            },
+            "age: 60\njob: title: keeper; likes: tea",
+        ),
+        ({"name": "Keeper", "persona": "Keeps the lamp"}, "Keeps the lamp"),
+    ],
+    ids=["Agnai's text", "Agnai's attributes", "attributes that are called text", "TinyTroupe", "a text"],
+)
+def test_personas_of_other_programs_are_read(small_root: Path, card: Any, persona: str) -> None:
+    (path := small_root.parent / "card").write_text(json.dumps(card), encoding="utf-8")
+    assert import_card(small_root, path)[0] == "keeper"
+    assert load_persona(small_root, "keeper").persona == persona
+    assert export_card(small_root, "keeper").data == path.read_bytes()
+    edited = Card(card).changed("Keeper", "He left the lamp.")
+    assert (edited.persona, edited.name) == ("He left the lamp.", "Keeper"), "an edited text is all of the persona"
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        agnai("text", text=[""]),
+        {"name": "Keeper", "scenario": "An island", "bio": ["keeps the lamp"], "lore": ["old"]},
+        {"name": "Keeper", "first_mes": "Ahoy"},
+        {"name": "Keeper", "scenario": "An island", "persona": 5},
+    ],
+)
+def test_a_card_without_a_persona_in_a_known_form_is_refused(small_root: Path, card: Any) -> None:
+    (path := small_root.parent / "card").write_text(json.dumps(card), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"says nothing of the character: .* in a form that is not known; it has .*name"
+    ):
+        import_card(small_root, path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\0\0en\0chara\0" + base64.b64encode(json.dumps(V2).encode()),
+        b"\1\0\0\0" + zlib.compress(base64.b64encode(json.dumps(V2).encode())),
+        b"\0\0\0\0" + json.dumps(V2).encode(),
+    ],
+    ids=["plain", "compressed", "not in base64"],
+)
+def test_a_card_in_international_text_is_read(body: bytes) -> None:
+    picture = with_chunk(b"iTXt", b"chara\0" + body)
+    assert parse_card(picture).card.data == V2
+    assert parse_card(write_png(picture, {b"chara": json.dumps(V3).encode()})).card.data == V3
 
 
 def test_nothing_is_overwritten_and_no_name_leads_outside(small_root: Path) -> None:

@@ -124,6 +124,23 @@ def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(persona: Persona, 
     assert len(json.loads(evaluated.stdout)["agents"]) == 3
 
 
+def test_thinking_in_front_of_messages_changes_nothing(persona: Persona, tmp_path: Path) -> None:
+    said = drifted("en", "Bram")
+    thoughts = ("<think>\nBe helpful.\n</think>\n\n", "I must apologise.</think>", "<reasoning>So.</reasoning> ")
+    looked = []
+    for name, thinking in (("plain", ("",)), ("thinking", thoughts)):
+        rows = [
+            {"id": item.id, "agent_id": item.agent_id, "channel": "c", "created_at": rfc3339(item.created_at)}
+            | {"text": thinking[place % len(thinking)] + item.text}
+            for place, item in enumerate(said)
+        ]
+        write_jsonl(tmp_path / name / "messages.jsonl", rows)
+        done = persona(tmp_path / name, "try", "messages.jsonl", "--json")
+        looked.append((done.returncode, done.stdout.replace(name, "")))
+    assert looked[0] == looked[1]
+    assert looked[0][0] == 1
+
+
 def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Persona, tmp_path: Path) -> None:
     export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")), timed=False)
     done = persona(tmp_path, "try", export.name, "--output", "whole")

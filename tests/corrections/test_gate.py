@@ -15,7 +15,7 @@ from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Unscored
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import GATED, TextBackend, claims_of, say, unscored
+from tests.corrections.support import GATED, TextBackend, claims_of, reviewed_text, say, unscored
 from tests.support.languages import LANGUAGES, LINES
 from tests.support.worlds import write_yaml
 
@@ -46,6 +46,18 @@ def test_a_text_in_character_is_sent(either_world: World) -> None:
     assert row.usd == pytest.approx(0.00002)
     assert row.latency_ms > 0
     assert rows(either_world, tables.correction_logs) == []
+
+
+@pytest.mark.parametrize(
+    ("thinking", "words"),
+    [("<think>\nNot 2\n</think>\n\n", "Fine 7"), ("Not 2\n</think>\n", "Fine 7"), ("<thought>No</thought>", "Bad 1")],
+    ids=["in tags", "before a closing tag", "before a text out of character"],
+)
+def test_thinking_is_not_held_against_a_text(world: World, thinking: str, words: str) -> None:
+    backend = TextBackend()
+    decision = check(ActionGate(world, backend), thinking + words)
+    assert reviewed_text(backend.questions[0].evidence) == words
+    assert (decision.score, decision.text) == (int(words[-1]), thinking + words)
 
 
 def test_a_text_out_of_character_comes_back_with_feedback(world: World) -> None:

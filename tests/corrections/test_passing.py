@@ -35,6 +35,8 @@ from tests.support.waiting import wait_until
 CHAT, RESPONSES, MESSAGES = ENDPOINTS
 SAID = "Hello there my friend. This is dry stuff, friend. And the rest of it."
 FINE = "Hello there my friend. This is lively stuff. And the rest of it."
+# Not the answer, and so not out of character.
+THOUGHT = "<think>\nStay dry, my friend. The dry stuff sells.\n</think>\n\n"
 KEY = "sk-caller-4711"
 # What the servers of both sides write of themselves.
 OF_SERVERS = {"date", "server"}
@@ -143,7 +145,7 @@ def test_what_is_in_character_or_not_checked_passes_as_it_came(
 ) -> None:
     for stream in (False, True):
         body = body_of(path, model=agent, stream=stream, stream_options={"include_usage": True})
-        for written in (Written(FINE), Written(), Written("No end"), *(Written(FINE, fault=fault) for fault in FAULTS)):
+        for written in (Written(FINE), Written(THOUGHT + FINE), Written(), Written("No end"), *(Written(FINE, fault=fault) for fault in FAULTS)):
             model.write = lambda asked, written=written: written
             same(gate, running, path, body)
 

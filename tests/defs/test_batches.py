@@ -8,7 +8,10 @@ import pytest
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import count_open
+from persona_pipeline.guard.anchors import FILE, Anchor, AnchoredAgent, save_anchors
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
+from persona_pipeline.world.runs import runs_by_window
 from tests.defs.support import Project, rows_of
 from tests.support.messages_server import MessagesServer, Reset, status
 
@@ -73,6 +76,21 @@ def test_what_batches_brought_is_evaluated_without_a_call(small: Project, server
     # Whoever uses it first bears what the batch cost.
     assert sum(paid) == pytest.approx(found["usd"], abs=1e-4)
     assert (server.calls, server.paid) == ([], 0)
+
+
+def test_a_batch_brings_the_check_of_the_judge_too(
+    small: Project, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ANCHORS", "20")
+    anchors = [Anchor(text=f"Line {number}.", verdict=Role.IN) for number in range(12)]
+    known = AnchoredAgent(agent_id="ann", name="Ann", persona="A clerk.", anchors=anchors)
+    save_anchors(small.root / "baselines" / FILE, [known])
+    assert submitted(small)["submitted"] == JUDGMENTS + 1
+    collected(small)
+    small.evaluate("ann", judge="anthropic")
+    assert server.calls == []
+    (run,) = runs_by_window(World.open(small.root).store, "ann")
+    assert len(run.result["provenance"]["anchors"]["right"]) == len(anchors)
 
 
 def test_a_submission_that_is_tried_again_bills_nothing_twice(small: Project, server: MessagesServer) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source, run
-from persona_pipeline.importing.base import TurnIds, as_text, text_of, turn_of, value_at
+from persona_pipeline.importing.base import TurnIds, as_text, text_of, value_at
 from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of, read_export
 from persona_pipeline.world import World
@@ -809,10 +809,14 @@ def test_a_terminal_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ([{"type": "image_url"}, "a"], True),
     ],
 )
-def test_parts_that_are_no_text_are_kept_beside_it(content: Any, kept: bool) -> None:
-    turn = turn_of({"role": "user", "content": content, "tool_calls": [], "mood": "glad"})
-    assert (turn.text, turn.skipped) == ("a", "")
-    assert turn.extras == ({"mood": "glad", "content": content} if kept else {"mood": "glad"})
+def test_parts_that_are_no_text_are_kept_beside_it(tmp_path: Path, content: Any, kept: bool) -> None:
+    said = {"role": "user", "content": content, "tool_calls": [], "mood": "glad", "created": 1772355600}
+    message = message_of(tmp_path, "chats.jsonl", {"messages": [said]})
+    assert (message.text, message.extras["mood"], message.extras.get("content")) == (
+        "a",
+        "glad",
+        content if kept else None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.importing import traced
 from persona_pipeline.world.models import Message
 from tests.importing.test_importers import rows_of
 
@@ -44,21 +43,3 @@ def test_a_cards_variables_are_the_names_of_the_header_or_of_who_speaks(tmp_path
     assert second.extras == {"is_user": True, "gen_id": 7, "swipe_info": [1], **sent}, (
         "name and text stand in their own places"
     )
-
-
-@pytest.mark.parametrize(
-    ("value", "is_one"),
-    [
-        ({"type": "human", "content": "hi"}, True),
-        ({"type": "human", "data": {"content": "hi"}}, True),
-        ({"type": "human", "data": "hi"}, False),
-        ({"type": "object"}, False),
-        ({"type": 5, "content": "hi"}, False),
-        ({"content": "hi"}, False),
-        ({"role": "user"}, True),
-        ({"lc": 1, "kwargs": {}}, True),
-        ({"lc": 1, "role": "user"}, False),
-    ],
-)
-def test_what_is_a_message_in_a_trace(value: dict[str, Any], is_one: bool) -> None:
-    assert traced._is_message(value) is is_one

@@ -26,7 +26,7 @@ from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.http_server import Access
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.messages import collect
@@ -335,8 +335,8 @@ def _told(world: World, number: int, given: dict[str, Any], caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("given", "reason", "said_of_it"),
     [
-        ({"sdk.input": "Hi", "sdk.output": "Yes?"}, "form_not_known", "input and output in a form not known"),
-        ({"gen_ai.operation.name": "chat"}, "no_contents", "without their contents"),
+        ({"sdk.input": '{"a": 1}', "sdk.output": '{"b": 2}'}, "form_not_known", "in a form that is not read"),
+        ({"gen_ai.operation.name": "chat"}, "no_contents", "no attribute or event holds words"),
         (
             {"openinference.span.kind": "LLM", "input.value": "__REDACTED__", "output.value": "__REDACTED__"},
             "redacted",
@@ -425,6 +425,22 @@ def test_a_file_is_explained_by_scope() -> None:
     done = CliRunner().invoke(app, ["collect", "--explain", str(path)])
     assert done.output.splitlines() == [
         "openinference.instrumentation.crewai: 6 spans, 0 with words, 0 channels; agents: nobody",
-        "  6 had input and output, and were no calls of a model",
+        "  6 had input and output, and were no calls of a model (input.value, output.value)",
         "openinference.instrumentation.openai: 4 spans, 4 with words, 1 channels; agents: ann, bob",
+        "  words are read from (llm.input_messages, llm.output_messages)",
     ]
+
+
+def test_a_file_in_which_no_span_is_read_is_explained_by_its_keys(tmp_path: Path) -> None:
+    calls = {"sdk.input": "Hi", "sdk.output": '{"text": "Yes?", "tool_calls": [{"x": 1}]}'}
+    given = [{"sdk.input": '{"a": 1}'}, {"gen_ai.operation.name": "chat"}, calls]
+    lines = [json.dumps(as_json(request(span(number, found)))) for number, found in enumerate(given, start=1)]
+    (tmp_path / "traces.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    done = CliRunner().invoke(app, ["collect", "--explain", str(tmp_path / "traces.jsonl")])
+    assert isinstance(done.exception, NothingError)
+    for said in (
+        "a form that is not read (sdk.input)",
+        "no attribute or event holds words",
+        "sdk.output.tool_calls[0] names no",
+    ):
+        assert said in done.output

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.importing.traces.calls import SaidMessage, contents, last_words, said_by_event, text_of
+from persona_pipeline.importing.traces.calls import last_words
 from persona_pipeline.importing.traces.messages import told_by
+from persona_pipeline.importing.traces.spans import SaidMessage, heard_by_event, read_span
+from tests.traces.documented import ASKED, ATTRIBUTES, BE, SAID
+from tests.traces.documented import CHAT as CALL
+from tests.traces.documented import EVENTS as BY_EVENTS
 
 HEARD = (
     [
@@ -119,7 +123,7 @@ PROMPT = json.dumps([{"role": said.role, "content": said.text} for said in HEARD
     ],
 )
 def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]) -> None:
-    inputs, outputs = contents(found, events)
+    inputs, outputs = read_span(found, events).heard
     assert (list(inputs), list(outputs)) == HEARD
 
 
@@ -130,7 +134,7 @@ def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]
         {"http.route": "/chat", "input.value": "Hi"},
         {"openinference.span.kind": "CHAIN", "llm.input_messages.0.message.content": "Hi"},
         {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r"},
-        {"gen_ai.input.messages": "[not JSON"},
+        {"gen_ai.input.messages": '[{"role": "user", "content": "Hi'},
         {"gen_ai.input.messages": 7},
         {"gen_ai.prompt.x.content": "Hi"},
         {
@@ -148,7 +152,7 @@ def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]
     ],
 )
 def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
-    assert contents(found, ()) == ((), ()) or contents(found, ()) == ([], [])
+    assert not any(read_span(found, ()).heard)
 
 
 @pytest.mark.parametrize(
@@ -172,21 +176,35 @@ def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
     ],
 )
 def test_words_of_a_content(content: Any, text: str) -> None:
-    assert text_of(content) == text
+    found = {"gen_ai.output.messages": [{"role": "assistant", "content": content}]}
+    assert read_span(found, ()).outputs == [SaidMessage("assistant", text)]
 
 
 @pytest.mark.parametrize("kind", ["toolCalls", "object"])
 def test_a_call_that_answers_without_words_has_answered(kind: str) -> None:
     found = {"ai.prompt.messages": json.dumps(CHAT[:2]), f"ai.response.{kind}": "[]"}
-    assert contents(found, ())[1] == [SaidMessage("assistant", "")]
+    assert read_span(found, ()).outputs == [SaidMessage("assistant", "")]
 
 
-def test_an_event_has_its_words_in_its_body_or_in_its_attributes() -> None:
-    assert said_by_event("gen_ai.user.message", {"content": "Hi"}, {}) == ((SaidMessage("user", "Hi"),), ())
-    assert said_by_event("gen_ai.user.message", None, {"content": "Hi"}) == ((SaidMessage("user", "Hi"),), ())
-    assert said_by_event("gen_ai.user.message", "Hi", {}) == ((SaidMessage("user", "Hi"),), ())
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes?"}}
-    assert said_by_event("gen_ai.choice", choice, {}) == ((), (SaidMessage("assistant", "Yes?"),))
+@pytest.mark.parametrize(
+    ("name", "given", "heard"),
+    [
+        ("gen_ai.user.message", {"content": "Hi"}, ((SaidMessage("user", "Hi"),), ())),
+        (
+            "gen_ai.user.message",
+            {"gen_ai.event.content": '{"role": "user", "content": "Hi"}'},
+            ((SaidMessage("user", "Hi"),), ()),
+        ),
+        (
+            "gen_ai.choice",
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes?"}},
+            ((), (SaidMessage("assistant", "Yes?"),)),
+        ),
+        ("gen_ai.choice", {"index": 1, "message": {"role": "assistant", "content": "Yes?"}}, ((), ())),
+    ],
+)
+def test_an_event_has_its_words_in_its_fields(name: str, given: dict[str, Any], heard: Any) -> None:
+    assert tuple(map(tuple, heard_by_event(name, given))) == heard
 
 
 def _words(*said: tuple[str, str]) -> list[str]:
@@ -224,3 +242,18 @@ def test_a_history_tells_words_apart_that_are_said_again() -> None:
     assert first[0].role == again[0].role == "assistant"
     assert first[0] != again[0]
     assert first[1:] == again[1:] == (SaidMessage("user", "ok"),)
+
+
+EXCHANGES = {name: (given, []) for name, given in ATTRIBUTES.items()} | {
+    name: (CALL, given) for name, given in BY_EVENTS.items()
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_every_instrumentation_says_what_its_documentation_says(name: str) -> None:
+    contents = read_span(*EXCHANGES[name])
+    asked = [said.text for said in contents.inputs if said.role != "system"]
+    assert ([said.role for said in contents.inputs][-1:], asked) == (["user"], [ASKED])
+    assert [(said.role, said.text) for said in contents.outputs] == [("assistant", SAID)]
+    assert {said.text for said in contents.inputs if said.role == "system"} <= {BE}
+    assert contents.keys

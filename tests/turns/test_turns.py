@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.base.turns import ToolCall, Turn, TurnError, UnknownCallError, read_turns, split_thinking
+from persona_pipeline.base.turns import (
+    ToolCall,
+    Turn,
+    TurnError,
+    UnknownCallError,
+    read_message,
+    read_turns,
+    split_thinking,
+)
 from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
 
 
@@ -151,3 +159,51 @@ def test_any_value_has_turns_or_is_refused(value: Any) -> None:
         assert str(error)
     else:
         assert all(call.name for call in calls_in(turns))
+
+
+@pytest.mark.parametrize(
+    ("value", "role", "text", "speaker"),
+    [
+        ({"role": "Human", "content": "a", "name": "Ann"}, "user", "a", "Ann"),
+        ({"role": "narrator", "content": ["a", {"text": "b"}, {"type": "text", "content": "c"}]}, "narrator", "a\nb\nc", ""),
+        ({"role": "assistant", "content": [{"type": "text", "text": "a "}, {"type": "text", "text": "b", "citations": [1]}]},
+         "assistant", "a b", ""),
+        ({"role": "user", "content": [{"type": "output_text", "text": "a"}, 7, {"text": 7}, "", ["x"]]}, "user", "a", ""),
+        ({"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "a"}]}, "assistant", "a", ""),
+        ({"role": "user", "content": None}, "user", None, ""),
+        ({"role": "developer", "content": "a"}, "system", "a", ""),
+        ({"type": "AIMessageChunk", "content": "a", "name": "ann"}, "assistant", "a", "ann"),
+        ({"lc": 1, "id": ["langchain", "HumanMessage"], "kwargs": {"content": "a"}}, "user", "a", ""),
+        ({"type": "ai", "data": {"content": [{"type": "reasoning", "text": "hm"}, "a"]}}, "assistant", "a", ""),
+        ({"role": "assistant", "content": None, "refusal": "No."}, "assistant", "No.", ""),
+        ({"role": "assistant", "content": "<think>hm</think>a", "reasoning_content": "so"}, "assistant", "a", ""),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_one_message_of_a_chat(value: Any, role: str, text: str | None, speaker: str) -> None:
+    turn = read_message(value)
+    assert (turn.role, turn.text, turn.speaker) == (role, text, speaker)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (5, "is not a message"),
+        ({"content": "a"}, "a message has no role"),
+        ({"role": 5, "content": "a"}, "a role that is not a text"),
+        ({"role": "user", "content": 5}, "must be a text or a list of parts"),
+        ({"role": "user", "content": "a", "name": 5}, "name must be a string"),
+        ({"role": "assistant", "content": "a", "tool_runs": 1, "tool_results": [{"x": 1}]}, "messages[1].tool_results"),
+        ({"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "a"}] * 2}, "holds several messages"),
+    ],
+)
+def test_what_is_not_one_message(value: Any, said: str) -> None:
+    with pytest.raises(TurnError) as raised:
+        read_message(value, "messages[1]")
+    assert said in str(raised.value)
+
+
+def test_parts_that_are_not_words_are_attachments() -> None:
+    picture = {"type": "image_url", "image_url": "x"}
+    turn = read_message({"content": [picture, "a", {"type": "thinking", "thinking": "hm"}]}, role="assistant")
+    assert (turn.attachments, turn.text, turn.thinking, turn.role) == ([picture], "a", "hm", "assistant")

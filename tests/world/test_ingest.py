@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.text import storable
+from persona_pipeline.base.text import clean, storable
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_message, parse_messages
 from persona_pipeline.world.messages.store import read_messages, write_messages
@@ -161,6 +161,13 @@ def test_storable_text_can_be_encoded_and_changes_only_what_must(text: str) -> N
     assert "\x00" not in kept
     if "\x00" not in text and not any("\ud800" <= c <= "\udfff" for c in text):
         assert kept == text
+    assert clean(text) == clean(clean(text)) == clean(kept)
+
+
+def test_letters_are_composed_in_texts_and_not_in_ids() -> None:
+    decomposed = "cafe\u0301"
+    message = parse_message({**GOOD, "id": decomposed, "text": decomposed, "swipes": [decomposed]})
+    assert (message.id, message.text, message.extras["swipes"]) == (decomposed, "caf\u00e9", ["caf\u00e9"])
 
 
 def test_ingesting_again_adds_nothing_and_an_edit_changes_one(small_world: World, tmp_path: Path) -> None:

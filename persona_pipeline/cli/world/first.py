@@ -96,7 +96,7 @@ def _read(
         messages, imported = read_export(files, replace(options, reading=reading))
     unread = imported.result.problems
     lines = [*map(str, unread)] if verbose else by_kind(unread)[:_NAMED]
-    typer.echo("".join(f"{line}\n" for line in lines), err=True, nl=False)
+    typer.echo("".join(f"{line}\n" for line in (*imported.shared_names, *lines)), err=True, nl=False)
     if not messages:
         said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
         # Lines that are not valid are bad input; a source without any is nothing to look at.

@@ -113,7 +113,7 @@ def bring_in(
     world.sync_messages()
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
     named = stored_names(world).among(imported.result.speakers)
-    for line in (*(str(problem) for problem in wrong), *named.lines(named=verbose)):
+    for line in (*imported.shared_names, *(str(problem) for problem in wrong), *named.lines(named=verbose)):
         typer.echo(line, err=True)
     _ask_for_people(world, [item.name for item in named.strangers if item.agent_id is None])
     if imported.result.problems:
@@ -275,10 +275,11 @@ def collect(
         from persona_pipeline.importing.run import explained
         from persona_pipeline.reporting.text import one_line
 
-        lines = list(explained(open_world(), explain))
-        for line in lines:
+        lines = 0
+        for line in explained(open_world(), explain):
             typer.echo(line[:2] + one_line(line[2:], 300))
-        end(looked_at=len(lines), looked_for=f"spans in {explain}")
+            lines += 1
+        end(looked_at=lines, looked_for=f"spans in {explain}")
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
@@ -109,7 +110,7 @@ class Speaker:
         with self.spending.held():
             while True:
                 text = text_of(draft)
-                if not text.strip():
+                if not _has_words(said + text):
                     return draft, None
                 if not self.spending.allows_check():
                     self.unchecked(BUDGET)
@@ -373,7 +374,7 @@ async def in_character(answer: AnswerStream[Raw], speaker: Speaker, ask: Ask[Ans
             if sentence.passes and (speaker.afterwards or not free):
                 free = True
                 speaker.unchecked(sentence.passes)
-            if sentence.text.strip() and not free:
+            if sentence.text.strip() and not free and _has_words(said + sentence.text):
                 again = partial(_written_anew, said, speaker.spending, ask)
                 draft, decision = await speaker.settled(
                     (answer, sentence), lambda item: item[1].text, again, said, stands
@@ -397,6 +398,11 @@ async def in_character(answer: AnswerStream[Raw], speaker: Speaker, ask: Ask[Ans
             raise answer.failure
     finally:
         await answer.end()
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text has more in it than thinking."""
+    return bool(split_thinking(text)[1].strip())
 
 
 async def _written_anew(

@@ -137,8 +137,6 @@ def refusing_grpc(address: tuple[str, int] | None) -> Iterator[None]:
         server.stop(None)
 
 
-# Pieces that one transaction takes: what waits meanwhile goes with the next.
-_MOST_TOGETHER = 5000
 _FORGET_SECONDS = 3600.0
 _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
 
@@ -147,28 +145,20 @@ class StoreUnavailableError(Exception):
     """The store cannot be written just now; it is worth trying again."""
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    pieces: Sequence[Piece]
-    stored: asyncio.Future[None]
-
-
 class Writer:
-    """Writes pieces in the order of their coming; an async context manager, which ends when all is written."""
+    """Writes the pieces of one request after another; an async context manager, which ends when all is written."""
 
     def __init__(self, world: World, metrics: CollectorMetrics, keep_days: float) -> None:
         self._world, self._metrics, self._keep = world, metrics, timedelta(days=keep_days)
-        self._queue: asyncio.Queue[_Waiting | None] = asyncio.Queue()
+        self._turn, self._writing = asyncio.Lock(), set[asyncio.Task[None]]()
 
     async def __aenter__(self) -> "Writer":
-        self._writing = asyncio.create_task(self._write())
         self._forgetting = asyncio.create_task(self._forget())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._forgetting.cancel()
-        self._queue.put_nowait(None)
-        await self._writing
+        await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def store(self, pieces: Sequence[Piece]) -> None:
         """Return when these pieces are stored.
@@ -177,44 +167,23 @@ class Writer:
             StoreUnavailableError: they are not, and may be later.
             Exception: what the store said of them.
         """
-        waiting = _Waiting(pieces, asyncio.get_running_loop().create_future())
-        self._queue.put_nowait(waiting)
-        await asyncio.shield(waiting.stored)
+        writing = asyncio.create_task(self._store(pieces))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        # They are written even if the client has gone.
+        await asyncio.shield(writing)
 
-    async def _write(self) -> None:
-        while (first := await self._queue.get()) is not None:
-            lot, size = [first], len(first.pieces)
-            while size < _MOST_TOGETHER and not self._queue.empty():
-                more = self._queue.get_nowait()
-                if more is None:
-                    self._queue.put_nowait(None)
-                    break
-                lot.append(more)
-                size += len(more.pieces)
-            await self._settle(lot)
-
-    async def _settle(self, lot: Sequence[_Waiting]) -> None:
-        try:
-            await self._keep_all([piece for waiting in lot for piece in waiting.pieces])
-        except Exception as error:
-            if len(lot) > 1 and not isinstance(error, StoreUnavailableError):
-                # One request must not be the reason why others' are not stored.
-                for waiting in lot:
-                    await self._settle([waiting])
-                return
-            _LOGGER.error("not stored: %s", error, exc_info=not isinstance(error, StoreUnavailableError))
-            for waiting in lot:
-                _resolve(waiting.stored, error)
-            return
-        for waiting in lot:
-            _resolve(waiting.stored, None)
-
-    async def _keep_all(self, pieces: Sequence[Piece]) -> None:
-        try:
-            kept: Kept = await asyncio.to_thread(keep_pieces, self._world, pieces)
-        except (OperationalError, InterfaceError) as error:
-            raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
-        self._metrics.kept(kept, len(pieces))
+    async def _store(self, pieces: Sequence[Piece]) -> None:
+        async with self._turn:
+            try:
+                kept = await asyncio.to_thread(keep_pieces, self._world, pieces)
+            except (OperationalError, InterfaceError) as error:
+                _LOGGER.error("not stored: %s", error.orig)
+                raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
+            except Exception:
+                _LOGGER.exception("not stored")
+                raise
+            self._metrics.kept(kept, len(pieces))
 
     async def _forget(self) -> None:
         while True:
@@ -223,16 +192,6 @@ class Writer:
             except Exception:
                 _LOGGER.warning("pieces of old traces could not be dropped", exc_info=True)
             await asyncio.sleep(_FORGET_SECONDS)
-
-
-def _resolve(stored: asyncio.Future[None], error: Exception | None) -> None:
-    """Whoever asked may be gone."""
-    if stored.done():
-        return
-    if error is None:
-        stored.set_result(None)
-    else:
-        stored.set_exception(error)
 
 
 _RETRY_SECONDS = "1"

@@ -6,10 +6,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import records
-from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece, RefusedError, piece_of, why_silent
+from persona_pipeline.importing.traces.calls import (
+    WHY_SILENT,
+    Piece,
+    RefusedError,
+    keys_read,
+    keys_unread,
+    named_keys,
+    piece_of,
+    why_silent,
+)
 from persona_pipeline.importing.traces.messages import as_said, turns_of
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
@@ -39,12 +48,12 @@ class OTLPFile(Importer):
         require_otel()
         pieces: list[Piece] = []
         lines: dict[tuple[str, str], int] = {}
-        silent: set[int] = set()
+        silent: dict[int, list[str]] = {}
         for line, part in _parts(file):
             if isinstance(part, ValueError):
                 yield Row(line, part)
                 continue
-            silent.add(line)
+            silent[line] = []
             for item in part:
                 try:
                     piece = piece_of(item)
@@ -54,24 +63,30 @@ class OTLPFile(Importer):
                 if piece is not None:
                     pieces.append(piece)
                     lines.setdefault((piece.trace_id, piece.span_id), line)
+                if why_silent(item, piece) == "form_not_known":
+                    keys = named_keys(keys_unread(item, "form_not_known"))
+                    silent[line].append(WHY_SILENT["form_not_known"] + keys)
+        unread = [Skipped(line, f"spans that {reason}") for line, reasons in silent.items() for reason in reasons]
         kept, _ = as_said(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
             extras: Mapping[str, Any] = turn.message.extras
             line = lines[extras["trace_id"], extras["span_id"]]
-            silent.discard(line)
+            silent.pop(line, None)
             yield Row(line, turn.message)
-        yield from (Skipped(line, "spans and events without a message") for line in sorted(silent))
+        yield from unread
+        yield from (Skipped(line, "spans and events without a message") for line, given in silent.items() if not given)
 
     def explained(self, file: Source, aliases: Aliases) -> Iterator[str]:
-        """Yield lines on what each instrumentation in a file of traces says, and why the rest of its spans has no words.
+        """Yield lines on what each instrumentation in a file of traces says and where, and why other spans have no words.
 
         Raises:
-            ConfigError: the file cannot be read, or what it holds are no traces.
+            ConfigError: the file cannot be read, or what it holds are no traces; NothingError: no span in it holds words.
         """
         require_otel()
         spans, worded, pieces = Counter[str](), Counter[str](), list[Piece]()
         scopes: dict[tuple[str, str], str] = {}
         silent: dict[str, Counter[str]] = defaultdict(Counter)
+        keys: dict[tuple[str, str], set[str]] = defaultdict(set)
         for line, part in _parts(file):
             if isinstance(part, ValueError):
                 raise ConfigError(Problem(str(part), file.name, line))
@@ -86,8 +101,10 @@ class OTLPFile(Importer):
                     pieces.append(piece)
                     scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
                     worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
+                    keys[item.scope, ""].update(keys_read(item))
                 if reason := why_silent(item, piece):
                     silent[item.scope][WHY_SILENT[reason]] += 1
+                    keys[item.scope, WHY_SILENT[reason]].update(keys_unread(item, reason))
         said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
         by_scope = grouped(
             said, lambda turn: scopes[str(turn.message.extras["trace_id"]), str(turn.message.extras["span_id"])]
@@ -97,7 +114,12 @@ class OTLPFile(Importer):
             agents = ", ".join(sorted({turn.message.agent_id for turn in turns if turn.told is None})) or "nobody"
             channels = len({turn.message.channel for turn in turns})
             yield f"{name}: {count} spans, {worded[name]} with words, {channels} channels; agents: {agents}"
-            yield from (f"  {count} {reason}" for reason, count in silent[name].most_common())
+            if read := keys[name, ""]:
+                yield f"  words are read from{named_keys(read)}"
+            for reason, amount in silent[name].most_common():
+                yield f"  {amount} {reason}{named_keys(keys[name, reason])}"
+        if spans and not worded.total():
+            raise NothingError(f"no span or event in {file.name} holds words that can be read")
 
 
 def _parts(file: Source) -> Iterator[Part]:

@@ -17,15 +17,9 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.importing.traces.calls import (
-    ASSISTANT,
-    USER,
-    Piece,
-    SaidMessage,
-    exchange,
-    last_words,
-    without_answer,
-)
+from persona_pipeline.base.turns import ASSISTANT, USER
+from persona_pipeline.importing.traces.calls import Piece, exchange, last_words, without_answer
+from persona_pipeline.importing.traces.spans import SaidMessage
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
 from persona_pipeline.world.models import Message, grouped
 from persona_pipeline.world.names import Aliases, same_name

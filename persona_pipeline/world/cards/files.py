@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, strict_json, write_atomically
+from persona_pipeline.base.documents.json import JsonError, strict_json, visible, write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.cards.images import (
@@ -34,6 +34,8 @@ _OLDER = {
     "scenario": "world_scenario",
     "mes_example": "example_dialogue",
 }
+# Pictures that may hold a card which is not read, by how they begin.
+_PICTURES = {b"RIFF": "WebP", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 _USER = "the user"
 _DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
@@ -97,8 +99,10 @@ class Card:
 
     @property
     def name(self) -> str:
-        """What the character is called."""
-        return " ".join(self.field("name").split())
+        """What the character is called; TinyTroupe says it in the persona."""
+        inner = self._fields.get("persona")
+        own = inner.get("name") if isinstance(inner, dict) else None
+        return " ".join((self.field("name") or (own if isinstance(own, str) else "")).split())
 
     @property
     def called(self) -> str:
@@ -107,9 +111,16 @@ class Card:
 
     @property
     def persona(self) -> str:
-        """Description, personality and scenario as one text, names filled in; empty where the card has none of them."""
-        parts = ((opening, self.filled(self.field(name)).strip()) for name, opening in _PARTS)
-        return "\n\n".join(opening + text for opening, text in parts if text)
+        """Persona, description, personality and scenario as one text, names filled in.
+
+        Empty where the card has none of them, and where it has a scenario alone and is of no version that is known: what
+        the character is like may stand in a form that is not.
+        """
+        parts = [("", _described(self._fields.get("persona")))] + [(words, self.field(name)) for name, words in _PARTS]
+        texts = [(opening, self.filled(text).strip()) for opening, text in parts]
+        if self.version == 1 and not any(text for _, text in texts[:-1]):
+            return ""
+        return "\n\n".join(opening + text for opening, text in texts if text)
 
     def filled(self, text: str) -> str:
         """Return a text with names for ``{{char}}`` and ``{{user}}``, each once; other macros stay as they are."""
@@ -155,11 +166,30 @@ class Card:
             fields.update(own)
             for key in own:
                 fields.pop(_OLDER.get(key, ""), None)
+            if "description" in own and fields.pop("persona", None) is not None:
+                fields["name"] = name
         return Card(data)
 
     def text(self) -> str:
         """Return the card's JSON, letters of any script as themselves."""
         return json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def _described(persona: Any) -> str:
+    """Return the persona of Agnai (a text, or attributes by kind) or TinyTroupe (anything by name) as a text."""
+    if not isinstance(persona, dict):
+        return persona if isinstance(persona, str) else ""
+    attributes = persona["attributes"] if isinstance(persona.get("attributes"), dict) else persona
+    if persona.get("kind") == "text":
+        return "\n".join(map(str, attributes.get("text") or ()))
+    lines = (f"{key}: {_listed(value)}" for key, value in attributes.items() if value and key not in ("kind", "name"))
+    return "\n".join(lines)
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_listed(item)}" for key, item in value.items() if item)
+    return ", ".join(map(_listed, value)) if isinstance(value, list) else str(value)
 
 
 def _is_shallow(data: Any) -> bool:
@@ -237,6 +267,10 @@ def parse_card(data: bytes) -> CardFile:
         raise ValueError(f"is neither a PNG nor CHARX, and larger than {MOST_CARD:,} bytes")
     else:
         found, raw = CardFormat.JSON, data
+    if found is CardFormat.JSON and (
+        kind := next((_PICTURES[head] for head in _PICTURES if data.startswith(head)), None)
+    ):
+        raise ValueError(f"is a {kind}, and cards are read from PNG, CHARX and JSON; save it as one of these")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -258,9 +292,8 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
         said = f"is of {card.name[:40]!r}, whose letters make no id; name the agent with --agent"
         raise ConfigError(Problem(said, str(path)))
     if not card.persona:
-        raise ConfigError(
-            Problem("says nothing of the character: description, personality and scenario are empty", str(path))
-        )
+        said = "says nothing of the character: persona, description and personality are empty or in a form that is not known"
+        raise ConfigError(Problem(f"{said}; it has {', '.join(map(visible, card.data))}", str(path)))
     if len(card.persona) > _LONGEST_PERSONA:
         raise ConfigError(Problem(f"describes the character in more than {_LONGEST_PERSONA:,} characters", str(path)))
     there = [*filter(None, [find_yaml(root / PERSONAS, agent_id)]), *_stored(root, agent_id)]

@@ -71,10 +71,14 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _keyword(kind: bytes, body: bytes) -> bytes | None:
-    return body.partition(b"\0")[0] if kind in (b"tEXt", b"zTXt") else None
+    return body.partition(b"\0")[0] if kind in (b"tEXt", b"zTXt", b"iTXt") else None
 
 
 def _decoded(kind: bytes, text: bytes) -> bytes:
+    if kind == b"iTXt":
+        # Whether and how it is compressed, a language and the keyword in it come before the text.
+        kind, text = b"zTXt" if text[:1] == b"\1" else kind, text[1:2] + text[2:].split(b"\0", 2)[-1]
+        text = text if kind == b"zTXt" else text[1:]
     if kind == b"zTXt":
         # One byte says how it is compressed; there is one way.
         unpacking = zlib.decompressobj()
@@ -87,7 +91,8 @@ def _decoded(kind: bytes, text: bytes) -> bytes:
     if len(text) > _MOST_CHUNK:
         raise ValueError(_TOO_LARGE)
     try:
-        card = base64.b64decode(b"".join(text.split()), validate=True)
+        # Text of any letters needs no base64.
+        card = text if text.lstrip()[:1] == b"{" else base64.b64decode(b"".join(text.split()), validate=True)
     except binascii.Error:
         raise ValueError("has a damaged card: it is not base64") from None
     if len(card) > MOST_CARD:

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO, Literal, get_args
 from persona_pipeline.base.documents.json import JsonError, content_hash, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
-from persona_pipeline.base.text import shortened, storable
+from persona_pipeline.base.text import clean, shortened
+from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 
@@ -264,7 +265,7 @@ _MOST_NAMED, _LONGEST_NAME = 20, 64
 def bounded_extras(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return JSON values by key as a message keeps them: in their order, as many keys whole as fit in 16,000 characters.
 
-    A key that does not fit, or nests deeper than 20, is named in the list under ``_cut``. NUL and lone surrogates become U+FFFD.
+    A key that does not fit, or nests deeper than 20, is named in the list under ``_cut``. Texts are as in ``clean``.
     """
     kept: dict[str, Any] = {}
     cut: list[str] = []
@@ -272,7 +273,7 @@ def bounded_extras(found: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in found.items():
         one = _cleaned(key, value, room)
         if one is None:
-            cut.append(storable(key[:_LONGEST_NAME]))
+            cut.append(clean(key[:_LONGEST_NAME]))
             continue
         kept |= one
         room -= len(json.dumps(one, ensure_ascii=False))
@@ -291,26 +292,28 @@ def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
         # Cheap, and so comes first: what is cleaned is no longer than it was.
         if len(json.dumps({key: value}, ensure_ascii=False, allow_nan=False)) > room:
             return None
-        return {storable(key): _clean(value, DEEPEST)}
+        return {clean(key): _clean(value, DEEPEST)}
     except (ValueError, TypeError, RecursionError):
         return None
 
 
 def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return storable(value)
+        return clean(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if not depth:
         raise ValueError("nested too deeply")
     if isinstance(value, Mapping):
-        return {storable(str(key)): _clean(item, depth - 1) for key, item in value.items()}
+        return {clean(str(key)): _clean(item, depth - 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_clean(item, depth - 1) for item in value]
     raise ValueError(f"{type(value).__name__} is not JSON")
 
 
 MAX_TEXT = 1_000_000
+# The key of a model's thinking among a message's extras.
+THINKING = "thinking"
 _NAMES = ("id", "agent_id", "channel", "recipient")
 
 
@@ -352,7 +355,8 @@ def taken(message_id: str, line: int | None) -> str:
 
 
 def parse_message(row: Any) -> Message:
-    """Return the message of one decoded line; keys that are not known are kept among its extras.
+    """Return the message of one decoded line; keys that are not known are kept among its extras, and so is thinking in front
+    of its text, unless the line says that a user wrote it.
 
     ValueError: what is wrong and how to mend it; one that is passed in as the row is raised again.
     """
@@ -376,10 +380,13 @@ def parse_message(row: Any) -> Message:
         raise ValueError(f"must have either a channel or a recipient (a direct message){near}")
     if len(values["text"]) > MAX_TEXT:
         raise ValueError(f"text is longer than {MAX_TEXT:,} characters; split the message")
+    thinking, text = split_thinking(values["text"]) if extras.get("role") != "user" else ("", values["text"])
+    if thinking.strip():
+        extras[THINKING] = "\n".join(part for part in (extras.get(THINKING), thinking.strip()) if isinstance(part, str))
     return Message(
         id=values["id"],
         agent_id=values["agent_id"],
-        text=storable(values["text"]),
+        text=clean(text),
         created_at=parse_time(values["created_at"], name="created_at"),
         channel=values.get("channel"),
         recipient=values.get("recipient"),
