@@ -1,6 +1,7 @@
 """The errors a user can cause, with place and remedy; and exit codes."""
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,6 +31,19 @@ class Problem:
         place = [str(part) for part in (self.path, self.line, self.column) if part is not None]
         # Names and texts of files are of others.
         return printable(f"{':'.join(place)}: {self.message}" if place else self.message)
+
+
+# What differs between problems of one kind: quoted names and values, and numbers.
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+
+
+def by_kind(problems: Iterable[Problem]) -> list[str]:
+    """Return a line for each kind of problem in a file: its first one, and how many more there are."""
+    kinds: dict[tuple[str | None, str], list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault((problem.path, _VARIES.sub("", problem.message)), []).append(problem)
+    more = {key: f" ({len(found) - 1} more like it, up to line {found[-1].line})" for key, found in kinds.items()}
+    return [f"{found[0]}{more[key] if len(found) > 1 else ''}" for key, found in kinds.items()]
 
 
 class ConfigError(PersonaError):

@@ -109,6 +109,11 @@ def _unescaped(match: re.Match[str]) -> str:
     return letter if letter in ("\\", REPLACEMENT) or _UNSHOWN.match(letter) else match[0]
 
 
+def plural(count: int, one: str) -> str:
+    """Return a count with a noun."""
+    return f"{count:,} {one if count == 1 else one + 's'}"
+
+
 def names_in(text: str) -> list[str]:
     """Return what is written with commas between it."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -57,7 +57,7 @@ from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import ADHERENCE, dimension_label
-from persona_pipeline.world.speakers import NameMatch, silence
+from persona_pipeline.world.speakers import NameMatch, first_few, silence
 
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
 _DEFAULTS: Mapping[str, float] = {**vars(Rule()), "require_calibration": False}
@@ -480,7 +480,7 @@ def name_notes(match: NameMatch) -> list[str]:
     likely = [
         item.text for item in match.strangers if item.agent_id not in (None, *match.silent) and item.text not in told
     ]
-    return [*likely, *filter(None, [match.note()])]
+    return [*first_few(likely), *filter(None, [match.note()])]
 
 
 def _silent(match: NameMatch) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.documents.json import decoded_text, rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.turns import TurnError, read_message, split_thinking
 from persona_pipeline.world.messages.files import Row, parse_message
@@ -43,6 +43,8 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
+# Endings of files of rows. Excel's "Unicode text" is tab-separated and ends in .txt.
+TABLES = (".csv", ".tsv", ".tab", ".txt")
 _BEGINNING = 65_536
 _LARGEST = 500_000_000
 # A number of seconds beyond this is one of milliseconds: it would be the year 5138.
@@ -89,6 +91,21 @@ class Source:
     def is_folder(self) -> bool:
         return self.path.is_dir()
 
+    @property
+    def is_table(self) -> bool:
+        """Whether its name is one of CSV."""
+        return self.path.suffix.lower() in TABLES
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its beginning is UTF-8."""
+        return self.beginning.encode("utf-8", "replace")[:-4] in self._first_bytes
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether there is more of it than its beginning."""
+        return self.path.stat().st_size > _BEGINNING
+
     @cached_property
     def beginning(self) -> str:
         """The first 64 KB of a file; empty for a folder.
@@ -99,8 +116,15 @@ class Source:
         if self.is_folder:
             return ""
         try:
+            return decoded_text(self._first_bytes, table=self.is_table, whole=not self.is_longer)
+        except UnicodeDecodeError:
+            return self._first_bytes.decode("utf-8-sig", "replace")
+
+    @cached_property
+    def _first_bytes(self) -> bytes:
+        try:
             with self.path.open("rb") as stream:
-                return stream.read(_BEGINNING).decode("utf-8-sig", "replace")
+                return stream.read(_BEGINNING)
         except OSError as error:
             raise self.unreadable(error) from error
 
@@ -121,12 +145,14 @@ class Source:
         """Return all of a file.
 
         Raises:
-            ConfigError: it cannot be read, is larger than 500 MB or not UTF-8.
+            ConfigError: it cannot be read, is larger than 500 MB, or in an encoding that is not known.
         """
         try:
-            return self.content("export it as JSON lines, or in parts").decode("utf-8-sig")
+            return decoded_text(self.content("export it as JSON lines, or in parts"), table=self.is_table)
         except UnicodeDecodeError as error:
-            raise ConfigError(Problem(f"is not UTF-8 (byte {error.start}); save it as UTF-8", self.name)) from error
+            encoding = error.encoding.upper().removesuffix("-LE").removesuffix("-BE")
+            wrong = f"is not {encoding} (byte {error.start}); save it as UTF-8"
+            raise ConfigError(Problem(wrong, self.name)) from error
 
     def unreadable(self, error: OSError) -> ConfigError:
         """Return what is said of a file that cannot be read."""
@@ -142,12 +168,15 @@ class ReadOptions:
         starting: when the first conversation began, for formats that say no times.
         aliases: what agents are called, for formats in which several names may be theirs.
         identities: names by the ids of speakers and places, in all files that are read together.
+        remembered: as ``fields``, for files that have these keys. ``roles``: what the words of a column of roles stand for.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     starting: datetime | None = None
     aliases: Aliases = field(default_factory=Aliases)
     identities: "Identities" = field(default_factory=lambda: Identities())
+    remembered: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, record: Any) -> dict[str, str]:
         """Return the fields a record has under the keys that were mapped."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from persona_pipeline.base.documents.json import JsonError, csv_rows, strict_array, strict_json
+from persona_pipeline.base.documents.json import JsonError, csv_rows, delimiter_of, strict_array, strict_json
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.importing.base import Source
 from persona_pipeline.world.messages.files import Row
@@ -15,26 +15,27 @@ IN_CELLS = ("{", "[", '"')
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
-def records(source: Source, within: Sequence[str] = ()) -> Iterator[Record]:
+def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
     """Yield the records of a file; what is none is a ``ValueError`` that says what and how to mend it.
 
     Args:
         within: keys of an object under which the list of records may stand.
+        cells: how cells of CSV begin that are read as JSON.
 
     Raises:
         ConfigError: the file cannot be read.
     """
-    yield from _read(source.text(), within)
+    yield from _read(source.text(), within, cells)
 
 
-def _read(text: str, within: Sequence[str]) -> Iterator[Record]:
+def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
     start = text.lstrip()[:1]
     if start == "[" and not _is_by_line(text):
         yield from _array(text)
     elif start == "[":
         yield from _lines(text)
     elif start != "{":
-        yield from _csv(text)
+        yield from _csv(text, cells)
     elif (whole := _whole(text)) is None:
         yield from _lines(text)
     else:
@@ -59,7 +60,7 @@ def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, 
     if text[:1] == "{" and text[1:].lstrip().startswith(tuple(f'"{name}"' for name in within)):
         # The list may go on behind the beginning.
         text = text[max(0, text.find("[")) :]
-    elif text[:1] not in ("[", "{"):
+    elif text[:1] not in ("[", "{") and source.is_longer:
         # A cell that was cut off may be any.
         text = text[: text.rfind("\n") + 1]
     return [record for _, record in _read(text, within) if isinstance(record, dict)]
@@ -102,18 +103,52 @@ def _lines(text: str) -> Iterator[Record]:
                 yield line, ValueError(f"is not JSON ({error.msg}); write one object a line")
 
 
-def _csv(text: str) -> Iterator[Record]:
+def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:
     problems: list[Problem] = []
     header: list[str] | None = None
-    for line, cells in csv_rows(text, "", problems):
+    sign = delimiter_of(text)
+    for line, cells in csv_rows(text, "", problems, delimiter=sign):
+        if not any(cell.strip() for cell in cells) or cells in ([f"sep={sign}"], ["sep=", ""]):
+            continue
         if header is None:
-            header = cells
-        elif len(cells) > len(header):
+            header = _names(cells)
+        elif len(cells) > len(header) and any(cells[len(header) :]):
             yield line, ValueError("has more cells than the header; quote cells that hold commas")
-        elif cells:
-            yield line, {name: decoded(cell, IN_CELLS) for name, cell in zip(header, cells, strict=False) if cell}
+        else:
+            yield line, {name: decoded(cell, decode) for name, cell in zip(header, cells, strict=False) if cell}
     for problem in problems:
         yield problem.line or 1, ValueError(problem.message)
+
+
+def _names(cells: Sequence[str]) -> list[str]:
+    """Return names of columns, each once: a second one of a name gets a number."""
+    names: list[str] = []
+    for place, cell in enumerate(cells, start=1):
+        name = cell.strip() or f"column {place}"
+        names.append(name if name not in names else f"{name} {place}")
+    return names
+
+
+# How deeply lists of objects are looked for.
+_DEEPEST = 8
+
+
+def lists_in(
+    value: Any, under: str = "", around: str = "", depth: int = _DEEPEST
+) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield the lists of objects within a JSON value: under which keys, the name of the object around it, and its objects."""
+    if isinstance(value, dict) and depth:
+        own = next(
+            (str(value[key]) for key in ("id", "name", "title") if isinstance(value.get(key), (str, int))), around
+        )
+        for key, item in value.items():
+            yield from lists_in(item, f"{under}.{key}".lstrip("."), own, depth - 1)
+    elif isinstance(value, list) and depth:
+        objects = [item for item in value if isinstance(item, dict)]
+        if objects and under:
+            yield under, around, objects
+        for item in objects:
+            yield from lists_in(item, under, around, depth - 1)
 
 
 def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:

@@ -2,24 +2,27 @@
 
 import shutil
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.base.documents.json import visible
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.documents.json import delimiter_of, visible
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.importing.base import Found, Identities, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.base import TABLES, Found, Identities, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
+from persona_pipeline.importing.tables import NoMessagesFormatError, Records, UnclearTableError, advice, columns_of
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.messages.store import read_messages
@@ -38,37 +41,33 @@ class OwnMessages(Importer):
         if source.is_folder or source.path.suffix.lower() not in ENDINGS:
             return False
         text, found = source.beginning.strip(), first_records(source)
+        if source.is_table and text:
+            header = text.partition("\n")[0]
+            return {*REQUIRED} <= {*columns_of(source)} and delimiter_of(header) == "," and source.is_plain
         return not text or any(len(record.keys() & set(REQUIRED)) > 2 for record in found)
 
-    def may_be(self, source: Source, *, mapped: bool) -> bool:
+    def may_be(self, source: Source) -> bool:
         """Return whether lines of a file that is of no other format are worth naming one by one."""
-        if source.is_folder or source.path.suffix.lower() not in ENDINGS:
+        if source.is_folder or source.path.suffix.lower() != ".jsonl":
             return False
         found = first_records(source)
-        return mapped or not found or any(record.keys() & set(REQUIRED) for record in found)
+        return not found or any(record.keys() & set(REQUIRED) for record in found)
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        # Lines of another program's may have some fields under their own names: they are read like those that are mapped.
-        mapped = replace(options, fields={name: name for name in FIELDS} | dict(options.fields))
-
-        def parse(record: Any) -> Message:
-            if options.fields and isinstance(record, dict):
-                given = mapped.given(record)
-                record = {key: item for key, item in record.items() if key not in mapped.fields} | given
-            return parse_message(record)
-
+        if options.fields:
+            # Lines of another program's may have some fields under their own names.
+            yield from Records().rows(file, options)
+            return
         try:
-            with MessageFile(file.path, mapped=options.fields) as opened:
+            with MessageFile(file.path) as opened:
                 opened.require_text()
-                yield from opened.rows(parse)
+                yield from opened.rows(parse_message)
         except ConfigError as error:
             raise ConfigError([replace(problem, path=file.name) for problem in error.problems]) from error
 
 
-# Characters of the keys of another program that are shown.
-_LONGEST = 300
 _HERE = "persona_pipeline.importing"
-_ENDINGS = (".jsonl", ".json", ".csv")
+_ENDINGS = (".jsonl", ".ndjson", ".json", *TABLES)
 _LARGEST_UNPACKED = 2_000_000_000
 IMPORTERS = Registry(
     "persona_pipeline.importers",
@@ -84,6 +83,7 @@ IMPORTERS = Registry(
         "langsmith": f"{_HERE}.platforms:LangSmithExport",
         "sillytavern": f"{_HERE}.sillytavern:SillyTavernChats",
         "otlp": f"{_HERE}.traces.importer:OTLPFile",
+        "table": f"{_HERE}.tables:Records",
     },
     what="importer",
 )
@@ -107,16 +107,21 @@ def files_of(source: Source, name: str | None = None) -> list[Source]:
         find_importer(each).of_folders and (name is not None or _made(each).recognises(source)) for each in whole
     ):
         return [source]
-    paths = sorted(path for path in source.path.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
+    paths = sorted(path for path in source.path.rglob("*") if _may_hold_messages(path.relative_to(source.path)))
     if not paths:
-        raise ConfigError(Problem(f"has no file in it that ends in {', '.join(_ENDINGS)}", source.name))
-    return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in paths]
+        raise NothingError(Problem(f"has no file in it that ends in {', '.join(_ENDINGS)}", source.name))
+    return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in paths if path.is_file()]
+
+
+def _may_hold_messages(path: PurePath) -> bool:
+    return path.suffix.lower() in _ENDINGS and not any(part.startswith((".", "__MACOSX")) for part in path.parts)
 
 
 def importer_of(source: Source, name: str | None = None, *, mapped: bool = False) -> Importer:
     """Return the importer of a source, by the name of its format, or by a look at it.
 
     Raises:
+        NoMessagesFormatError: it is of no format that is known.
         ConfigError: no format of that name, or it is not clear which one this is.
     """
     if name is not None:
@@ -124,19 +129,29 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
     if not source.path.exists():
         raise ConfigError(Problem("does not exist; check the path", source.name))
     fitting = [importer for each in IMPORTERS.names() if (importer := _made(each)).recognises(source)]
-    if len(fitting) == 1:
+    # A table is read by its words where nobody knows better.
+    fitting = [item for item in fitting if not isinstance(item, Records)] or fitting
+    if len(fitting) > 1:
+        said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
+        raise ConfigError(Problem(said, source.name))
+    if fitting:
         return fitting[0]
-    if not fitting and OwnMessages().may_be(source, mapped=mapped):
+    if not mapped and OwnMessages().may_be(source):
         return OwnMessages()
-    said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
-    if not fitting:
-        keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), _LONGEST)
-        said = (
-            f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
-            f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
-            f"once for each FIELD of {', '.join(FIELDS)}"
-        )
-    raise ConfigError(Problem(said, source.name))
+    if mapped or columns_of(source):
+        return Records()
+    raise NoMessagesFormatError(Problem(_no_format(source), source.name))
+
+
+def _no_format(source: Source) -> str:
+    if source.beginning.startswith("PK"):
+        return "is a workbook or an archive; save it as CSV, or unpack it"
+    keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), 300)
+    return (
+        f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
+        f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
+        f"once for each FIELD of {', '.join(FIELDS)}; {advice(source)}"
+    ).removesuffix("; ")
 
 
 def _made(name: str) -> Importer:
@@ -155,12 +170,14 @@ class ImportOptions:
         format: its name; None: it is told by a look at each source.
         speakers: agents by what the source calls them. ``reading``: how sources are read.
         restore: bring back messages that were taken out of the store.
+        asked: a person is asked what is not clear of a file in a folder: nothing is read until it is.
     """
 
     format: str | None = None
     speakers: Mapping[str, str] = field(default_factory=dict)
     reading: ReadOptions = field(default_factory=ReadOptions)
     restore: bool = False
+    asked: bool = False
 
 
 @dataclass
@@ -168,7 +185,8 @@ class Imported:
     """What an import did.
 
     Attributes:
-        formats: the format of each source. ``result``: what was written, and every line that could not be read.
+        formats: the format of each source. ``read``: how many messages each source that was given has. ``not_chats``: files in
+            folders and archives that are of no format. ``result``: what was written, and every line that could not be read.
         skipped: how many lines nobody said, by what they are.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
         shared_names: a line for each name that several speakers or places have.
@@ -177,6 +195,8 @@ class Imported:
     """
 
     formats: dict[str, str] = field(default_factory=dict)
+    read: Counter[str] = field(default_factory=Counter)
+    not_chats: list[str] = field(default_factory=list)
     result: SyncResult = field(default_factory=SyncResult)
     skipped: Counter[str] = field(default_factory=Counter)
     extras: Counter[str] = field(default_factory=Counter)
@@ -197,27 +217,49 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     aliases = Aliases.of(names)
     known = {*options.speakers, *names}
     identities = Identities(lambda name: name in known or aliases.agent_of(name) in names)
+    rules = world.written.import_rules
+    reading = replace(
+        options.reading,
+        remembered={**rules.fields, **options.reading.remembered},
+        roles=rules.roles,
+        aliases=aliases,
+        identities=identities,
+    )
     with ExitStack() as stack:
         files: list[tuple[Came, _SourceRows]] = []
-        for item in given:
-            named = _stdin(stack) if str(item) == STDIN else _unpacked(stack, Source(Path(item), str(item)))
-            is_copy = str(named.path) != str(item)
+        for item in map(str, given):
+            named = _stdin(stack) if item == STDIN else _unpacked(stack, Source(Path(item), item))
+            imported.read[item] = 0
             for source in files_of(named, options.format):
-                keys = options.reading.fields or world.written.message_fields
-                importer = importer_of(source, options.format, mapped=bool(keys))
-                own = isinstance(importer, OwnMessages) and importer.recognises(source)
-                # What a world says of other programs' lines is for those alone.
-                fields = keys if isinstance(importer, OwnMessages) and not own else options.reading.fields
+                part = source is not named
+                try:
+                    importer = importer_of(source, options.format, mapped=bool(reading.fields or reading.remembered))
+                    found = importer.files(source)
+                    if isinstance(importer, Records):
+                        importer.require_clear(source, reading)
+                except NoMessagesFormatError:
+                    if not part:
+                        raise
+                    imported.not_chats.append(source.name)
+                    continue
+                except ConfigError as error:
+                    if not part or (options.asked and isinstance(error, UnclearTableError)):
+                        raise
+                    imported.result.problems += error.problems
+                    continue
                 imported.formats[source.name] = importer.name
-                for file in importer.files(source):
-                    stored = file.name if is_copy else world.message_source(file.path)
-                    reading = replace(options.reading, fields=fields, aliases=aliases, identities=identities)
+                for file in found:
+                    stored = file.name if named.path != Path(item) else world.message_source(file.path)
+                    rows = _SourceRows(importer, file, reading, item, part)
                     if importer.looks_ahead:
-                        deque(importer.rows(file, reading), maxlen=0)
-                    files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
+                        deque(rows(), maxlen=0)
+                    files.append((Came(stored, file.name), rows))
+        wrong = imported.result.problems
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
+        imported.result.problems += wrong
     imported.shared_names = identities.lines()
     for _, rows in files:
+        imported.read[rows.given] += rows.counted.read.total()
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
         imported.cut += rows.counted.cut
@@ -259,16 +301,19 @@ class _SourceRows:
     importer: Importer
     file: Source
     options: ReadOptions
+    given: str = ""
+    part: bool = False
     counted: Imported = field(default_factory=Imported)
     swiped: Message | None = None
 
     def __call__(self) -> Iterator[Row]:
         self.counted, self.swiped = Imported(), None
-        for found in self.importer.rows(self.file, self.options):
+        for found in self._found():
             if isinstance(found, Skipped):
                 self.counted.skipped[found.reason] += 1
                 continue
             if isinstance(found.found, Message):
+                self.counted.read[self.given] += 1
                 self.counted.extras.update(found.found.extras.keys())
                 self.counted.cut += bool(cut_keys(found.found.extras))
                 self._keep_marked(found.found)
@@ -276,6 +321,15 @@ class _SourceRows:
         if self.swiped:
             # Nobody has answered it: the next swipe may be better.
             self.counted.unread["swipes of a message that nobody answered"] += 1
+
+    def _found(self) -> Iterator[Found]:
+        try:
+            yield from self.importer.rows(self.file, self.options)
+        except ConfigError as error:
+            if not self.part:
+                raise
+            # One file of many refuses itself and not the others.
+            yield from (Row(problem.line or 1, ValueError(problem.message)) for problem in error.problems)
 
     def _keep_marked(self, message: Message) -> None:
         if self.swiped and message.agent_id != self.swiped.agent_id:
@@ -291,20 +345,31 @@ class _SourceRows:
 
 
 def _unpacked(stack: ExitStack, source: Source) -> Source:
-    """Return an archive as the folder of what it holds of messages; ChatGPT's and Claude's hold other lists beside them."""
-    if source.path.suffix.lower() != ".zip" or not source.path.is_file():
+    """Return an archive as the folder of what it holds."""
+    name = source.path.name.lower()
+    if not name.endswith((".zip", ".tar", ".tar.gz", ".tgz")) or not source.path.is_file():
         return source
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-")))
     try:
-        with zipfile.ZipFile(source.path) as archive:
-            members = [item for item in archive.infolist() if item.filename.lower().endswith(_ENDINGS)]
-            chosen = [item for item in members if PurePath(item.filename).name == "conversations.json"] or members
-            if sum(item.file_size for item in chosen) > _LARGEST_UNPACKED:
-                raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
-            archive.extractall(folder, chosen)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(source.path) as archive:
+                listed = [item for item in archive.infolist() if _may_hold_messages(PurePath(item.filename))]
+                _require_small(source, (item.file_size for item in listed))
+                archive.extractall(folder, listed)
+        else:
+            with tarfile.open(source.path) as archive:
+                _require_small(source, (item.size for item in archive))
+                members = [item for item in archive if _may_hold_messages(PurePath(item.name))]
+                archive.extractall(folder, members, filter="data")
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise ConfigError(Problem(f"cannot be unpacked ({error})", source.name)) from error
     return replace(source, path=folder)
+
+
+def _require_small(source: Source, sizes: Iterable[int]) -> None:
+    """Raise ``ConfigError`` as soon as the parts of an archive come to more than it may hold."""
+    if any(total > _LARGEST_UNPACKED for total in accumulate(sizes)):
+        raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
 
 
 def _stdin(stack: ExitStack) -> Source:

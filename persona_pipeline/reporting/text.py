@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
+from persona_pipeline.base.text import plural as plural
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -116,10 +117,6 @@ def format_share(value: float | None, digits: int = 0) -> str:
 def format_p(value: float) -> str:
     """Return a p-value as people write it: ``= 0.03``, ``< .001``."""
     return "< .001" if value < 0.001 else f"= {value:.2g}"
-
-
-def plural(count: int, one: str) -> str:
-    return f"{count:,} {one if count == 1 else one + 's'}"
 
 
 def cost_line(usage: "Usage") -> str:

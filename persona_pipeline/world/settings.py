@@ -5,13 +5,14 @@ where the key goes.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
+from persona_pipeline.base.documents.json import write_if_changed
+from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, to_yaml, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
 from persona_pipeline.base.settings import PREFIX, Settings
@@ -57,6 +58,21 @@ class AllowedDrops(BaseModel, extra="forbid"):
     )
 
 
+# Days and months of dates such as 03/04/2026 come in the order that stands behind the field.
+ImportField = MessageField | Literal["role", "created_at:day-first", "created_at:month-first"]
+
+
+class ImportRules(BaseModel, extra="forbid"):
+    """How files of other programs are read."""
+
+    fields: dict[str, ImportField] = Field(
+        default_factory=dict, description="Fields of messages by another program's keys, as --map KEY=FIELD of ingest."
+    )
+    roles: dict[str, Literal["agent", "bot", "customer", "note", "system", "message"]] = Field(
+        default_factory=dict, description="Whose messages are, by what stands in the column of roles."
+    )
+
+
 class WorldFile(BaseModel, extra="forbid", title="World"):
     """A world's settings as they are written; what is not said is as the options, the environment or the defaults say."""
 
@@ -74,9 +90,20 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
         default_factory=list,
         description="Names of who hears of failed runs; the environment has each one's address in PERSONA_ALERT_WEBHOOK_NAME.",
     )
-    message_fields: dict[str, MessageField] = Field(
-        default_factory=dict, description="Fields of messages by another program's keys, as --map KEY=FIELD of ingest."
+    imports: ImportRules = Field(
+        default=ImportRules(), alias="import", description="How files of other programs are read."
     )
+    message_fields: dict[str, MessageField] = Field(
+        default_factory=dict, description="The older name of import: fields."
+    )
+    people: list[str] = Field(
+        default_factory=list, description="Names of speakers who are people, and no agents without a persona."
+    )
+
+    @property
+    def import_rules(self) -> ImportRules:
+        """How files of other programs are read, fields under their older name included."""
+        return self.imports.model_copy(update={"fields": {**self.message_fields, **self.imports.fields}})
 
     @property
     def options(self) -> dict[str, Any]:
@@ -116,6 +143,26 @@ def world_file_at(root: Path, commit: str) -> WorldFile:
     """Read a world's settings as a commit has them."""
     texts = [data.decode("utf-8", "replace") for data in files_at(root, commit, [WORLD_FILE]).values()]
     return _read(parse_document(texts[0], f"{commit[:10]}:{WORLD_FILE}")) if texts else WorldFile()
+
+
+def with_rule(text: str, key: str, value: Any) -> str:
+    """Return the text of a world's settings with another value under a key; all the rest stays as it is written."""
+    block, parsed = to_yaml({key: value}), parse_document(text, WORLD_FILE).data
+    if not isinstance(parsed, dict) or key not in parsed:
+        return f"{text.rstrip()}\n{block}".lstrip("\n")
+    return re.sub(rf"^{key}:.*\n?(?:[ \t-].*\n?|\n)*", lambda _: block, text, count=1, flags=re.MULTILINE)
+
+
+def remember(root: Path, *, fields: Mapping[str, str] | None = None, people: Iterable[str] = ()) -> None:
+    """Write into a world's settings which columns are whose, and who is a person, beside what they say already."""
+    path, known = root / WORLD_FILE, load_world_file(root)
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if fields:
+        rules = known.imports.model_dump(exclude_defaults=True)
+        text = with_rule(text, "import", {**rules, "fields": {**known.imports.fields, **fields}})
+    if people:
+        text = with_rule(text, "people", sorted({*known.people, *people}))
+    write_if_changed(path, text)
 
 
 def merged(settings: Settings, file: WorldFile) -> Settings:

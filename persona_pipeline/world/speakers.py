@@ -11,14 +11,16 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.text import plural
 from persona_pipeline.world.messages.files import MessageFile, parse_message
 from persona_pipeline.world.messages.store import speaker_counts
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.names import AgentNames, Aliases, named_agents
+from persona_pipeline.world.names import AgentNames, Aliases, named_agents, same_name
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.world import World
 
-_MOST_NAMED = 10
+# Of many names that are nearly an agent's most are people's, who are not listed on a screen.
+_MOST_NAMED = 3
 _SHORT = 5
 
 
@@ -38,7 +40,7 @@ class Stranger:
     @property
     def said(self) -> str:
         """How much it says."""
-        return f"{self.messages} message{'' if self.messages == 1 else 's'}"
+        return plural(self.messages, "message")
 
     @property
     def text(self) -> str:
@@ -80,20 +82,31 @@ class NameMatch:
 
     def warnings(self) -> list[str]:
         """Return what is probably a mistake: names that are nearly an agent's, and agents without messages."""
-        return [item.text for item in self.strangers if item.agent_id] + [silence(item) for item in self.silent]
+        return [*first_few([item.text for item in self.strangers if item.agent_id]), *map(silence, self.silent)]
 
-    def note(self) -> str:
-        """Return one sentence about everybody else without a persona; empty where there is nobody."""
+    def note(self, *, named: bool = False) -> str:
+        """Return one sentence about all other speakers without a persona; empty where there are none.
+
+        ``named``: each by name. Most are people, whose names belong neither on a screen nor in a log.
+        """
         others = [item for item in self.strangers if item.agent_id is None]
         if not others:
             return ""
-        shown = ", ".join(f"{item.name} ({item.said})" for item in others[:_MOST_NAMED])
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        return f"without a persona, and so not evaluated: {shown}{more}"
+        shown = ", ".join(f"{item.name} ({item.said})" for item in others)
+        if not named:
+            said = plural(sum(item.messages for item in others), "message")
+            shown = f"{plural(len(others), 'speaker')} ({said})"
+        return f"without a persona, and so not evaluated: {shown}"
 
-    def lines(self) -> list[str]:
-        """Return all of it, a line each."""
-        return [*self.warnings(), *filter(None, [self.note()])]
+    def lines(self, *, named: bool = False) -> list[str]:
+        """Return all of it, a line each; ``named``: speakers without a persona by name."""
+        return [*self.warnings(), *filter(None, [self.note(named=named)])]
+
+
+def first_few(lines: Sequence[str]) -> list[str]:
+    """Return the first of some lines about names that are nearly an agent's, and how many more there are."""
+    more = [f"and {len(lines) - _MOST_NAMED} more names that are nearly an agent's"] if len(lines) > _MOST_NAMED else []
+    return [*lines[:_MOST_NAMED], *more]
 
 
 def silence(agent_id: str) -> str:
@@ -101,15 +114,17 @@ def silence(agent_id: str) -> str:
     return f"{agent_id!r} has a persona and no messages"
 
 
-def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> NameMatch:
-    """Return how speakers and agents go together.
+def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames], people: Sequence[str] = ()) -> NameMatch:
+    """Return how speakers and agents go together; ``people``: names of speakers who are known to be people.
 
     ``said``: how many messages everybody has, by agent or, where nobody has a persona, by name. ``names``: what every agent is
     called.
     """
     silent = _silent(said, names)
     known = _Known.of(names, silent)
-    strangers = [known.stranger(name, count) for name, count in said.items() if name not in names]
+    apart = {same_name(name) for name in people}
+    others = [name for name in said if name not in names and same_name(name) not in apart]
+    strangers = [known.stranger(name, said[name]) for name in others]
     return NameMatch(tuple(sorted(strangers, key=lambda item: (-item.messages, item.name))), silent)
 
 
@@ -117,7 +132,11 @@ def stored_names(world: World) -> NameMatch:
     """Return how the speakers in the store and the agents go together."""
     said, agents = speaker_counts(world.store), named_agents(world.root)
     # What agents are called only matters where somebody may be meant by another's name.
-    return NameMatch((), _silent(said, agents)) if said.keys() <= {*agents} else match_names(said, world.names())
+    return (
+        NameMatch((), _silent(said, agents))
+        if said.keys() <= {*agents}
+        else match_names(said, world.names(), world.written.people)
+    )
 
 
 def _silent(said: Mapping[str, int], agents: Collection[str]) -> tuple[str, ...]:
@@ -135,7 +154,7 @@ def named_in_files(world: World) -> NameMatch:
             count_speakers(
                 (row.found for row in file.rows(parse_message) if isinstance(row.found, Message)), names, said
             )
-    return match_names(said, names)
+    return match_names(said, names, world.written.people)
 
 
 def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames], said: dict[str, int]) -> None:

@@ -12,7 +12,7 @@ from tests.support.worlds import write_jsonl, write_yaml
 
 MISSPELT = "'Micheal' has 3 messages and no persona; did you mean 'michael'?"
 SILENT = "'michael' has a persona and no messages"
-PERSON = "without a persona, and so not evaluated: visitor (1 message)"
+PERSON = "without a persona, and so not evaluated: 1 speaker (1 message)"
 DAY = "2026-03-10T"
 
 

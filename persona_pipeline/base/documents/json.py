@@ -1,11 +1,13 @@
 """JSON and CSV, read strictly and with storable text, numbered lines, one spelling and its hash; files written whole."""
 
+import codecs
 import csv
 import hashlib
 import io
 import json
 import math
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -170,9 +172,65 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-def csv_rows(text: str, path: str, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# Letters of other code pages, read as Windows-1252: signs within words, and long runs of accents.
+_NOT_WESTERN = re.compile(
+    r"[^\W\d_][^\w\s!-~\u2019\u2026\u2013\u2014\u00ad\u00b7\u00ab\u00bb][^\W\d_]|[\u00c0-\u00ff]{4}"
+)
+
+_ACCENTED = frozenset(map(chr, range(0xC0, 0x100)))
+
+
+def decoded_text(data: bytes, *, table: bool = False, whole: bool = True) -> str:
+    """Return the text of bytes in UTF-8 or UTF-16, with or without a byte order mark.
+
+    Args:
+        table: spreadsheets also write Windows-1252, which is tried last.
+        whole: False where the bytes are only the beginning, and may end within a character.
+
+    Raises:
+        UnicodeDecodeError: the text is in another encoding, or damaged.
+    """
+    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+    zeros = [data[place:4096:2].count(0) > max(4, len(data[:4096]) // 8) for place in (0, 1)]
+    wide = {(False, True): "utf-16-le", (True, False): "utf-16-be"}.get((zeros[0], zeros[1]))
+    encoding = marked or wide or "utf-8"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+        # These letters are rare in Western languages, and what common ones of other code pages look like.
+        rare, common = (sum(letter in found for letter in text) for found in ("ŠŒŽšœžŸ", _ACCENTED))
+        # Text with more good than bad characters of UTF-8 is damaged.
+        valid = sum(letter > "\x7f" for letter in data.decode("utf-8", "ignore"))
+        damaged = valid > data.decode("utf-8", "replace").count("\ufffd")
+        if (
+            not table
+            or encoding != "utf-8"
+            or "\ufffd" in text
+            or damaged
+            or rare > common
+            or _NOT_WESTERN.search(text)
+        ):
+            raise
+    return text.removeprefix("\ufeff")
+
+
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+def delimiter_of(text: str) -> str:
+    """Return what parts the cells of a CSV text: the sign that makes the most cells of its first line."""
+    lines = text.lstrip("\n\r").splitlines() or [""]
+    # Excel may say it in a line of its own.
+    if lines[0].lower().startswith("sep=") and len(lines[0]) == 5:
+        return lines[0][4]
+    return max(_DELIMITERS, key=lambda sign: len(next(csv.reader([lines[0]], delimiter=sign), [])))
+
+
+def csv_rows(text: str, path: str, problems: list[Problem], *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a text, each with its 1-based first line; where it is no CSV ``problems`` says so, and nothing follows."""
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     line = 1
     try:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,7 +86,10 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     names, said = read_names(root), dict[str, int]()
     checked.problems += dict.fromkeys(problem for found in alias_problems(names).values() for problem in found)
     count_speakers(checked.messages, names, said)
-    checked.warnings += [Problem(line) for line in match_names(said, names).lines()]
+    people: Sequence[str] = ()
+    with suppress(ConfigError):
+        people = load_world_file(root).people
+    checked.warnings += [Problem(line) for line in match_names(said, names, people).lines()]
     claims: set[tuple[str, str, str]] = set()
     for agent_id in yaml_stems(root / PERSONAS):
         for dimension in ALL_DIMENSIONS:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, NothingError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, by_kind
 from persona_pipeline.base.options import EvaluationRequest, moment
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.running import end
-from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, mapping_of
+from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, asked_once, mapping_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,8 @@ def first(
         raise ConfigError(Problem(said, str(folder)))
     speakers, fields = mapping_of(mapped or [])
     reading = ReadOptions(fields, moment(starting, "--starting"))
-    messages, imported, dated = _read(files, ImportOptions(format_name, speakers, reading))
+    options = ImportOptions(format_name, speakers, reading)
+    (messages, imported, dated), answers = asked_once(options, lambda clear: _read(files, clear, verbose=verbose))
     cast = cast_of(messages, agent or (), people or ())
     look = first_look(cast, dated=dated)
     unread, result = len(imported.result.problems) + imported.result.unnamed, overall(look)
@@ -76,12 +77,14 @@ def first(
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": everyday_languages()}
-    facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look)
+    facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     end(result.status.exit_code)
 
 
-def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", "Imported", bool]:
+def _read(
+    files: list[str], options: "ImportOptions", *, verbose: bool = False
+) -> tuple["list[Message]", "Imported", bool]:
     """Return messages, how they were read, and whether their times are theirs: an export that says none is given some."""
     from persona_pipeline.importing.run import read_export
     from persona_pipeline.world.world import utc_now
@@ -92,8 +95,8 @@ def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", 
         reading, dated = replace(options.reading, starting=utc_now() - _AGO), False
         messages, imported = read_export(files, replace(options, reading=reading))
     unread = imported.result.problems
-    more = [f"and {len(unread) + imported.result.unnamed - _NAMED} more"] if len(unread) > _NAMED else []
-    typer.echo("".join(f"{line}\n" for line in (*imported.shared_names, *unread[:_NAMED], *more)), err=True, nl=False)
+    lines = [*map(str, unread)] if verbose else by_kind(unread)[:_NAMED]
+    typer.echo("".join(f"{line}\n" for line in (*imported.shared_names, *lines)), err=True, nl=False)
     if not messages:
         said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
         # Lines that are not valid are bad input; a source without any is nothing to look at.
@@ -107,18 +110,21 @@ def _told(look: "AgentLook") -> dict[str, Any]:
     return asdict(look) | {"result": look.result, "findings": findings}
 
 
-def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[str, Any]:
+def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: dict[str, str]) -> dict[str, Any]:
     """Write the world, and return what of them is said, with what a judge would cost there."""
     from persona_pipeline.evaluation.estimate import estimate_run
     from persona_pipeline.lab.first import drift_files, drift_of, world_files
     from persona_pipeline.reporting.pages.evaluation import closest_voices
     from persona_pipeline.reporting.statistics import voices_alike
+    from persona_pipeline.world.settings import remember
     from persona_pipeline.world.world import World, write_new
 
     before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     drifts = [drift for look in looks if (drift := drift_of(look))]
     write_new(folder, {**world_files(cast), **drift_files(drifts)})
+    # Whoever is no agent here is a person in that world, too.
+    remember(folder, fields=fields, people=cast.people)
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging

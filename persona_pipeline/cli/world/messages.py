@@ -1,16 +1,19 @@
 """``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: what agents say, stored, followed and taken out."""
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import click
 import typer
 
-from persona_pipeline.base.errors import EXIT_CONFIG, EXIT_OK, ConfigError, NothingError
+from persona_pipeline.base.errors import EXIT_CONFIG, EXIT_OK, ConfigError, NothingError, by_kind
 from persona_pipeline.base.options import moment
-from persona_pipeline.base.text import shown_json
+from persona_pipeline.base.text import plural, shown_json
 from persona_pipeline.cli.options import (
     Agents,
     HeaderTimeout,
@@ -26,10 +29,11 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
-    from persona_pipeline.importing.run import Imported, ImportOptions
+    from persona_pipeline.importing.run import Imported, ImportOptions, UnclearTableError
     from persona_pipeline.world.world import World
 
 _MOST_NAMED = 12
+T = TypeVar("T")
 
 
 ExportFormat = Annotated[
@@ -45,10 +49,11 @@ Mapped = Annotated[
     typer.Option(
         "--map",
         help="SPEAKER=AGENT: read it as if it called a speaker by the agent's id; aliases in the persona file do it for good. "
-        "KEY=FIELD: the message's field (id, agent_id, channel, recipient, text, created_at, run_id) stands under this key, "
-        "such as body.text=text. May be repeated.",
+        "KEY=FIELD: the message's field (id, agent_id, channel, recipient, text, created_at, run_id, role) stands under this key, "
+        "such as body.text=text; created_at:day-first or :month-first says the order of dates. May be repeated.",
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name every line left out, and who has no persona.")]
 Starting = Annotated[
     str | None,
     typer.Option(help="When the first conversation began (RFC 3339 with offset), for formats that say no times."),
@@ -71,50 +76,112 @@ def ingest(
             "without it they are only counted.",
         ),
     ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Add messages to the store, from files or what other programs export.
 
-    A message that is known is not doubled; a line that is not valid is named and left out.
+    A message that is known is not doubled; lines that are not valid are left out, one line for each kind of error. On a terminal it
+    asks once which column is whose, and who is a person, and keeps the answers in persona.yaml.
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
 
     speakers, fields = mapping_of(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    end(bring_in(open_world(), files, options, marks=marks))
+    end(bring_in(open_world(), files, options, marks=marks, verbose=verbose))
 
 
-def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False) -> int:
+def bring_in(
+    world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False, verbose: bool = False
+) -> int:
     """Add messages of files to the store, print a summary and names that do not match; return the exit code.
 
-    ``marks``: users' marks are kept as labels. ConfigError: a file cannot be read at all; NothingError: no file has a message.
+    ``marks``: users' marks are kept as labels. ``verbose``: name what is only counted otherwise. ConfigError: a file cannot be read
+    at all; NothingError: a source has no message.
     """
     from persona_pipeline.importing.run import import_messages
     from persona_pipeline.world.names import alias_problems
+    from persona_pipeline.world.settings import WORLD_FILE, remember
     from persona_pipeline.world.speakers import stored_names
 
-    imported = import_messages(world, files, options)
-    _tell(imported)
+    imported, answers = asked_once(options, lambda clear: import_messages(world, files, clear))
+    if answers:
+        remember(world.root, fields=answers)
+        typer.echo(f"columns are kept in {WORLD_FILE} under import", err=True)
+    _tell(imported, verbose=verbose)
     _tell_marks(world, imported, keep=marks)
     # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.
     world.sync_messages()
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
     named = stored_names(world).among(imported.result.speakers)
-    for line in (*imported.shared_names, *(str(problem) for problem in wrong), *named.lines()):
+    for line in (*imported.shared_names, *(str(problem) for problem in wrong), *named.lines(named=verbose)):
         typer.echo(line, err=True)
+    _ask_for_people(world, [item.name for item in named.strangers if item.agent_id is None])
     if imported.result.problems:
         return EXIT_CONFIG
-    written, unnamed = imported.result.written, imported.result.unnamed
-    if not (written.inserted + written.updated + written.unchanged + written.kept_out + unnamed):
-        raise NothingError(f"there is nothing to look at: messages in {', '.join(files)}")
+    if empty := [item for item, count in imported.read.items() if not count]:
+        raise NothingError(f"there is nothing to look at: messages in {', '.join(empty)}{_why_empty(imported)}")
     return EXIT_OK
 
 
-def _tell(imported: "Imported") -> None:
+def _why_empty(imported: "Imported") -> str:
+    """Return what is in a source in place of messages."""
+    parts = [f"{_counted(imported.skipped)}"] if imported.skipped else []
+    parts += [f"{plural(len(imported.not_chats), 'file')} of no known format"] if imported.not_chats else []
+    return f"; it has {' and '.join(parts)}" if parts else ""
+
+
+def is_terminal() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def asked_once(options: "ImportOptions", read: Callable[["ImportOptions"], T]) -> tuple[T, dict[str, str]]:
+    """Return what is read, and a person's answers on a terminal: fields by the columns that nothing else tells."""
+    from persona_pipeline.importing.run import UnclearTableError
+
+    answers: dict[str, str] = {}
+    while True:
+        reading = replace(options.reading, remembered=answers)
+        try:
+            return read(replace(options, reading=reading, asked=is_terminal())), answers
+        except UnclearTableError as error:
+            if not is_terminal() or not (error.missing or error.dated):
+                raise
+            typer.echo(error, err=True)
+            answers |= _answers(error)
+
+
+def _answers(error: "UnclearTableError") -> dict[str, str]:
+    if error.dated:
+        is_day = typer.confirm(f"Do the dates under {error.dated} begin with the day?")
+        return {error.dated: f"created_at:{'day' if is_day else 'month'}-first"}
+    columns = dict(enumerate(error.columns, start=1))
+    typer.echo("".join(f"  {number} {name}\n" for number, name in columns.items()), nl=False)
+    asked = {name: click.IntRange(1, len(columns)) for name in error.missing}
+    return {columns[typer.prompt(f"Number of the column with {name}", type=kind)]: name for name, kind in asked.items()}
+
+
+def _ask_for_people(world: "World", names: Sequence[str]) -> None:
+    """Ask on a terminal whether speakers are people; in scripts they are counted and nothing is written."""
+    from persona_pipeline.world.settings import WORLD_FILE, remember
+
+    if not names or not is_terminal():
+        return
+    if typer.confirm(
+        f"Are {'they' if len(names) > 1 else 'this speaker'} people, and no agents of yours?", default=False
+    ):
+        remember(world.root, people=names)
+        typer.echo(f"kept in {WORLD_FILE} under people", err=True)
+
+
+def _tell(imported: "Imported", *, verbose: bool = False) -> None:
     from persona_pipeline.reporting.text import template_text
 
     result = imported.result
     counted = {"no messages": imported.skipped, "kept beside messages, not judged": imported.extras}
-    facts = {"imported": imported, "counted": {what: _counted(counts) for what, counts in counted.items()}}
+    problems = [*map(str, result.problems)] if verbose else by_kind(result.problems)
+    facts = {"imported": imported, "problems": problems, "most": _MOST_NAMED}
+    facts |= {"counted": {what: _counted(counts) for what, counts in counted.items()}}
     if said := template_text("imported", facts):
         typer.echo(said, err=True)
     written, left_out = result.written, len(result.problems) + result.unnamed
@@ -153,7 +220,7 @@ def _counted(counts: Counter[str]) -> str:
 
 def mapping_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return agents by speaker, and fields of messages by key."""
-    from persona_pipeline.world.messages.files import FIELDS
+    from persona_pipeline.world.messages.files import FIELDS, ORDERS, ROLE
 
     speakers: dict[str, str] = {}
     fields: dict[str, str] = {}
@@ -163,7 +230,7 @@ def mapping_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
             raise ConfigError(
                 f"--map {item}: write SPEAKER=AGENT, such as --map Micheal=michael, or KEY=FIELD, such as --map body.text=text"
             )
-        (fields if target in FIELDS else speakers)[name] = target
+        (fields if target in (*FIELDS, ROLE, *ORDERS) else speakers)[name] = target
     return speakers, fields
 
 

@@ -24,6 +24,10 @@ from persona_pipeline.world.personas import is_name
 
 MessageField = Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]
 FIELDS: tuple[str, ...] = get_args(MessageField)
+# What else of a message another program's column may say: who wrote it, an agent or a customer.
+ROLE = "role"
+# Where a column's dates are such as 03/04/2026, which number is the day.
+ORDERS = ("created_at:day-first", "created_at:month-first")
 REQUIRED = ("id", "agent_id", "text", "created_at")
 ENDINGS = (".jsonl", ".csv")
 _BLOCK = 1 << 20
@@ -49,9 +53,6 @@ class Row:
 class MessageFile:
     """A message file that is read from its start or from a place up to which it is known. Use it as a context manager.
 
-    Args:
-        mapped: message fields by columns of CSV that ``parse`` takes for them.
-
     Raises:
         ConfigError: the file cannot be read, or its ending is neither .jsonl nor .csv.
 
@@ -59,8 +60,8 @@ class MessageFile:
         end, lines: how many bytes and lines were read or skipped, without a last line that is not settled.
     """
 
-    def __init__(self, path: Path, mapped: Mapping[str, str] | None = None) -> None:
-        self.path, self._mapped = path, mapped or {}
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._csv = path.suffix.lower() == ".csv"
         if path.suffix.lower() not in ENDINGS:
             raise ConfigError(Problem("is neither .jsonl nor .csv; rename or convert it", str(path)))
@@ -165,7 +166,7 @@ class MessageFile:
     def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
             names = next(csv.reader(start), [])
-        if wrong := _wrong_header([self._mapped.get(name, name) for name in names]):
+        if wrong := _wrong_header(names):
             here = shortened(", ".join(map(visible, names)), _LONGEST_HEADER)
             known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
             wrong = f"{wrong}; here the columns are {here}, {known}"
