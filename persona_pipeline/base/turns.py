@@ -313,6 +313,8 @@ class _Reader:
         rows = {USER: ("inputs",), ASSISTANT: ("outputs",)}.get(role, ("inputs", "outputs"))
         keys = ("message", *(key for row in rows for key in _KEYS[row]))
         key = next((key for key in keys if isinstance(value.get(key), str | list | Mapping) and value[key]), None)
+        # Under any other key, a list of roles with words is what was said.
+        key = key or next((key for key, item in value.items() if _holds_messages(unpacked(item), depth)), None)
         if alternatives:
             self.find(value[alternatives[0]][0], role, _at(at, alternatives[0]), depth)
         elif calls and not isinstance(value.get("output"), list):
@@ -528,12 +530,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
 
 def _object(text: Any) -> dict[str, Any] | None:
     """Return the JSON object that a text is, None where it is none."""
-    if not isinstance(text, str) or text.lstrip()[:1] != "{":
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    value = unpacked(text) if isinstance(text, str) and text.lstrip()[:1] == "{" else None
     return value if isinstance(value, dict) else None
 
 
@@ -611,6 +608,18 @@ def _is_message(value: Any) -> bool:
     if "type" not in value:
         return isinstance(value.get("content"), list)
     return _named_role(value["type"]) is not None and any(key in value for key in ("content", "data"))
+
+
+def _holds_messages(value: Any, depth: int) -> bool:
+    """Whether a value is a list of messages that say their roles, or an object around one."""
+    if isinstance(value, list):
+        return bool(value) and all(_is_message(item) and _says_role(item) for item in value)
+    inner = value.values() if isinstance(value, Mapping) and depth else ()
+    return any(_holds_messages(unpacked(item), depth - 1) for item in inner)
+
+
+def _says_role(value: Mapping[str, Any]) -> bool:
+    return "role" in value or _named_role(_plain(value).get("type")) is not None
 
 
 def _named_role(kind: Any) -> str | None:

@@ -448,7 +448,7 @@ def test_names_that_are_no_names_are_made_some(world: World) -> None:
 def test_of_one_call_counts_what_is_said_nearest_to_it(keys: tuple[str, ...], place: str) -> None:
     (piece,) = pieces(request(chat(2, ["Hi"], "Yes?")))
     call = _call([replace(piece, key=key, conversation=key) for key in keys])
-    assert call.span.conversation == place
+    assert call.conversation == place
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ AROUND: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda value: value,
     "messages": lambda value: {"model": "m", "messages": value, "tools": []},
     "a batch": lambda value: [value],
+    "a key of no known name": lambda value: {"model": "m", "qz": {"xk": value}},
 }
 PAIRS = [
     ("input", "output"),

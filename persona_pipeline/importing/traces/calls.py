@@ -9,12 +9,13 @@ from pydantic import TypeAdapter
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.turns import ASSISTANT, USER, TurnError, unpacked
-from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
+from persona_pipeline.importing.traces.otlp import OtlpRecord, plain
 from persona_pipeline.importing.traces.spans import (
     DETAILS,
     NAMES,
     Heard,
     SaidMessage,
+    content_fields,
     heard_by_event,
     is_redacted,
     is_said,
@@ -71,17 +72,14 @@ class Piece:
     asked: str | None = None
     continued: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as JSON."""
-        return _PIECE.dump_python(self, mode="json", exclude_defaults=True)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Piece":
-        """Return the piece that ``to_json`` was called on."""
-        return _PIECE.validate_python(values)
+    @property
+    def answer(self) -> str:
+        """The words of the first choice that has any."""
+        return next((said.text for said in self.outputs if said.text.strip()), "")
 
 
-_PIECE = TypeAdapter(Piece)
+# Pieces as JSON, in which what a piece does not say is left out.
+PIECE = TypeAdapter(Piece)
 
 
 def piece_of(item: OtlpRecord) -> Piece | None:
@@ -101,22 +99,18 @@ def piece_of(item: OtlpRecord) -> Piece | None:
 def _read(item: OtlpRecord) -> Piece | None:
     record, found = item.record, item.attributes
     if item.is_span:
-        ids = _ids(record)
-        start, end = record.start_time_unix_nano, record.end_time_unix_nano
-        return _piece(
-            item, found, ids, "span", (start or end, max(start, end)), read_span(found, events_of(item)).heard
-        )
+        return _piece(item, found, "span", read_span(found, item.events).heard)
     name = record.event_name or str(found.get("event.name", ""))
-    moment = record.time_unix_nano or record.observed_time_unix_nano
     if name == DETAILS:
         body = plain(record.body)
         found = {**(body if isinstance(body, dict) else {}), **found}
-        return _piece(item, found, _ids(record), "details", (moment, moment), read_span(found, ()).heard)
+        return _piece(item, found, "details", read_span(found, ()).heard)
     if not is_said(name):
         return None
-    said = heard_by_event(name, {**found, **_fields(plain(record.body))})
+    said = heard_by_event(name, {**found, **content_fields(plain(record.body))})
+    moment = _times(item)[0]
     digest = hashlib.sha256(repr((name, moment, said)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return _piece(item, found, _ids(record), f"{moment:020d}:{digest}", (moment, moment), said)
+    return _piece(item, found, f"{moment:020d}:{digest}", said)
 
 
 def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
@@ -136,7 +130,7 @@ def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
         return "redacted" if kind == "model" or not any(worded) else None
     if any(worded) or sides[1]:
         return None
-    if keys_of_contents(found, events_of(item)):
+    if keys_of_contents(found, item.events):
         return "form_not_known" if kind in ("model", "") else "no_call_of_a_model"
     return "no_contents" if kind == "model" else None
 
@@ -150,46 +144,28 @@ def named_keys(keys: Collection[str]) -> str:
 def keys_unread(item: OtlpRecord, reason: str) -> Collection[str]:
     """Return the keys that seem to hold the contents of a span that is silent for a reason."""
     has_some = reason in ("form_not_known", "no_call_of_a_model")
-    return {*keys_of_contents(item.attributes, events_of(item))} if has_some else set()
+    return {*keys_of_contents(item.attributes, item.events)} if has_some else set()
 
 
 def keys_read(item: OtlpRecord) -> Sequence[str]:
     """Return the keys that the words of a span are read from."""
-    return read_span(item.attributes, events_of(item)).keys if item.is_span else ()
+    return read_span(item.attributes, item.events).keys if item.is_span else ()
 
 
-def events_of(item: OtlpRecord) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the names and attributes of a span's events."""
-    return [(event.name, attributes(event.attributes)) for event in item.record.events]
-
-
-def _fields(body: Any) -> Mapping[str, Any]:
-    """Return the fields of an event's body; one that has none is its content."""
-    body = unpacked(body)
-    return body if isinstance(body, Mapping) else {} if body is None else {"content": body}
-
-
-def _piece(
-    item: OtlpRecord,
-    found: Mapping[str, Any],
-    ids: tuple[str, str],
-    key: str,
-    times: tuple[int, int],
-    said: Heard,
-) -> Piece:
-    inputs, outputs = said
-    if not times[0]:
-        raise RefusedError(f"span {ids[1]}: it has no time")
+def _piece(item: OtlpRecord, found: Mapping[str, Any], key: str, said: Heard) -> Piece:
+    (trace_id, span_id), (start, end), (inputs, outputs) = _ids(item.record), _times(item), said
+    if not start:
+        raise RefusedError(f"span {span_id}: it has no time")
     service, inner = item.resource.get("service.name"), unpacked(found.get("metadata"))
     parent = getattr(item.record, "parent_span_id", b"")
     is_whole = key in ("span", "details")
     asked, continued = exchange(inputs, outputs) if is_whole else (None, None)
     return Piece(
-        trace_id=ids[0],
-        span_id=ids[1],
+        trace_id=trace_id,
+        span_id=span_id,
         key=key,
-        start=times[0],
-        end=times[1],
+        start=start,
+        end=end,
         parent_id=parent.hex() or None,
         conversation=next(_values(found, NAMES["conversation"]), None),
         agents=tuple(dict.fromkeys(_values(found, NAMES["agent"]))),
@@ -237,6 +213,15 @@ def _heard(said: Iterable[SaidMessage]) -> list[SaidMessage]:
 
 def _digest(heard: Iterable[SaidMessage]) -> str:
     return content_hash([[item.role, item.text.strip()] for item in heard])[:32]
+
+
+def _times(item: OtlpRecord) -> tuple[int, int]:
+    record = item.record
+    if item.is_span:
+        start, end = record.start_time_unix_nano, record.end_time_unix_nano
+        return start or end, max(start, end)
+    moment = record.time_unix_nano or record.observed_time_unix_nano
+    return moment, moment
 
 
 def _ids(record: Any) -> tuple[str, str]:

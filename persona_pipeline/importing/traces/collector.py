@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 _SILENT_SPANS, _MOST_SCOPES = 20, 100
 
 
-def silent(counts: Mapping[str | None, int]) -> str:
-    """Return why most spans of an instrumentation have no words."""
-    return WHY_SILENT[max((reason for reason in counts if reason), key=lambda reason: counts[reason])]
-
-
 class CollectorMetrics:
     """Counts requests by status, pieces of traces, and what became of messages."""
 
@@ -74,7 +69,9 @@ class CollectorMetrics:
             counts = self._scopes[scope]
             if counts.total() >= _SILENT_SPANS and not counts[None]:
                 self._told.add(scope)
-                _LOGGER.warning("%d spans of %s %s; see collect --explain", counts.total(), scope, silent(counts))
+                ((reason, _),) = counts.most_common(1)
+                why = WHY_SILENT[str(reason)]
+                _LOGGER.warning("%d spans of %s %s; see collect --explain", counts.total(), scope, why)
 
     def kept(self, kept: Kept, given: int) -> None:
         """Count what was written of so many pieces."""

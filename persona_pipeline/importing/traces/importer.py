@@ -19,7 +19,7 @@ from persona_pipeline.importing.traces.calls import (
     piece_of,
     why_silent,
 )
-from persona_pipeline.importing.traces.messages import as_said, turns_of
+from persona_pipeline.importing.traces.messages import as_said, told_to, turns_of
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
 from persona_pipeline.world.models import grouped
@@ -68,11 +68,11 @@ class OTLPFile(Importer):
                     silent[line].append(WHY_SILENT["form_not_known"] + keys)
         unread = [Skipped(line, f"spans that {reason}") for line, reasons in silent.items() for reason in reasons]
         kept, _ = as_said(turns_of(pieces, options.aliases).values())
-        for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
-            extras: Mapping[str, Any] = turn.message.extras
+        for turn in sorted(kept.values(), key=lambda turn: (turn.created_at, turn.id)):
+            extras: Mapping[str, Any] = turn.extras
             line = lines[extras["trace_id"], extras["span_id"]]
             silent.pop(line, None)
-            yield Row(line, turn.message)
+            yield Row(line, turn)
         yield from unread
         yield from (Skipped(line, "spans and events without a message") for line, given in silent.items() if not given)
 
@@ -106,13 +106,11 @@ class OTLPFile(Importer):
                     silent[item.scope][WHY_SILENT[reason]] += 1
                     keys[item.scope, WHY_SILENT[reason]].update(keys_unread(item, reason))
         said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
-        by_scope = grouped(
-            said, lambda turn: scopes[str(turn.message.extras["trace_id"]), str(turn.message.extras["span_id"])]
-        )
+        by_scope = grouped(said, lambda turn: scopes[str(turn.extras["trace_id"]), str(turn.extras["span_id"])])
         for name, count in sorted(spans.items()):
             turns = by_scope.get(name, [])
-            agents = ", ".join(sorted({turn.message.agent_id for turn in turns if turn.told is None})) or "nobody"
-            channels = len({turn.message.channel for turn in turns})
+            agents = ", ".join(sorted({turn.agent_id for turn in turns if told_to(turn) is None})) or "nobody"
+            channels = len({turn.channel for turn in turns})
             yield f"{name}: {count} spans, {worded[name]} with words, {channels} channels; agents: {agents}"
             if read := keys[name, ""]:
                 yield f"  words are read from{named_keys(read)}"

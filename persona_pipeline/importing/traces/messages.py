@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -18,10 +19,10 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.turns import ASSISTANT, USER
-from persona_pipeline.importing.traces.calls import Piece, exchange, last_words, without_answer
+from persona_pipeline.importing.traces.calls import PIECE, Piece, exchange, last_words, without_answer
 from persona_pipeline.importing.traces.spans import SaidMessage
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
-from persona_pipeline.world.models import Message, grouped
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.runs import touch_windows
 from persona_pipeline.world.world import World
@@ -93,108 +94,79 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 # Who speaks, at the start of a line.
 _VOICE = re.compile(r"^[ \t]*(\w[^:\n]{0,63}):[ \t]+", re.MULTILINE)
-# Stored turns so long before and after are looked at for what a conversation went on from.
-_NEAR = timedelta(hours=1)
 # Spans above a call that are looked at; they may also go round in a ring.
 _MOST_ABOVE = 64
 
 
-@dataclass(frozen=True)
-class TracedMessage:
-    """A message, and what it takes to tell it from others.
-
-    Attributes:
-        told: the agent it was told to; None: an agent said it.
-        trace_id: which trace it comes from.
-    """
-
-    message: Message
-    trace_id: str
-    told: str | None = None
+def trace_of(message: Message) -> str:
+    """Return the id of the trace that a message comes from."""
+    return str(message.extras.get("trace_id", ""))
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A span, all its pieces together."""
-
-    span: Piece
-    inputs: tuple[SaidMessage, ...]
-    outputs: tuple[SaidMessage, ...]
-
-    @property
-    def answer(self) -> str:
-        """The words of the first choice that has any."""
-        return next((said.text for said in self.outputs if said.text.strip()), "")
+def told_to(message: Message) -> str | None:
+    """Return the agent that a message was told to; None: an agent said it."""
+    return message.extras.get("told")
 
 
-def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, TracedMessage]:
+def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, Message]:
     """Return the turns of whole traces by message id, each as its agent's; ``pieces``: all that are known of each trace."""
     traces: dict[str, dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
     for piece in pieces:
         traces[piece.trace_id][piece.span_id].append(piece)
-    turns: dict[str, TracedMessage] = {}
+    turns: dict[str, Message] = {}
     for trace_id, spans in sorted(traces.items()):
         for turn in _Trace(trace_id, {span_id: _call(listed) for span_id, listed in spans.items()}, aliases).turns():
-            known = turns.setdefault(turn.message.id, turn)
-            if turn.message.created_at < known.message.created_at:
-                turns[turn.message.id] = turn
+            known = turns.setdefault(turn.id, turn)
+            if turn.created_at < known.created_at:
+                turns[turn.id] = turn
     return turns
 
 
-def as_said(turns: Iterable[TracedMessage]) -> tuple[dict[str, TracedMessage], set[str]]:
+def as_said(turns: Iterable[Message]) -> tuple[dict[str, Message], set[str]]:
     """Return turns by id without those that only hand one agent's words to another or were made anew, and the ids of these."""
     listed = list(turns)
     said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
     for turn in listed:
-        if turn.told is None:
-            said[turn.message.channel, turn.message.text.strip()].add(turn.message.agent_id)
-    left_out = {turn.message.id for turn in listed if turn.told is not None and _is_relayed(turn, said)}
+        if told_to(turn) is None:
+            said[turn.channel, turn.text.strip()].add(turn.agent_id)
+    left_out = {turn.id for turn in listed if told_to(turn) is not None and _is_relayed(turn, said)}
     left_out |= _made_anew(listed)
-    return {turn.message.id: turn for turn in listed if turn.message.id not in left_out}, left_out
+    return {turn.id: turn for turn in listed if turn.id not in left_out}, left_out
 
 
-def _made_anew(turns: Sequence[TracedMessage]) -> set[str]:
+def _made_anew(turns: Sequence[Message]) -> set[str]:
     """Return the ids of answers before the conversation went on from another one to the same words, and of words told for them."""
     went_on: dict[tuple[str | None, str], datetime] = {}
-    answers: dict[tuple[str | None, str, str], list[TracedMessage]] = defaultdict(list)
+    answers: dict[tuple[str | None, str, str], list[Message]] = defaultdict(list)
     for turn in turns:
-        message, extras = turn.message, turn.message.extras
-        if behind := extras.get("behind"):
-            key = message.channel, str(behind)
-            went_on[key] = min(went_on.get(key, message.created_at), message.created_at)
-        elif asked := extras.get("asked"):
-            answers[message.channel, message.agent_id, str(asked)].append(turn)
+        if behind := turn.extras.get("behind"):
+            key = turn.channel, str(behind)
+            went_on[key] = min(went_on.get(key, turn.created_at), turn.created_at)
+        elif asked := turn.extras.get("asked"):
+            answers[turn.channel, turn.agent_id, str(asked)].append(turn)
     found: set[str] = set()
     # Traces that only hold an answer which was not kept, with whose answer it was.
     traces: set[tuple[str, str]] = set()
     for (channel, agent_id, _), listed in answers.items():
-        then = {turn.message.id: went_on.get((channel, str(turn.message.extras["continued"]))) for turn in listed}
+        then = {turn.id: went_on.get((channel, str(turn.extras["continued"]))) for turn in listed}
         first = min((moment for moment in then.values() if moment), default=None)
-        anew = [turn for turn in listed if first and not then[turn.message.id] and turn.message.created_at < first]
-        kept = {turn.trace_id for turn in listed} - {turn.trace_id for turn in anew}
-        found |= {turn.message.id for turn in anew}
-        traces |= {(turn.trace_id, agent_id) for turn in anew if turn.trace_id not in kept}
-    alone = (turn for turn in turns if (turn.trace_id, turn.told) in traces and "behind" not in turn.message.extras)
-    return found | {turn.message.id for turn in alone}
+        anew = [turn for turn in listed if first and not then[turn.id] and turn.created_at < first]
+        kept = {trace_of(turn) for turn in listed} - {trace_of(turn) for turn in anew}
+        found |= {turn.id for turn in anew}
+        traces |= {(trace_of(turn), agent_id) for turn in anew if trace_of(turn) not in kept}
+    alone = (turn for turn in turns if (trace_of(turn), told_to(turn)) in traces and "behind" not in turn.extras)
+    return found | {turn.id for turn in alone}
 
 
-def wordings(turns: Iterable[TracedMessage]) -> set[str]:
-    """Return the texts that a turn's words may stand under in another: as they are, and with their speaker's name before them."""
-    found: set[str] = set()
-    for message, told in ((turn.message, turn.told) for turn in turns):
-        names = {message.agent_id, message.agent_id.title(), message.speaker or message.agent_id}
-        named = {message.text.partition(": ")[2]} if told else {f"{name}: {message.text}" for name in names}
-        found |= {message.text, message.text.strip(), *named} - {""}
-    return found
-
-
-def _is_relayed(turn: TracedMessage, said: Mapping[tuple[str | None, str], set[str]]) -> bool:
+def _is_relayed(turn: Message, said: Mapping[tuple[str | None, str], set[str]]) -> bool:
     """Whether another agent than the one who is told this said it in the same conversation."""
-    channel, text = turn.message.channel, turn.message.text.strip()
+    channel, text = turn.channel, turn.text.strip()
     name, _, rest = text.partition(": ")
-    by = said.get((channel, text), set()) - {turn.told}
+    by = said.get((channel, text), set()) - {told_to(turn)}
     named = {
-        agent for agent in said.get((channel, rest.strip()), set()) - {turn.told} if same_name(agent) == same_name(name)
+        agent
+        for agent in said.get((channel, rest.strip()), set()) - {told_to(turn)}
+        if same_name(agent) == same_name(name)
     }
     return bool(by or named)
 
@@ -202,43 +174,43 @@ def _is_relayed(turn: TracedMessage, said: Mapping[tuple[str | None, str], set[s
 class _Trace:
     """One trace: its spans with those above them."""
 
-    def __init__(self, trace_id: str, calls: Mapping[str, _Call], aliases: Aliases) -> None:
+    def __init__(self, trace_id: str, calls: Mapping[str, Piece], aliases: Aliases) -> None:
         self._id, self._calls, self._aliases = trace_id, calls, aliases
 
-    def turns(self) -> Iterator[TracedMessage]:
+    def turns(self) -> Iterator[Message]:
         covered = self._covered()
         words: dict[str, TraceWords] = defaultdict(TraceWords)
         # A call that failed says nothing; the one that is made instead has the same input.
         answered = [call for call in self._calls.values() if call.outputs]
-        for call in sorted(answered, key=lambda call: (call.span.start, call.span.span_id)):
+        for call in sorted(answered, key=lambda call: (call.start, call.span_id)):
             agent = self._agent(call)
-            if call.answer and call.span.span_id not in covered:
+            if call.answer and call.span_id not in covered:
                 # Two instrumentations of one call have spans of their own, and one response.
-                message_id = PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
-                ended = max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
+                message_id = PREFIX + content_hash([self._id, call.response_id or call.span_id])[:32]
+                ended = max(_moment(call.end), _moment(call.start) + len(call.inputs) * _TICK)
                 said = self._message(call, message_id, agent, call.answer, ended)
-                digests = {"asked": call.span.asked, "continued": call.span.continued} if call.span.asked else {}
-                yield TracedMessage(replace(said, extras={**said.extras, **digests}), self._id)
-            above = {other.span.span_id for other in self._upwards(call)}
-            for told in told_by(call.span.span_id, self._heard(call, agent)):
+                digests = {"asked": call.asked, "continued": call.continued} if call.asked else {}
+                yield replace(said, extras={**said.extras, **digests})
+            above = {other.span_id for other in self._upwards(call)}
+            for told in told_by(call.span_id, self._heard(call, agent)):
                 words[self._place(call)].add(agent, told, above)
         for place, heard in words.items():
             yield from (self._told(place, message) for message in heard.messages())
 
-    def _told(self, place: str, message: Sequence[Told]) -> TracedMessage:
-        first = min(message, key=lambda told: (self._calls[told.span_id].span.start, told.span_id))
+    def _told(self, place: str, message: Sequence[Told]) -> Message:
+        first = min(message, key=lambda told: (self._calls[told.span_id].start, told.span_id))
         call = self._calls[first.span_id]
         speaker = first.said.name or self._first(call, lambda span: span.user) or "user"
-        moment = _moment(call.span.start) + first.number * _TICK
+        moment = _moment(call.start) + first.number * _TICK
         at = next((told.place for told in message if told.place.before), first.place)
         # Without a history words may well be said again in another trace: a call need not send what was said before.
         key = [place, first.said.text, *at] if at.before else [self._id, first.said.text, at.nth]
-        told_to = self._aliases.agent_of(self._agent(call))
+        told = self._aliases.agent_of(self._agent(call))
         said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
         behind = {"behind": at.before} if at.before else {}
-        return TracedMessage(replace(said, extras={**said.extras, "told": told_to, **behind}), self._id, told_to)
+        return replace(said, extras={**said.extras, "told": told, **behind})
 
-    def _heard(self, call: _Call, agent: str) -> Sequence[SaidMessage]:
+    def _heard(self, call: Piece, agent: str) -> Sequence[SaidMessage]:
         """What a call was told; of a text in which agents speak beside others, what these said since it last spoke."""
         parts = [part for said in call.inputs for part in self._voices(said, agent)]
         if len(parts) == len(call.inputs):
@@ -262,19 +234,18 @@ class _Trace:
         found = {self._aliases.agent_of(name), same_name(name)} & self._aliases.agent_ids
         return min(found, default=None)
 
-    def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
-        span = call.span
+    def _message(self, call: Piece, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
         names = ("trace_id", "span_id", "response_id", "model")
-        extras = {name: value for name in names if (value := getattr(span, name)) is not None}
+        extras = {name: value for name in names if (value := getattr(call, name)) is not None}
         return self._aliases.owned(Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras))
 
-    def _place(self, call: _Call) -> str:
+    def _place(self, call: Piece) -> str:
         return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"
 
-    def _agent(self, call: _Call) -> str:
+    def _agent(self, call: Piece) -> str:
         """The agent by whichever of its names is one's, from the nearest span that has any; else a part of the program, or all."""
         named: list[str] = []
-        for span in (above.span for above in self._upwards(call)):
+        for span in self._upwards(call):
             names = (*span.agents, *span.parts, *([span.span_name] if span.span_name else ()))
             if known := next(filter(self._is_agent, names), None):
                 return known
@@ -289,17 +260,17 @@ class _Trace:
     def _is_agent(self, name: str) -> bool:
         return self._aliases.agent_of(name) in self._aliases.agent_ids
 
-    def _first(self, call: _Call, get: Callable[[Piece], Found | None]) -> Found | None:
-        return next((found for above in self._upwards(call) if (found := get(above.span))), None)
+    def _first(self, call: Piece, get: Callable[[Piece], Found | None]) -> Found | None:
+        return next((found for above in self._upwards(call) if (found := get(above))), None)
 
-    def _upwards(self, call: _Call) -> Iterator[_Call]:
+    def _upwards(self, call: Piece) -> Iterator[Piece]:
         """Yield a call and those above it, as far as they are known, and not without end."""
-        above: _Call | None = call
+        above: Piece | None = call
         for _ in range(_MOST_ABOVE):
             if above is None:
                 return
             yield above
-            above = self._calls.get(above.span.parent_id or "")
+            above = self._calls.get(above.parent_id or "")
 
     def _covered(self) -> set[str]:
         """Return spans whose answer is that of one below them: an agent's span repeats what its model said."""
@@ -307,7 +278,7 @@ class _Trace:
         for call in self._calls.values():
             above = self._upwards(call) if call.answer else iter(())
             next(above, None)
-            found.update(other.span.span_id for other in above if other.answer.strip() == call.answer.strip())
+            found.update(other.span_id for other in above if other.answer.strip() == call.answer.strip())
         return found
 
 
@@ -318,7 +289,7 @@ _FIRST_KNOWN = (
 )
 
 
-def _call(pieces: Sequence[Piece]) -> _Call:
+def _call(pieces: Sequence[Piece]) -> Piece:
     """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
     listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
     whole = [piece for piece in listed if piece.key in ("span", "details")]
@@ -341,7 +312,7 @@ def _call(pieces: Sequence[Piece]) -> _Call:
         inputs = last_words(heard)
         asked, continued = exchange(heard, list(map(without_answer, outputs)))
         merged = replace(merged, asked=asked, continued=continued)
-    return _Call(merged, inputs, outputs)
+    return replace(merged, inputs=inputs, outputs=outputs)
 
 
 def _moment(nanoseconds: int) -> datetime:
@@ -366,20 +337,21 @@ class Kept:
 def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
     """Write pieces of traces and the messages that follow from all that is known of these traces. Nothing is doubled."""
     store, aliases = world.store, Aliases.of(world.names())
+    as_json = partial(PIECE.dump_python, mode="json", exclude_defaults=True)
     with store.begin() as connection:
         if not store.is_sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         trace_ids = sorted({piece.trace_id for piece in pieces})
-        before = _count(connection, trace_ids)
-        rows = [
-            {"trace_id": item.trace_id, "span_id": item.span_id, "key": item.key, "piece": item.to_json()}
-            for item in pieces
+        known = {(item.trace_id, item.span_id, item.key): item for item in _pieces(connection, trace_ids)}
+        whole = {(item.trace_id, item.span_id, item.key): item for item in reversed(pieces)} | known
+        new = [
+            {"trace_id": key[0], "span_id": key[1], "key": key[2], "piece": as_json(item)}
+            for key, item in whole.items()
+            if key not in known
         ]
-        upsert(connection, _PIECES, rows, update=False)
-        new = _count(connection, trace_ids) - before
-        if not new:
-            return Kept(0, WriteResult())
-        return Kept(new, _write(connection, trace_ids, aliases))
+        upsert(connection, _PIECES, new, update=False)
+        written = _write(connection, turns_of(whole.values(), aliases), trace_ids) if new else WriteResult()
+        return Kept(len(new), written)
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
@@ -390,24 +362,23 @@ def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
         return connection.execute(sa.delete(_PIECES).where(_PIECES.c.trace_id.in_(old))).rowcount
 
 
-def _write(connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
-    turns = turns_of(_pieces(connection, trace_ids), aliases)
+def _write(connection: Connection, turns: dict[str, Message], trace_ids: Sequence[str]) -> WriteResult:
     written = {trace_id: [] for trace_id in trace_ids}
     for turn in turns.values():
-        written[turn.trace_id].append(turn.message.id)
+        written[trace_of(turn)].append(turn.id)
     former = _replace_written(connection, written)
     known = _known(connection, turns, former)
     # While not all of a trace is known it may seem to say what another one does say: that is the other's.
-    gone = {key for key, trace_id in former.items() if key in known and known[key].trace_id == trace_id}
+    gone = {key for key, trace_id in former.items() if key in known and trace_of(known[key]) == trace_id}
     for message_id, turn in known.items():
         new = turns.get(message_id)
         # What another trace has of the same words stands where they were said first.
-        other = new is not None and turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at
+        other = new is not None and trace_of(turn) != trace_of(new) and turn.created_at <= new.created_at
         if other or (new is None and message_id not in gone):
             turns[message_id] = turn
     kept, left_out = as_said(turns.values())
-    removed = _remove(connection, [known[key].message for key in (gone | left_out) - kept.keys() if key in known])
-    changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
+    removed = _remove(connection, [known[key] for key in (gone | left_out) - kept.keys() if key in known])
+    changed = [turn for turn in kept.values() if turn != known.get(turn.id)]
     return WriteResult(removed=removed) + write_messages_in(connection, changed, source=None, mirror=False)
 
 
@@ -427,7 +398,7 @@ def _replace_written(connection: Connection, written: Mapping[str, Sequence[str]
 
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     return [
-        Piece.from_json(piece)
+        PIECE.validate_python(piece)
         for chunk in chunks(trace_ids)
         for piece in connection.execute(
             sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")
@@ -435,58 +406,17 @@ def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     ]
 
 
-def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
-    count = sa.select(sa.func.count()).select_from(_PIECES).where(_PIECES.c.span_id != "")
-    return sum(
-        connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in chunks(trace_ids)
-    )
+def _known(connection: Connection, turns: Mapping[str, Message], former: Collection[str]) -> dict[str, Message]:
+    """Return the stored turns of these conversations, and those that these were before.
 
-
-def _known(
-    connection: Connection, turns: Mapping[str, TracedMessage], former: Collection[str]
-) -> dict[str, TracedMessage]:
-    """Return stored turns that are, or may be, the same as some of these, or that these were before."""
-    by_place = grouped(turns.values(), lambda turn: turn.message.channel or "")
-    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
+    Which of them say the same, relay it, or were made anew follows from a whole conversation.
+    """
+    places = sorted({turn.channel or "" for turn in turns.values()})
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
-    for places in chunks(sorted(by_place)):
-        texts = sorted(wordings(turn for place in places for turn in by_place[place]))
-        there = ours & _MESSAGES.c.channel_id.in_(places)
-        conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in chunks(texts)]
-    found: dict[str, TracedMessage] = {}
-    for condition in conditions:
-        found |= _turns(connection, sa.select(_MESSAGES).where(condition))
-    # An answer leads to what followed it and to others to the same words, and one of these to what was told for it.
-    for _ in range(3 if turns else 0):
-        before = len(found)
-        found |= _turns(connection, _of_their_exchanges([*turns.values(), *found.values()]))
-        if len(found) == before:
-            break
-    return found
-
-
-def _turns(connection: Connection, query: sa.Select[Any]) -> dict[str, TracedMessage]:
-    messages = [message_of(row) for row in connection.execute(query)]
-    return {each.id: TracedMessage(each, each.extras.get("trace_id", ""), each.extras.get("told")) for each in messages}
-
-
-def _of_their_exchanges(turns: Sequence[TracedMessage]) -> sa.Select[Any]:
-    """Return the query for stored turns near these: other answers to the same, what follows or is followed, and of their traces."""
-    places = {turn.message.channel for turn in turns}
-    moments = [turn.message.created_at for turn in turns]
-    digests = {
-        name: {turn.message.extras.get(name) for turn in turns} - {None} for name in ("asked", "continued", "behind")
-    }
-    traces = {turn.trace_id for turn in turns if turn.told is None}
-    same = {
-        "asked": digests["asked"],
-        "continued": digests["behind"],
-        "behind": digests["continued"],
-        "trace_id": traces,
-    }
-    near = _MESSAGES.c.created_at.between(min(moments) - _NEAR, max(moments) + _NEAR)
-    alike = (_MESSAGES.c.extras[name].as_string().in_(sorted(map(str, values))) for name, values in same.items())
-    return sa.select(_MESSAGES).where(_MESSAGES.c.channel_id.in_(sorted(map(str, places))), near, sa.or_(*alike))
+    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
+    conditions += [ours & _MESSAGES.c.channel_id.in_(chunk) for chunk in chunks(places)]
+    found = (connection.execute(sa.select(_MESSAGES).where(condition)) for condition in conditions)
+    return {row.id: message_of(row) for rows in found for row in rows}
 
 
 def _remove(connection: Connection, messages: Sequence[Message]) -> int:

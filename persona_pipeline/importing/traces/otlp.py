@@ -39,6 +39,11 @@ class OtlpRecord:
         """Its own attributes, as JSON values."""
         return attributes(self.record.attributes)
 
+    @cached_property
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The names and attributes of a span's events."""
+        return [(event.name, attributes(event.attributes)) for event in self.record.events]
+
 
 def require_otel() -> None:
     """Raise ``ConfigError`` where the packages are missing that read and write OpenTelemetry."""

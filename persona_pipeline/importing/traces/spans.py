@@ -114,11 +114,16 @@ def is_said(name: str) -> bool:
     return bool(_OF_A_MESSAGE.fullmatch(name))
 
 
+def content_fields(body: Any) -> Mapping[str, Any]:
+    """Return the fields of an event's body; one that has none is its content."""
+    body = unpacked(body)
+    return body if isinstance(body, Mapping) else {} if body is None else {"content": body}
+
+
 def heard_by_event(name: str, given: Mapping[str, Any]) -> Heard:
     """Return what an event that holds one message says, as an input or an output."""
     match = _OF_A_MESSAGE.fullmatch(name)
-    packed = unpacked(given.get("gen_ai.event.content"))
-    given = {**given, **(packed if isinstance(packed, Mapping) else {} if packed is None else {"content": packed})}
+    given = {**given, **content_fields(given.get("gen_ai.event.content"))}
     if match and match[1]:
         return _said(find_turns({"role": match[1], **given}, match[1], name), match[1]), ()
     # Choices after the first are alternatives that nobody is known to have read.
