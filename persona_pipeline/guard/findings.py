@@ -247,7 +247,13 @@ def window_options(evaluation: AgentEvaluation, samples: int = 1) -> list[str]:
     return options
 
 
+def live_judge(evaluation: AgentEvaluation) -> str:
+    """Return the provider to ask again: the one that judged, anthropic after a judge that no option names, such as recordings."""
+    provider, named, _ = str(evaluation.provenance.get("judge", "")).partition(":")
+    return provider if named else "anthropic"
+
+
 def record_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
     """Return the command that judges the same window again and records it, each claim ``samples`` times at least."""
-    options = [*window_options(evaluation, samples), "--judge anthropic --record"]
+    options = [*window_options(evaluation, samples), f"--judge {live_judge(evaluation)} --record"]
     return " ".join(["persona-pipeline evaluate --agents", shlex.quote(evaluation.agent_id), *options])

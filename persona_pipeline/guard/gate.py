@@ -448,8 +448,11 @@ def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> boo
     return is_covered(items, rules.min_coverage, as_recorded=rules.as_recorded)
 
 
-def facts_findings(found: FactsFound) -> Iterator[Finding]:
-    """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared."""
+def facts_findings(found: FactsFound, judge: str = "anthropic") -> Iterator[Finding]:
+    """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared.
+
+    ``judge``: the provider that the advice names.
+    """
     agent, again = found.agent_id, f"persona-pipeline facts {shlex.quote(found.agent_id)}"
     for item in found.contradictions:
         pair = (item.first, item.second)
@@ -466,7 +469,7 @@ def facts_findings(found: FactsFound) -> Iterator[Finding]:
     if not found.is_whole:
         why = found.detail or "too many facts, or quotes that stand nowhere"
         text = f"{found.summary}; whether the rest contradicts cannot be told ({why})"
-        yield about(agent, "facts", text, command=f"{again} --judge anthropic --record")
+        yield about(agent, "facts", text, command=f"{again} --judge {judge} --record")
 
 
 def name_findings(match: NameMatch) -> list[Finding]:

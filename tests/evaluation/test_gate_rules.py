@@ -12,11 +12,12 @@ from persona_pipeline.evaluation.decide import restricted
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
 from persona_pipeline.guard.baselines.regression import Rules, compare
-from persona_pipeline.guard.findings import power_findings
+from persona_pipeline.guard.findings import live_judge, power_findings, record_command
 from persona_pipeline.guard.gate import (
     GateRules,
     all_dropped,
     exit_code_of,
+    facts_findings,
     is_believable,
     judge_agent,
     label_findings,
@@ -27,6 +28,7 @@ from persona_pipeline.guard.gate import (
 )
 from persona_pipeline.guard.known_drift import lower
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding
+from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated, golden
 
@@ -60,6 +62,30 @@ def failed(count: int, of: int, score: float | None = 7.0, reason: str = "timeou
         item.propositions[f"p{number}"].failed = {reason: 1}
         item.propositions[f"p{number}"].detail = f"why {number}"
     return item
+
+
+@pytest.mark.parametrize(
+    ("judge", "named"),
+    [
+        ("openai:gpt-5", "openai"),
+        ("ollama:qwen3:8b grouped by 4", "ollama"),
+        ("anthropic:claude-haiku-5-5", "anthropic"),
+        ("recorded", "anthropic"),
+        ("a judge of a program's own", "anthropic"),
+        (None, "anthropic"),
+    ],
+)
+def test_the_advice_names_the_judge_that_judged(judge: str | None, named: str) -> None:
+    evaluation = judged({"adherence": failed(1, 5)}).evaluation
+    evaluation = evaluation.model_copy(update={"provenance": {"judge": judge} if judge else {}})
+    comparison = compare("ann", evaluation.dimensions, None)
+    found = next(
+        item for item in judge_agent(evaluation, comparison, GateRules(today=TODAY)).findings if item.kind == "coverage"
+    )
+    assert found.command == record_command(evaluation)
+    assert found.command.endswith(f" --judge {named} --record") and f"`{found.command}`" in found.remedy
+    (said,) = facts_findings(FactsFound("ann", conversations=2, read=1), live_judge(evaluation))
+    assert said.command == f"persona-pipeline facts ann --judge {named} --record"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class ResponseError(TargetError):
 class Responses:
     """Recorded answers by test id, or by ``<test>@<target>``; a list holds one a trial.
 
-    ``content_hash``: SHA-256 of the file they came from, ``""`` where there was none.
+    ``content_hash``: SHA-256 of the file's text that they came from, ``""`` where there was none.
     """
 
     answers: Mapping[str, Any]
@@ -235,6 +235,16 @@ def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Res
         ConfigError: the file cannot be read, or is neither.
     """
     path = Path(path)
+    text = read_results_file(path, roots)
+    if path.suffix.lower() == ".jsonl":
+        data = [row for *_, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
+    else:
+        data = json_file(text, str(path))
+    return replace(read_responses(data, str(path)), content_hash=hashlib.sha256(text.encode()).hexdigest())
+
+
+def read_results_file(path: Path, roots: Sequence[Path] | None = None) -> str:
+    """Return the text of a file of answers or results; ``ConfigError``: it cannot be read. ``roots``: as for ``load_responses``."""
     try:
         with path.open("rb") if roots is None else open_regular(path, roots) as stream:
             raw = stream.read(MAX_BYTES + 1)
@@ -244,11 +254,7 @@ def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Res
         raise ConfigError(Problem(f"cannot be read ({reason})", str(path))) from error
     if len(raw) > MAX_BYTES:
         raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
-    if path.suffix.lower() == ".jsonl":
-        data = [row for *_, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
-    else:
-        data = json_file(text, str(path))
-    return replace(read_responses(data, str(path)), content_hash=hashlib.sha256(raw).hexdigest())
+    return text
 
 
 class PromptFiles:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import Prompted
-from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
@@ -91,14 +89,10 @@ class Pairwise(Prompted):
             said = f"prompt names {{{{ {named[1]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
             reader.fail(entry, f"{label}: {said}", "prompt")
         if self.responses is not None:
-            try:
+            with reader.placing(entry, f"{label}: responses", "responses"), reader.collecting():
                 path = reader.files.find(self.responses, reader.folders(entry))
                 reader.files.read(path)
                 self._recorded = load_responses(path, reader.files.roots)
-            except FileError as problem:
-                reader.fail(entry, f"{label}: responses: {problem}", "responses")
-            except ConfigError as error:
-                reader.problems += error.problems
 
     def grade(self, output: Output, context: Context) -> Grade:
         other = self._other(context)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular, repository_of
 
 MAX_BYTES = 64_000_000
@@ -133,6 +133,13 @@ class Files:
             raise FileError("is not UTF-8; save it as UTF-8", path, line) from error
         self.read_files[path] = text
         return text
+
+    def text_of(self, path: Path) -> str:
+        """Return the text of a file that a user names. Raises ``ConfigError``: it cannot be used."""
+        try:
+            return self.read(self.find(str(path), [path.parent]))
+        except FileError as problem:
+            raise ConfigError(problem.problem(path)) from problem
 
     def content_hash(self, folder: Path) -> str:
         """Return a SHA-256 of the files read so far, by their paths relative to a folder."""

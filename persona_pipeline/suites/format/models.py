@@ -349,28 +349,30 @@ class Test:
 
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
-        data: dict[str, Any] = {
-            "id": self.id,
-            "expected_outcome": self.expected_outcome,
-            "input_messages": list(self.input_messages),
-            "expected_messages": list(self.expected_messages),
-            "question": self.question,
-            "reference_answer": self.reference_answer,
-            "dataset": self.dataset,
-            "assert": [item.dump() for item in self.asserts],
+        data = {name: _plain(getattr(self, name)) for name in _OF_EVERY_TEST}
+        data["assert"] = _plain(self.asserts)
+        return data | {
+            name: _plain(value) for name in _OF_SOME_TESTS if (value := getattr(self, name)) not in (None, ())
         }
-        optional = {
-            "conversation_id": self.conversation_id,
-            "metadata": None if self.metadata is None else dict(self.metadata),
-            "workspace": self.workspace and self.workspace.model_dump(exclude_none=True),
-            "targets": None if self.targets is None else list(self.targets),
-            "trials": self.trials and self.trials.model_dump(exclude_none=True),
-            "cache": self.cache,
-            "turns": [turn.model_dump() for turn in self.turns] or None,
-            "user": self.user and self.user.model_dump(exclude_none=True),
-            "each_turn": [item.dump() for item in self.each_turn] or None,
-        }
-        return data | present(optional)
+
+
+_OF_EVERY_TEST = (
+    "id", "expected_outcome", "input_messages", "expected_messages", "question", "reference_answer", "dataset",
+)  # fmt: skip
+_OF_SOME_TESTS = (
+    "conversation_id", "metadata", "workspace", "targets", "trials", "cache", "turns", "user", "each_turn",
+)  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a suite as plain data."""
+    if isinstance(value, AssertFields):
+        return value.dump()
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_none=True)
+    if isinstance(value, tuple):
+        return [item.model_dump() if isinstance(item, Test) else _plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True)
@@ -422,13 +424,8 @@ class Suite:
 
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
-        data: dict[str, Any] = {
-            "metadata": self.metadata and self.metadata.model_dump(exclude_none=True),
-            "target": self.target,
-            "targets": None if self.targets is None else list(self.targets),
-            "trials": self.trials and self.trials.model_dump(exclude_none=True),
-            "cache": self.cache,
-        }
+        shown = ("metadata", "target", "targets", "trials", "cache")
+        data = {name: _plain(getattr(self, name)) for name in shown}
         if self.shared_workspace is not None:
-            data["workspace"] = self.shared_workspace.model_dump(exclude_none=True)
-        return data | {"tests": [test.model_dump() for test in self.tests]}
+            data["workspace"] = _plain(self.shared_workspace)
+        return data | {"tests": _plain(self.tests)}

@@ -132,6 +132,14 @@ class Reader:
         except ConfigError as error:
             self.problems += error.problems
 
+    @contextmanager
+    def placing(self, entry: ConfigEntry, label: str, *keys: str | int) -> Iterator[None]:
+        """Turn a file that cannot be used into a problem of what names it."""
+        try:
+            yield
+        except FileError as problem:
+            self.fail(entry, f"{label}: {problem}", *keys)
+
     def validated(self, model: type[Fields], data: Any, entry: ConfigEntry, label: str) -> Fields | None:
         """Return data of an entry as a model, None where it is not valid; what is wrong is added."""
         try:
@@ -156,11 +164,9 @@ class Reader:
 
     def find_folder(self, entry: ConfigEntry, reference: str, label: str, *keys: str) -> str:
         """Return the absolute path of a folder named in an entry; where there is none, that is a problem at ``keys``."""
-        try:
+        with self.placing(entry, label, *keys):
             return str(self.files.find(reference, self.folders(entry), folder=True))
-        except FileError as problem:
-            self.fail(entry, f"{label}: {problem}", *keys)
-            return reference
+        return reference
 
     def check_program(
         self, script: Sequence[str], entry: ConfigEntry, label: str, key: str, *, folder: str | None = None
@@ -200,18 +206,24 @@ def _with_lines(alike: Sequence[Problem]) -> Problem:
 
 
 _SHOWN_LINES = 5
+# What pydantic calls a mistake, in words; what stands in braces is of its context.
 _TEXTS = {
     **EXPECTED,
     "string_type": "must be a string",
     "int_from_float": "must be a whole number",
+    "greater_than_equal": "must be >= {ge:g}",
+    "greater_than": "must be > {gt:g}",
+    "less_than_equal": "must be <= {le:g}",
+    "less_than": "must be < {lt:g}",
+    "literal_error": "must be one of {expected}",
+    "string_pattern_mismatch": "must match {pattern}",
+}
+# Those that do not say what was written instead.
+_ALONE = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
-}
-_BOUNDS = {
-    "greater_than_equal": (">=", "ge"),
-    "greater_than": (">", "gt"),
-    "less_than_equal": ("<=", "le"),
-    "less_than": ("<", "lt"),
+    "string_too_long": "must have at most {max_length} characters",
+    "union_tag_invalid": "must be one of {expected_tags}, not {tag!r}",
 }
 
 
@@ -266,23 +278,14 @@ def _keys(value: Any) -> Any:
 
 def _text(item: Any, location: tuple[str | int, ...]) -> str:
     kind, context = item["type"], item.get("ctx", {})
-    shown = _shown(item.get("input"))
     if location and location[-1] == "weight":
-        return f"must be a finite number >= 0, not {shown}"
-    if kind in _BOUNDS:
-        sign, name = _BOUNDS[kind]
-        return f"must be {sign} {context[name]:g}, not {shown}"
-    if kind == "union_tag_invalid":
-        return f"must be one of {context['expected_tags']}, not {context['tag']!r}"
-    if kind == "literal_error":
-        return f"must be one of {context['expected']}, not {shown}".replace(" or '", ", '")
-    if kind == "string_pattern_mismatch":
-        return f"must match {context['pattern']}, not {shown}"
-    if kind == "string_too_long":
-        return f"must have at most {context['max_length']} characters"
-    if kind in _TEXTS:
-        return _TEXTS[kind] + ("" if kind.endswith("short") else f", not {shown}{braces_hint(item.get('input'))}")
-    return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        return f"must be a finite number >= 0, not {_shown(item.get('input'))}"
+    if kind in _ALONE:
+        return _ALONE[kind].format(**context)
+    if kind not in _TEXTS:
+        return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    said = _TEXTS[kind].format(**context).replace(" or '", ", '")
+    return f"{said}, not {_shown(item.get('input'))}{braces_hint(item.get('input'))}"
 
 
 def _shown(value: Any) -> str:

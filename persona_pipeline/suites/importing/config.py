@@ -10,7 +10,7 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.files import FileError, Files, default_roots
+from persona_pipeline.suites.format.files import Files, default_roots
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import Reader
@@ -56,10 +56,7 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
         raise ConfigError(Problem(said, str(path)))
     # The gate: everything that is read lies in the file's repository.
     reader = Reader(Files(default_roots(path)), path.parent, registry)
-    try:
-        entry = whole(reader.files.read(reader.files.find(str(path), [path.parent])), path)
-    except FileError as problem:
-        raise ConfigError(problem.problem(path)) from problem
+    entry = whole(reader.files.text_of(path), path)
     if not isinstance(entry.data, dict):
         raise ConfigError(entry.problem("must be a mapping with tests"))
     # Paths that lead through a folder are looked up in it.

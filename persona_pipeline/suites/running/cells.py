@@ -105,7 +105,6 @@ class CellRunner:
     def __post_init__(self) -> None:
         invoke = self._invoke if self.targets else None
         self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
-        self._sick: dict[str, TargetError | None] = {}
         self._request_keys: dict[str, str] = {}
 
     @cached_property
@@ -302,7 +301,6 @@ class CellRunner:
         if target.runs_code and not self.options.allow_code:
             said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
             raise TargetError("code_not_allowed", said)
-        self._check_health(target)
         # The test's own key holds the text of its files, those of its turns too.
         whole = self.request_key(cell.test)
         asked = whole if turn is None else request_key([whole, turn.test.input_messages], {})
@@ -362,20 +360,6 @@ class CellRunner:
             output = asked()
         self.judge.spent_by_target(output.cost_usd)
         return output
-
-    def _check_health(self, target: TargetFields) -> None:
-        check = getattr(target, "check_health", None)
-        if check is None:
-            return
-        if target.name not in self._sick:
-            try:
-                check()
-                self._sick[target.name] = None
-            except TargetError as problem:
-                self._sick[target.name] = problem
-        problem = self._sick[target.name]
-        if problem is not None:
-            raise problem
 
     def _invoke(self, name: str, prompt: str, context: Context) -> str:
         assert self.targets is not None

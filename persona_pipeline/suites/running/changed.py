@@ -202,7 +202,7 @@ def _before(bases: Bases, diff: _Diff) -> _Before | None:
     with tempfile.TemporaryDirectory(prefix="persona-suite-") as name:
         folder = Path(name).resolve()
         try:
-            paths = [f"./{path}" for path in (*_outermost(places), *sorted(filter(None, wanted)))]
+            paths = [f"./{path}" for path in (*sorted(places), *sorted(filter(None, wanted)))]
             archive = ask_git(top, "--literal-pathspecs", "archive", "--format=tar", diff.commit, *paths)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
                 tar.extractall(folder, filter="data")
@@ -225,8 +225,3 @@ def _values_by_target(old: Bases, test: Test) -> dict[str | None, dict[str, str]
     except ConfigError:
         return {}
     return {name: _values(old, test, name) for name in named}
-
-
-def _outermost(folders: Iterable[Path]) -> list[Path]:
-    found = sorted(folders)
-    return [path for path in found if not any(path != other and path.is_relative_to(other) for other in found)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.text import storable_json
+from persona_pipeline.suites.answering.base import read_results_file
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,
@@ -109,14 +110,8 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     Raises ``ConfigError``: the file cannot be read or holds something else.
     """
     path = Path(path)
-    try:
-        text = storable_json(path.read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            Problem(f"cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})", str(path))
-        ) from error
     rows: dict[str, dict[str, Any]] = {}
-    for number, row in _parsed(text, path):
+    for number, row in _parsed(storable_json(read_results_file(path)), path):
         if not isinstance(row, dict) or not isinstance(row.get("id"), str) or "verdict" not in row:
             raise ConfigError(Problem("is no row of results: it has no id and verdict", str(path), number, 1))
         score = row.get("score")

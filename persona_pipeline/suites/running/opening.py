@@ -21,7 +21,7 @@ from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern
+from persona_pipeline.suites.format.files import Files, default_roots, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import check_numbers
 from persona_pipeline.suites.format.loading.suite import build_suite, read_suite
 from persona_pipeline.suites.format.models import Suite
@@ -250,12 +250,7 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
     Raises ``ConfigError``: it cannot be read, or is no list of targets with distinct names.
     """
     path = Path(path).absolute()
-    files = Files(grants.within)
-    try:
-        text = files.read(files.find(str(path), [path.parent]))
-    except FileError as problem:
-        raise ConfigError(problem.problem(path)) from problem
-    document = parse_document(text, str(path))
+    document = parse_document(Files(grants.within).text_of(path), str(path))
     check_numbers(document.data, document)
     problems: list[Problem] = []
     data = document.data

@@ -6,6 +6,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -127,15 +128,22 @@ class CliTarget(TargetFields):
                     said = f"target {self.name!r}: a line of its batch is not an answer: {error}"
                     raise TargetError("invalid_response", said) from error
 
-    def check_health(self) -> None:
-        """Raises ``TargetError`` unless the health check, if there is one, succeeds."""
+    def prepare(self) -> None:
+        if self._sickness is not None:
+            raise self._sickness
+
+    @cached_property
+    def _sickness(self) -> TargetError | None:
+        """How its health check failed; None: it has none, or all is well."""
         check = self.healthcheck
-        if check is None:
-            return
-        if check.type == "http":
-            _check_url(check.url or "", check.timeout_seconds, self.name)
-        elif check.command:
-            self._checked(check.command, self.folder / (check.cwd or ""), check.timeout_seconds)
+        try:
+            if check and check.type == "http":
+                _check_url(check.url or "", check.timeout_seconds, self.name)
+            elif check and check.command:
+                self._checked(check.command, self.folder / (check.cwd or ""), check.timeout_seconds)
+        except TargetError as problem:
+            return problem
+        return None
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self.model_dump(mode="json") | {"folder": str(self.folder)}

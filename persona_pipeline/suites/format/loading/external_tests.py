@@ -250,14 +250,12 @@ def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) 
     if not is_pattern(reference):
         path = _find(reader, entry, reference, where)
         return [path] if path else []
-    try:
+    with reader.placing(entry, where):
         found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-    except FileError as problem:
-        reader.fail(entry, f"{where}: {problem}")
-        return []
-    if not found:
-        reader.fail(entry, f"{where}: {reference!r} matches no test file; correct or remove it")
-    return found
+        if not found:
+            reader.fail(entry, f"{where}: {reference!r} matches no test file; correct or remove it")
+        return found
+    return []
 
 
 def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
@@ -266,11 +264,9 @@ def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Pat
         said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
         reader.fail(entry, f"{where}: {said}")
         return None
-    try:
+    with reader.placing(entry, where):
         return reader.files.find(reference, reader.folders(entry))
-    except FileError as problem:
-        reader.fail(entry, f"{where}: {problem}")
-        return None
+    return None
 
 
 def _file_tests(

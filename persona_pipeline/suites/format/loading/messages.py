@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.yaml import braces_hint
-from persona_pipeline.suites.format.files import FileError, Files
+from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
 
@@ -123,10 +123,8 @@ def _check_file_parts(
             if not isinstance(part.get("value"), str):
                 reader.fail(entry, f"{label}: a file part needs value, a path", *place)
                 continue
-            try:
+            with reader.placing(entry, f"{label}: {key}", *place):
                 find_file_part(reader.files, part["value"], reader.folders(entry), reader.top)
-            except FileError as problem:
-                reader.fail(entry, f"{label}: {key}: {problem}", *place)
 
 
 def find_file_part(files: Files, reference: str, folders: Sequence[Path], top: Path) -> Path:

@@ -114,11 +114,7 @@ def _read(reader: Reader, path: Path) -> Suite | None:
         reader.problems.append(Problem("is no suite: its name must end in .yaml, .yml or .jsonl", str(path)))
         return None
     with reader.collecting():
-        try:
-            text = reader.files.read(reader.files.find(str(path), [path.parent]))
-        except FileError as problem:
-            reader.problems.append(problem.problem(path))
-            return None
+        text = reader.files.text_of(path)
         if ending == ".jsonl":
             return _read_lines(reader, path, text)
         document = _document(reader, path, text)
@@ -146,7 +142,7 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
     if sidecar is None:
         document = Document(str(path), {})
     else:
-        found = _document(reader, sidecar, reader.files.read(reader.files.find(str(sidecar), [path.parent])))
+        found = _document(reader, sidecar, reader.files.text_of(sidecar))
         if found is None:
             return None
         document = found

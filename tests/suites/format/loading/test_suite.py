@@ -290,6 +290,16 @@ def test_a_missing_suite_is_named(tmp_path: Path) -> None:
         load_suite(tmp_path / "none.yaml")
 
 
+def test_a_sidecar_that_leads_out_of_the_folder_is_named(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "outside.yaml").write_text("description: d\n", encoding="utf-8")
+    (inside / "s.yaml").symlink_to(tmp_path / "outside.yaml")
+    (inside / "s.jsonl").write_text('{"id": "t", "input": "hi", "criteria": "c"}\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"s\.yaml.*lies outside .*--allow-path"):
+        load_suite(inside / "s.jsonl", roots=[inside])
+
+
 def test_a_suite_that_is_not_utf_8_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_bytes(b"tests:\n  - \xff\n")
     with pytest.raises(ConfigError, match=r"s\.yaml:2:1: is not UTF-8"):
