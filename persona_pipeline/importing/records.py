@@ -129,28 +129,6 @@ def _names(cells: Sequence[str]) -> list[str]:
     return names
 
 
-# How deeply lists of objects are looked for.
-_DEEPEST = 8
-
-
-def lists_in(
-    value: Any, under: str = "", around: str = "", depth: int = _DEEPEST
-) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield the lists of objects within a JSON value: under which keys, the name of the object around it, and its objects."""
-    if isinstance(value, dict) and depth:
-        own = next(
-            (str(value[key]) for key in ("id", "name", "title") if isinstance(value.get(key), (str, int))), around
-        )
-        for key, item in value.items():
-            yield from lists_in(item, f"{under}.{key}".lstrip("."), own, depth - 1)
-    elif isinstance(value, list) and depth:
-        objects = [item for item in value if isinstance(item, dict)]
-        if objects and under:
-            yield under, around, objects
-        for item in objects:
-            yield from lists_in(item, under, around, depth - 1)
-
-
 def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
     """Return what a text says that is JSON, as exports write objects and lists in cells and fields; else the value itself."""
     if isinstance(value, str) and value[:1] in beginnings:

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, spoken, timestamp
 from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.importing.times import Times
 from persona_pipeline.world.messages.files import Row, parse_time
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)
 _LONGEST_TIME = 64
 _SYSTEM = "SillyTavern System"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MERIDIEM = re.compile(r"(\w{3})\w*\s+(\d{1,2}),\s*(\d{4})\s+(\d{1,2}):(\d{2})\s*([ap])m", re.IGNORECASE)
+_MERIDIEM = re.compile(r"\w{3,}\s+\d{1,2},\s*\d{4}\s+\d{1,2}:\d{2}\s*[ap]m", re.IGNORECASE)
 _HUMANIZED = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})\s?@(\d{1,2})h\s?(\d{1,2})m\s?(\d{1,2})s(?:\s?(\d{1,3})ms)?", re.IGNORECASE
 )
@@ -156,9 +156,7 @@ def sent_at(sent: Any) -> datetime:
             return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))
         text = str(sent).strip()[:_LONGEST_TIME]
         if match := _MERIDIEM.search(text):
-            hour = int(match[4]) % 12 + (12 if match[6].lower() == "p" else 0)
-            month = _MONTHS.index(match[1].lower()) + 1
-            return datetime(int(match[3]), month, int(match[2]), hour, int(match[5]), tzinfo=UTC)
+            return Times().read(match[0])
         if match := _HUMANIZED.search(text):
             year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
             return datetime(year, month, day, hour, minute, second, int(match[7] or 0) * 1000, tzinfo=UTC)
