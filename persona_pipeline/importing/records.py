@@ -29,14 +29,14 @@ def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str
 
 
 def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
-    start = text.lstrip()[:1]
-    if start == "[" and not _is_by_line(text):
-        yield from _array(text)
-    elif start == "[":
-        yield from _lines(text)
-    elif start != "{":
+    start, (first, _, rest) = text.lstrip()[:1], text.strip().partition("\n")
+    whole = decoded(text.strip()) if start == "{" else None
+    if start not in ("{", "["):
         yield from _csv(text, cells)
-    elif (whole := _whole(text)) is None:
+    elif start == "[" and (not rest or isinstance(decoded(first), str)):
+        yield from _array(text)
+    elif not isinstance(whole, dict):
+        # Of several lines the first is a value of its own: such a file is one of lines, whatever they are.
         yield from _lines(text)
     else:
         listed = next((whole[key] for key in within if isinstance(whole.get(key), list)), [whole])
@@ -64,25 +64,6 @@ def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, 
         # A cell that was cut off may be any.
         text = text[: text.rfind("\n") + 1]
     return [record for _, record in _read(text, within) if isinstance(record, dict)]
-
-
-def _is_by_line(text: str) -> bool:
-    """Return whether the first line of several is a value of its own: such a file is one of lines, whatever they are."""
-    first, _, rest = text.strip().partition("\n")
-    try:
-        strict_json(first)
-    except JsonError:
-        return False
-    return bool(rest)
-
-
-def _whole(text: str) -> dict[str, Any] | None:
-    """Return the object a file is, None where it is one a line."""
-    try:
-        value = strict_json(text)
-    except JsonError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _array(text: str) -> Iterator[Record]:

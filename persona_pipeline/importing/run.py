@@ -262,7 +262,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.result.problems += wrong
     imported.shared_names = identities.lines()
     for _, rows in files:
-        imported.read[rows.given] += rows.counted.read.total()
+        imported.read.update(rows.counted.read)
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
         imported.cut += rows.counted.cut
