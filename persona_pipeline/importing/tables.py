@@ -83,9 +83,10 @@ class Layout:
         for key, spellings in known.items():
             free = (spelt[word] for word in spellings if word in spelt and spelt[word] not in columns.values())
             found = next(free, None)
+            if found is None or key in columns:
+                continue
             # A column that is there twice may hold either half of what was said.
-            is_twice = any(re.fullmatch(rf"{re.escape(found or '')} \d+", name) for name in names)
-            if found and key not in columns and not is_twice:
+            if not any(re.fullmatch(rf"{re.escape(found)} \d+", name) for name in names):
                 columns[key] = found
         return cls(columns, order, _parted(columns.get("created_at", ""))[1] or UTC)
 
