@@ -97,6 +97,11 @@ class Source:
         return self.path.suffix.lower() in TABLES
 
     @property
+    def is_json(self) -> bool:
+        """Whether it begins as JSON."""
+        return self.beginning.lstrip()[:1] in ("{", "[")
+
+    @property
     def is_plain(self) -> bool:
         """Whether its beginning is UTF-8."""
         return self.beginning.encode("utf-8", "replace")[:-4] in self._first_bytes

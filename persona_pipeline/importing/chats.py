@@ -30,6 +30,8 @@ from persona_pipeline.world.messages.files import parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
 _TIMES = ("created_at", "created", "timestamp")
+# Under "contents" Gemini's form has them.
+_MESSAGES = ("messages", "contents")
 _NO_TIME = (
     "says no time; give --starting 2026-03-01T09:00:00Z, when the first conversation began, or map a key to created_at"
 )
@@ -43,8 +45,7 @@ class OpenAIChats(Importer):
 
     def recognises(self, source: Source) -> bool:
         found = first_records(source)[:1]
-        listed = found[0].get("messages") if found else None
-        return isinstance(listed, list) and bool(listed) and isinstance(listed[0], dict) and "role" in listed[0]
+        return any("role" in object_of(value) for value in _listed(found[0])[:1]) if found else False
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         ids, alike = TurnIds(), Counter[str]()
@@ -63,7 +64,7 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
     beside = {
         f"conversation_{key}" if key in KEYS else key: value
         for key, value in record.items()
-        if key not in ("messages", *options.fields)
+        if key not in (*_MESSAGES, *options.fields)
     }
     found: list[Found] = []
     for place, (turn, written) in enumerate(turns):
@@ -83,10 +84,14 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
     return found
 
 
+def _listed(record: Mapping[str, Any]) -> list[Any]:
+    return next((found for key in _MESSAGES if (found := list_of(record.get(key)))), [])
+
+
 def _turns(record: Mapping[str, Any]) -> list[tuple[Turn, str]]:
     """Return the turns of a conversation, with all that is kept of each, and the text that its id is made of: with thinking."""
-    listed = record.get("messages")
-    if not isinstance(listed, list) or not listed:
+    listed = _listed(record)
+    if not listed:
         raise ValueError('has no messages; write {"messages": [{"role": ..., "content": ...}]}')
     turns = []
     for place, value in enumerate(listed):

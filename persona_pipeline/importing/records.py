@@ -29,14 +29,14 @@ def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str
 
 
 def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
-    start = text.lstrip()[:1]
-    if start == "[" and not _is_by_line(text):
-        yield from _array(text)
-    elif start == "[":
-        yield from _lines(text)
-    elif start != "{":
+    start, (first, _, rest) = text.lstrip()[:1], text.strip().partition("\n")
+    whole = decoded(text.strip()) if start == "{" else None
+    if start not in ("{", "["):
         yield from _csv(text, cells)
-    elif (whole := _whole(text)) is None:
+    elif start == "[" and (not rest or isinstance(decoded(first), str)):
+        yield from _array(text)
+    elif not isinstance(whole, dict):
+        # Of several lines the first is a value of its own: such a file is one of lines, whatever they are.
         yield from _lines(text)
     else:
         listed = next((whole[key] for key in within if isinstance(whole.get(key), list)), [whole])
@@ -64,25 +64,6 @@ def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, 
         # A cell that was cut off may be any.
         text = text[: text.rfind("\n") + 1]
     return [record for _, record in _read(text, within) if isinstance(record, dict)]
-
-
-def _is_by_line(text: str) -> bool:
-    """Return whether the first line of several is a value of its own: such a file is one of lines, whatever they are."""
-    first, _, rest = text.strip().partition("\n")
-    try:
-        strict_json(first)
-    except JsonError:
-        return False
-    return bool(rest)
-
-
-def _whole(text: str) -> dict[str, Any] | None:
-    """Return the object a file is, None where it is one a line."""
-    try:
-        value = strict_json(text)
-    except JsonError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _array(text: str) -> Iterator[Record]:
@@ -127,28 +108,6 @@ def _names(cells: Sequence[str]) -> list[str]:
         name = cell.strip() or f"column {place}"
         names.append(name if name not in names else f"{name} {place}")
     return names
-
-
-# How deeply lists of objects are looked for.
-_DEEPEST = 8
-
-
-def lists_in(
-    value: Any, under: str = "", around: str = "", depth: int = _DEEPEST
-) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield the lists of objects within a JSON value: under which keys, the name of the object around it, and its objects."""
-    if isinstance(value, dict) and depth:
-        own = next(
-            (str(value[key]) for key in ("id", "name", "title") if isinstance(value.get(key), (str, int))), around
-        )
-        for key, item in value.items():
-            yield from lists_in(item, f"{under}.{key}".lstrip("."), own, depth - 1)
-    elif isinstance(value, list) and depth:
-        objects = [item for item in value if isinstance(item, dict)]
-        if objects and under:
-            yield under, around, objects
-        for item in objects:
-            yield from lists_in(item, under, around, depth - 1)
 
 
 def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:

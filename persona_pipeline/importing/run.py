@@ -14,15 +14,21 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.base.documents.json import delimiter_of, visible
+from persona_pipeline.base.documents.json import delimiter_of
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.options import Registry
-from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.messages import MessageLabel
 from persona_pipeline.importing.base import TABLES, Found, Identities, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
-from persona_pipeline.importing.tables import NoMessagesFormatError, Records, UnclearTableError, advice, columns_of
+from persona_pipeline.importing.tables import (
+    NoMessagesFormatError,
+    Records,
+    UnclearTableError,
+    advice,
+    columns_of,
+    listed,
+)
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.messages.store import read_messages
@@ -146,7 +152,7 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
 def _no_format(source: Source) -> str:
     if source.beginning.startswith("PK"):
         return "is a workbook or an archive; save it as CSV, or unpack it"
-    keys = shortened(", ".join(map(visible, next(iter(first_records(source)), ()))), 300)
+    keys = listed(next(iter(first_records(source)), ()))
     return (
         f"is of no format that is known by its look; say which with --format ({', '.join(IMPORTERS.names())}), "
         f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
@@ -236,16 +242,13 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                     importer = importer_of(source, options.format, mapped=bool(reading.fields or reading.remembered))
                     found = importer.files(source)
                     if isinstance(importer, Records):
-                        importer.require_clear(source, reading)
-                except NoMessagesFormatError:
-                    if not part:
-                        raise
-                    imported.not_chats.append(source.name)
-                    continue
+                        importer.table(source, reading)
                 except ConfigError as error:
                     if not part or (options.asked and isinstance(error, UnclearTableError)):
                         raise
-                    imported.result.problems += error.problems
+                    is_chat = not isinstance(error, NoMessagesFormatError)
+                    imported.result.problems += error.problems if is_chat else []
+                    imported.not_chats += [] if is_chat else [source.name]
                     continue
                 imported.formats[source.name] = importer.name
                 for file in found:
@@ -259,7 +262,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.result.problems += wrong
     imported.shared_names = identities.lines()
     for _, rows in files:
-        imported.read[rows.given] += rows.counted.read.total()
+        imported.read.update(rows.counted.read)
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
         imported.cut += rows.counted.cut

@@ -9,16 +9,17 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, spoken, timestamp
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, object_of, spoken, timestamp
 from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.importing.times import Times
 from persona_pipeline.world.messages.files import Row, parse_time
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)
+_MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
 _LONGEST_TIME = 64
 _SYSTEM = "SillyTavern System"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MERIDIEM = re.compile(r"(\w{3})\w*\s+(\d{1,2}),\s*(\d{4})\s+(\d{1,2}):(\d{2})\s*([ap])m", re.IGNORECASE)
+_MERIDIEM = re.compile(r"\w{3,}\s+\d{1,2},\s*\d{4}\s+\d{1,2}:\d{2}\s*[ap]m", re.IGNORECASE)
 _HUMANIZED = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})\s?@(\d{1,2})h\s?(\d{1,2})m\s?(\d{1,2})s(?:\s?(\d{1,3})ms)?", re.IGNORECASE
 )
@@ -56,8 +57,7 @@ class SillyTavernChats(Importer):
 
 def _shared(file: Source, items: list[dict[str, Any]]) -> int:
     """Return how many messages a branch or checkpoint begins with that stand in its main chat, which is a file next to it."""
-    header = items[0].get("chat_metadata") if items else None
-    main = header.get("main_chat") if isinstance(header, dict) else None
+    main = object_of(items[0].get("chat_metadata")).get("main_chat") if items else None
     if not isinstance(main, str) or PurePath(main).name != main:
         return 0
     path = file.path.with_name(f"{main}.jsonl")
@@ -100,8 +100,7 @@ class _Chat:
         speaker, text = item.get("name"), item.get("mes")
         if not isinstance(text, str) or not isinstance(speaker, str):
             return Row(line, ValueError("is no message: name and mes must be texts"))
-        inner = item.get("extra")
-        if item.get("is_system") and (speaker == _SYSTEM or (isinstance(inner, dict) and inner.get("type"))):
+        if item.get("is_system") and (speaker == _SYSTEM or object_of(item.get("extra")).get("type")):
             return Skipped(line, "system note")
         if not text.strip():
             return Skipped(line, "message without text")
@@ -134,19 +133,10 @@ class _Chat:
         return moment
 
     def _filled(self, text: str, item: Mapping[str, Any]) -> str:
-        """Return a text with the names that SillyTavern shows for its macros."""
+        """Return a text with names for ``{{char}}``, ``{{user}}``, ``<BOT>`` and ``<USER>``; an empty name fills nothing."""
         character = self.character if item.get("is_user") else str(item["name"])
-        return fill_macros(text, character, self.user)
-
-
-def fill_macros(text: str, character: str, user: str) -> str:
-    """Return a text with ``{{char}}``, ``{{user}}``, ``<BOT>`` and ``<USER>`` as names; a name that is empty fills nothing."""
-    names = {"char": character, "bot": character, "user": user}
-
-    def name(match: re.Match[str]) -> str:
-        return names[(match[1] or match[2]).lower()] or match[0]
-
-    return re.sub(r"\{\{(char|user)\}\}|<(bot|user)>", name, text, flags=re.IGNORECASE)
+        names = {"char": character, "bot": character, "user": self.user}
+        return _MACRO.sub(lambda match: names[(match[1] or match[2]).lower()] or match[0], text)
 
 
 def sent_at(sent: Any) -> datetime:
@@ -156,9 +146,7 @@ def sent_at(sent: Any) -> datetime:
             return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))
         text = str(sent).strip()[:_LONGEST_TIME]
         if match := _MERIDIEM.search(text):
-            hour = int(match[4]) % 12 + (12 if match[6].lower() == "p" else 0)
-            month = _MONTHS.index(match[1].lower()) + 1
-            return datetime(int(match[3]), month, int(match[2]), hour, int(match[5]), tzinfo=UTC)
+            return Times().read(match[0])
         if match := _HUMANIZED.search(text):
             year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
             return datetime(year, month, day, hour, minute, second, int(match[7] or 0) * 1000, tzinfo=UTC)

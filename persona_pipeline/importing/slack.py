@@ -91,10 +91,10 @@ class SlackExport(Importer):
     def _learn(self, root: Path) -> None:
         for members in _MEMBERS:
             for member in _listed(root / members):
-                profile = member.get("profile")
+                profile = object_of(member.get("profile"))
                 name = _name_of(profile) or _name_of(member)
                 # What an app posts may say nothing but its number.
-                bot = profile.get("bot_id") if isinstance(profile, dict) else None
+                bot = profile.get("bot_id")
                 self._names |= {str(key): name for key in (member.get("id"), bot) if key}
                 self._members |= {str(bot): str(member.get("id"))} if bot else {}
         for name, key in _LISTS.items():
@@ -121,8 +121,7 @@ class SlackExport(Importer):
             "id": f"slack:{self._place(folder)}:{item['ts']}", "agent_id": self._shown("account", *self._account(item)),
             "text": self._text(item), "created_at": moment, "run_id": None, "channel": None, "recipient": None,
         }  # fmt: skip
-        members = conversation.get("members")
-        other = [str(member) for member in members if member != user] if isinstance(members, list) else []
+        other = [str(member) for member in list_of(conversation.get("members")) if member != user]
         if len(other) == 1 and str(conversation.get("id")) == folder:
             values["recipient"] = self._shown("account", other[0], self._names.get(other[0], other[0]))
         else:
@@ -220,7 +219,5 @@ def _listed(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _name_of(profile: Any) -> str:
-    if not isinstance(profile, dict):
-        return ""
-    shown = (profile.get(key) for key in ("display_name", "real_name", "name", "id"))
+    shown = (object_of(profile).get(key) for key in ("display_name", "real_name", "name", "id"))
     return next((name.strip() for name in shown if isinstance(name, str) and name.strip()), "")

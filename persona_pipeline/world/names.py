@@ -44,6 +44,12 @@ def same_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
+def plain_words(text: str) -> str:
+    """Return words without case, accents and signs, with one space between them."""
+    plain = (sign for sign in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(sign))
+    return " ".join("".join(sign if sign.isalnum() else " " for sign in plain).split())
+
+
 # How each persona file looked, and what it said.
 Seen = dict[str, tuple[str, AgentNames]]
 # By where it is kept: sensors look at every file twice a minute, and hardly any has changed.

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from persona_pipeline.base.text import plural
 from persona_pipeline.world.messages.files import MessageFile, parse_message
 from persona_pipeline.world.messages.store import speaker_counts
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.names import AgentNames, Aliases, named_agents, same_name
+from persona_pipeline.world.names import AgentNames, Aliases, named_agents, plain_words, same_name
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.world import World
 
@@ -188,14 +187,13 @@ class _Known:
                 whole[form].append(agent_id)
                 for letter in set(form[:2]):
                     near[letter].append((form, agent_id))
-            for name in {_letters(words[0]) for text in called if (words := _words(text))}:
+            for name in {words[0] for text in called if (words := plain_words(text).split())}:
                 first[name].append(agent_id)
         return cls(quiet, whole, first, near)
 
     def stranger(self, name: str, count: int) -> Stranger:
         """Return somebody who has no persona, with who might be meant."""
-        own, words = _letters(name), _words(name)
-        first_name = _letters(words[0]) if words else ""
+        own, (first_name, *_) = _letters(name), [*plain_words(name).split(), ""]
         if own in self.whole:
             return Stranger(name, count, self.whole[own][0], spelling=True)
         namesakes = self.first.get(first_name, [])
@@ -211,14 +209,9 @@ def _called(item: AgentNames) -> list[str]:
     return [item.agent_id, *filter(None, [item.display_name]), *(alias for alias, _ in item.aliases or ())]
 
 
-def _words(text: str) -> list[str]:
-    return "".join(sign if sign.isalnum() else " " for sign in text).split()
-
-
 def _letters(text: str) -> str:
     """Return a name without case, accents, white space and signs."""
-    plain = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(sign for sign in plain if sign.isalnum())
+    return plain_words(text).replace(" ", "")
 
 
 def _slips(one: str, other: str) -> int | None:

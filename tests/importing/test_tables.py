@@ -234,6 +234,11 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
         ),
         [("7", "Zoë", "Where is it?")],
     ),
+    "one column of names": (
+        "chats.csv",
+        product("Ticket ID,Customer,Message,Created at", "7,Zoë,<p>Where is it?</p>,2026-03-14T09:00:00Z"),
+        [("7", "Zoë", "Where is it?")],
+    ),
     "Tidio": (
         "chat.csv",
         product("Date,Time,Visitor,Operator,Message", "14/03/2026,09:00,Zoë,,Where is it?", "14/03/2026,09:01,,Otto,It left."),
@@ -312,6 +317,7 @@ ODD_ROWS = {
     "a zone of two places": ("1,ann,hi,2026-03-01 10:00 IST", "the time zone IST may be several"),
     "a cell too many": ("1,ann,hi,2026-03-01,more", "has more cells than the header"),
     "half a row": ("1,ann", "turn without text"),
+    "a placeholder": ("1,ann,<Media omitted>,2026-03-01", "turn without text"),
 }
 
 
@@ -325,9 +331,10 @@ def test_a_row_that_cannot_be_read_is_named_and_stops_no_other(tmp_path: Path, r
     assert (odd.line, says in str(getattr(odd, "reason", getattr(odd, "found", "")))) == (5, True)
 
 
-def test_questions_beside_their_answers_are_two_messages(tmp_path: Path) -> None:
-    data = b"id,session,question,answer,timestamp\n7,s,Where?,Here.,2026-03-01T09:00:00Z\n8,s,When?,,2026-03-01T09:01:00Z\n"
+def test_questions_beside_their_answers_are_two_messages_also_newest_first(tmp_path: Path) -> None:
+    data = b"id,session,question,answer,timestamp\n8,s,When?,,2026-03-01T09:01:00Z\n7,s,Where?,<p>Here.</p>,2026-03-01T09:00:00Z\n"
     found = messages_of(tmp_path, data)
+    assert found == sorted(found, key=lambda message: message.created_at)
     said = [(m.id, m.agent_id, m.extras["role"], m.text) for m in found]
     assert said == [
         ("s:7", "customer", "user", "Where?"),
@@ -367,3 +374,11 @@ def test_a_time_is_read_in_six_languages(text: str, clock: str | None) -> None:
 def test_half_a_time_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time that can be read"):
         Times("day-first").read(text)
+
+
+def test_a_chat_in_geminis_form_is_read_as_one_of_openais(tmp_path: Path) -> None:
+    turns = [("user", [{"text": "Where?"}]), ("model", [{"text": "Hm.", "thought": True}, {"text": "Here."}])]
+    chat = {"created": 1773478800, "contents": [{"role": role, "parts": parts} for role, parts in turns]}
+    found = messages_of(tmp_path, json.dumps(chat).encode(), "chat.jsonl")
+    assert [(m.agent_id, m.text) for m in found] == [("user", "Where?"), ("assistant", "Here.")]
+    assert "contents" not in found[0].extras
