@@ -141,7 +141,7 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
         assert first.kind == "pressure" and first.claims[0].claim == "adherence/dry" and first.claims[0].quote
     for text in (render_page(comparison_page(found), "table"), render_page(comparison_page(found), "markdown")):
         assert "fell" in text and first.after in text and first.asked in text
-        assert "cost an answer: $" in text
+        assert "cost an answer: " in text
     page = render_page(comparison_page(found), "html")
     assert first.after in page and f"fell{kind and f': {kind}'}<" in page and "of the year" not in page
     hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})
@@ -158,7 +158,7 @@ def test_what_answers_cost_is_shown_and_decides_nothing(world: World) -> None:
     assert 1.9 < cost.ratio < 2.1 and latency.ratio > 1.5
     assert latency.after_p95 > latency.after > latency.before
     said = render_page(comparison_page(found), "table")
-    assert "cost an answer: $" in said and "latency an answer: " in said
+    assert "cost an answer: " in said and "latency an answer: " in said
 
 
 def test_what_one_side_never_answers_is_no_pair(world: World) -> None:
