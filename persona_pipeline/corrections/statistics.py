@@ -1,4 +1,4 @@
-"""What the gate did: checks summed up by day as they come, and counted by action; what corrections did to every dimension."""
+"""What the gate did: checks summed up by day as they come, and counted by action."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, pruning_time, upsert
-from persona_pipeline.corrections.records import ACTION_LIFETIME, Action, Outcome
+from persona_pipeline.corrections.records import ACTION_LIFETIME, Action
 from persona_pipeline.world.models import Window
 
 # Latencies are kept in classes: of whole milliseconds up to here, of 2 % width above.
@@ -253,80 +253,7 @@ def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | N
         ).rowcount
 
 
-_RUNS, _LOGS = tables.evaluation_runs, tables.correction_logs
-
-
-class DimensionChange(BaseModel, frozen=True, extra="forbid"):
-    """A dimension's score (0-9) before the first correction and in the newest evaluation after it."""
-
-    before: float | None
-    after: float | None
-
-    @property
-    def change(self) -> float | None:
-        """after - before; None when one of them is missing."""
-        return None if self.before is None or self.after is None else self.after - self.before
-
-
-class CorrectionEffect(BaseModel, frozen=True, extra="forbid"):
-    """An agent's evaluations around its corrections.
-
-    Attributes:
-        first_correction: when the first text was rejected.
-        before, after: ends of the windows that are compared: the newest that ended before, the newest of all.
-    """
-
-    first_correction: datetime
-    before: datetime
-    after: datetime
-    dimensions: dict[str, DimensionChange]
-
-
-def correction_effects(store: Store, agent_ids: Iterable[str]) -> dict[str, CorrectionEffect]:
-    """Return the effect for each agent that was evaluated both before its first correction and after it."""
-    effects = {}
-    with store.connect() as connection:
-        for agent_id in agent_ids:
-            rejected = (_LOGS.c.agent_id == agent_id, _LOGS.c.outcome == Outcome.CORRECTED.value)
-            moment = connection.execute(sa.select(sa.func.min(_LOGS.c.created_at)).where(*rejected)).scalar()
-            if moment is None:
-                continue
-            before = _newest_run(connection, agent_id, _RUNS.c.window_end <= moment)
-            after = _newest_run(connection, agent_id, _RUNS.c.window_end > moment)
-            # The newest run counts whatever became of it: without a score, no effect can be told.
-            if before is not None and after is not None and any(_scores(after.summary).values()):
-                effects[agent_id] = _effect(moment, before, after)
-    return effects
-
-
-def _newest_run(connection: Connection, agent_id: str, when: sa.ColumnElement[bool]) -> sa.Row | None:
-    query = (
-        sa.select(_RUNS.c.window_end, _RUNS.c.summary)
-        .where(
-            _RUNS.c.agent_id == agent_id,
-            _RUNS.c.synthetic.is_(False),
-            _RUNS.c.summary.is_not(None),
-            when,
-        )
-        .order_by(_RUNS.c.window_end.desc(), _RUNS.c.created_at.desc())
-        .limit(1)
-    )
-    return connection.execute(query).one_or_none()
-
-
-def _effect(moment: datetime, before: sa.Row, after: sa.Row) -> CorrectionEffect:
-    old, new = _scores(before.summary), _scores(after.summary)
-    names = [*old, *(name for name in new if name not in old)]
-    return CorrectionEffect(
-        first_correction=moment,
-        before=before.window_end,
-        after=after.window_end,
-        dimensions={name: DimensionChange(before=old.get(name), after=new.get(name)) for name in names},
-    )
-
-
-def _scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: dimension.get("score") for name, dimension in summary.get("dimensions", {}).items()}
+_LOGS = tables.correction_logs
 
 
 class CheckLatency(BaseModel, frozen=True, extra="forbid"):
@@ -371,8 +298,7 @@ class GateStatistics(_Counts, extra="forbid"):
 class CorrectionStatistics(BaseModel, frozen=True, extra="forbid"):
     """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
-    ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
-    change. ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
+    ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
     """
 
     window_start: datetime | None = None
@@ -380,7 +306,6 @@ class CorrectionStatistics(BaseModel, frozen=True, extra="forbid"):
     total: GateStatistics = GateStatistics()
     agents: dict[str, GateStatistics] = Field(default_factory=dict)
     days: dict[date, GateStatistics] = Field(default_factory=dict)
-    effects: dict[str, CorrectionEffect] = Field(default_factory=dict)
     uncounted: int = 0
 
 
@@ -409,7 +334,6 @@ def correction_statistics(
         total=_statistics(total),
         agents={agent_id: _statistics(by_agent[agent_id]) for agent_id in sorted(by_agent)},
         days={day: _statistics(by_day[day]) for day in sorted(by_day)},
-        effects=correction_effects(store, sorted(by_agent)),
         uncounted=0 if most_new is None else store.value(waiting),
     )
 

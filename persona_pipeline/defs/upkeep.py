@@ -15,7 +15,6 @@ from persona_pipeline.base.options import moment
 from persona_pipeline.base.status import Result
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import (
-    CorrectionEffect,
     CorrectionStatistics,
     GateStatistics,
     forget_bypasses,
@@ -49,7 +48,6 @@ from persona_pipeline.reporting.text import format_delta, format_score, markdown
 from persona_pipeline.reporting.view import NOBODY, measured
 from persona_pipeline.world.messages.counting import age_out, check_counts
 from persona_pipeline.world.models import Window, parse_window
-from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.world import World
@@ -239,8 +237,6 @@ def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
         facts["pass_rate"] = total.pass_rate
     if total.latency_ms is not None:
         facts |= {f"latency_ms/{name}": value for name, value in total.latency_ms.model_dump().items()}
-    if found.effects:
-        facts["dimensions_before_and_after"] = _effects_table(found.effects)
     return AssetOutcome(version, facts)
 
 
@@ -275,21 +271,6 @@ def _reasons_table(found: CorrectionStatistics) -> dg.MarkdownMetadataValue:
         for reason, count in item.fail_open_by_reason.items()
     ]
     return metadata.table(rows, ("agent", "reason", "actions"))
-
-
-def _effects_table(effects: Mapping[str, CorrectionEffect]) -> dg.MarkdownMetadataValue:
-    rows = [
-        {
-            "agent": agent_id,
-            "dimension": dimension_label(name),
-            "before": format_score(item.before),
-            "after": format_score(item.after),
-            "change": format_delta(item.change),
-        }
-        for agent_id, effect in effects.items()
-        for name, item in effect.dimensions.items()
-    ]
-    return metadata.table(rows, ("agent", "dimension", "before", "after", "change"))
 
 
 def build_corrections(place: Place) -> dg.Definitions:

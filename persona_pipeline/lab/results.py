@@ -74,7 +74,7 @@ class ClaimDifference(Value):
 class AnswerExpense(Value):
     """Dollars or seconds an answer, before and after: the median, and what 95 % stay below.
 
-    ``ratio``: after to before, the geometric mean over scenes; ``low``, ``high``: its 95 % interval, whenever one looks.
+    ``ratio``: after to before, the geometric mean over scenes.
     """
 
     before: float
@@ -82,8 +82,6 @@ class AnswerExpense(Value):
     before_p95: float
     after_p95: float
     ratio: float
-    low: float
-    high: float
     scenes: int
 
 

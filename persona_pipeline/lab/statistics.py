@@ -58,13 +58,13 @@ def paired_change(differences: Sequence[float], margin: float) -> PairedChange:
     return PairedChange(_p_value(-values), _p_value(values), _p_value(values + margin), _p_value(margin - values))
 
 
-def paired_interval(differences: Sequence[float], level: float, widest: float = WIDEST) -> tuple[float, float]:
+def paired_interval(differences: Sequence[float], level: float) -> tuple[float, float]:
     """Return the confidence sequence of the change after the last difference: its lower and upper end.
 
-    ``level``: share (0-1) of runs in which it may miss the change at some time. ``widest``: no change is larger.
+    ``level``: share (0-1) of runs in which it may miss the change at some time.
     """
     values = np.asarray(differences, dtype=float)
-    return _low_end(values, level / 2, widest), -_low_end(-values, level / 2, widest)
+    return _low_end(values, level / 2), -_low_end(-values, level / 2)
 
 
 def log_wealth(values: Numbers) -> Numbers:
@@ -79,9 +79,9 @@ def _p_value(values: Numbers) -> float:
     return min(1.0, math.exp(-float(log_wealth(values).max(initial=0.0))))
 
 
-def _low_end(values: Numbers, level: float, widest: float) -> float:
-    """Return the largest change that values are shown to be above; ``-widest``: none."""
-    low, high = -widest, widest
+def _low_end(values: Numbers, level: float) -> float:
+    """Return the largest change that values are shown to be above; ``-WIDEST``: none."""
+    low, high = -WIDEST, WIDEST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if _p_value(values - middle) <= level else (low, middle)

@@ -97,7 +97,7 @@ def test_every_planted_blind_spot_is_named_and_no_other(one_claim_a_fault: Trial
         assert matrix.dead == ([f"{dimension}/sees-{blind}"] if blind else [])
         kills = {row.name.split("/")[1]: row.kills for row in matrix.claims}
         assert kills == {f"sees-{name}": [] if name == blind else [name] for name in FAULTS}
-        assert (matrix.low, matrix.twins, matrix.silent, matrix.untested) == ([], [], {}, {})
+        assert (matrix.low, matrix.silent, matrix.untested) == ([], {}, {})
         assert matrix.exit_code == 0
 
 
@@ -138,11 +138,6 @@ def test_claims_that_are_of_no_use_are_named_for_what_they_are(sample_root: Path
     assert matrix.everybody == ["adherence/dead", "adherence/of-everybody"]
     assert matrix.silent == {"adherence/goes-silent": ["boilerplate"]}
     assert matrix.untested == {"adherence/never-comes-up": "not_applicable"}
-    # Of-everybody and courtesies catch the same; but one tells others from the agent no more than the other does.
-    assert [(item.first, item.second) for item in matrix.twins] == [
-        ("adherence/good", "adherence/copy-of-good"),
-        ("adherence/of-everybody", "adherence/courtesies"),
-    ]
     assert {"findings", "kills", "claims", "faults", "usage"} <= matrix.to_dict().keys()
     assert json.loads(json.dumps(matrix.to_dict()))["findings"]["dead"] == ["adherence/dead"]
 
@@ -156,7 +151,7 @@ def test_hard_files_count_by_what_the_judge_said(sample_root: Path, sample_world
     assert judged(trial, {"good": {"boilerplate": 7}}).dead == ["adherence/good"]
 
 
-def test_a_noisy_judge_makes_no_kill_and_no_twin(sample_root: Path, sample_world: World) -> None:
+def test_a_noisy_judge_makes_no_kill(sample_root: Path, sample_world: World) -> None:
     """Nothing is caught by these claims: whatever falls is the judge's noise of 1.5 points (3 of 100 seeds make a kill)."""
     write_claims(sample_root, {"adherence": {f"claim-{n}": {} for n in range(20)}})
     trial = plan_trial(sample_world, REQUEST)
@@ -165,7 +160,7 @@ def test_a_noisy_judge_makes_no_kill_and_no_twin(sample_root: Path, sample_world
     matrix = run_trial(trial, judge)
     assert matrix.sd_measured and 1.3 < matrix.judge_sd < 1.7
     assert matrix.blind_spots == list(FAULTS)
-    assert (matrix.twins, [row.kills for row in matrix.claims]) == ([], [[]] * 20)
+    assert [row.kills for row in matrix.claims] == [[]] * 20
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, DimensionChange
-from persona_pipeline.defs.upkeep import corrections_outcome
 from persona_pipeline.world import World
 from tests.defs.support import Project, rows_of
 
@@ -95,17 +93,6 @@ def test_nothing_to_count_is_fine(small: Project) -> None:
     found, _ = count(small)
     assert (found["actions"], rows(found, "agents")) == (0, [])
     assert "pass_rate" not in found and "latency_ms/p50" not in found
-
-
-def test_every_dimension_is_shown_around_corrections() -> None:
-    change = {"adherence": DimensionChange(before=5.0, after=7.0), "fluency": DimensionChange(before=6.0, after=None)}
-    effect = CorrectionEffect(first_correction=NOON, before=NOON, after=NOON, dimensions=change)
-    outcome = corrections_outcome(CorrectionStatistics(effects={"ann": effect}))
-    table = outcome.metadata["dimensions_before_and_after"]
-    assert [(row["dimension"], row["change"]) for row in rows_of(table)] == [
-        ("Adherence", "+2.00"),
-        ("Variety", ""),
-    ]
 
 
 def test_a_wrong_window_fails_with_the_remedy(small: Project) -> None:

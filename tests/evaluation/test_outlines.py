@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.corrections.statistics import correction_effects
 from persona_pipeline.evaluation.history import overall_points, rows_of
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.testing.judges import ScriptedJudge
@@ -88,7 +87,6 @@ def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
             stored_history(store, ["jim", "pam"]),
             overall_points(["jim", "pam"], overall_rows(store, until=until, most=9)),
             newest_outlines(store),
-            correction_effects(store, ["jim", "pam"]),
         ]
 
     before = drawn()

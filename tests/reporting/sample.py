@@ -7,9 +7,7 @@ from typing import Any
 
 from persona_pipeline.corrections.statistics import (
     CheckLatency,
-    CorrectionEffect,
     CorrectionStatistics,
-    DimensionChange,
     GateStatistics,
 )
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power, PropositionDrop
@@ -431,13 +429,7 @@ def sample_corrections() -> CorrectionStatistics:
         latency_ms=CheckLatency(p50=410.0, p95=1900.0, p99=4400.0, highest=5000.0),
         usd=0.0012,
     )
-    effect = CorrectionEffect(
-        first_correction=WINDOW_END - timedelta(days=5),
-        before=WINDOW_END - timedelta(days=6),
-        after=WINDOW_END,
-        dimensions={"adherence": DimensionChange(before=6.1, after=7.9)},
-    )
-    return CorrectionStatistics(total=row, agents={"michael": row}, effects={"michael": effect})
+    return CorrectionStatistics(total=row, agents={"michael": row})
 
 
 def many_agents(count: int) -> RunReport:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from statistics import NormalDist, correlation, fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,10 +18,6 @@ ASSUMED_SD = 1.0
 _LEAST_SD = math.sqrt(1 / 12)
 # Chance of one kill or more in the whole matrix that is the judge's noise alone.
 _FALSE_KILLS = 0.05
-_TWIN_CORRELATION = 0.9
-# Points: what differs by less is the same to any guard.
-_SAME = 1.0
-_FEWEST_WINDOWS = 4
 # Claims by which a judge is said to read nothing, and how many standard errors all of them fall that it reads.
 _FEWEST_CLAIMS, _SURELY = 4, 2.0
 
@@ -95,15 +91,6 @@ class FaultColumn(_Model):
     what: str
     changed: float = 0.0
     why_not: str = ""
-
-
-class Twins(_Model):
-    """Two claims that say the same: ``correlation`` of their scores over the windows, ``difference`` at most, in points."""
-
-    first: str
-    second: str
-    correlation: float
-    difference: float
 
 
 class KillMatrix(_Model):
@@ -202,18 +189,6 @@ class KillMatrix(_Model):
         return {row.name: row.intact.unscored for row in self.claims if row.intact.unscored is not None}
 
     @property
-    def twins(self) -> list[Twins]:
-        """Claims of one dimension that catch the same faults and whose scores differ by a point or the judge's noise at most."""
-        rows = [row for row in self.claims if row.kills]
-        found = (
-            _twins(first, second, self.judge_sd)
-            for place, first in enumerate(rows)
-            for second in rows[place + 1 :]
-            if first.dimension == second.dimension and first.kills == second.kills
-        )
-        return [item for item in found if item is not None]
-
-    @property
     def exit_code(self) -> int:
         """Return 0 when all was judged, 4 when the budget ended it, else 3."""
         return EXIT_BUDGET if Unscored.BUDGET in self.failed else EXIT_COVERAGE if self.failed else EXIT_OK
@@ -229,7 +204,6 @@ class KillMatrix(_Model):
                 "silent": self.silent,
                 "reads_nothing": self.reads_nothing,
                 "untested": self.untested,
-                "twins": [item.model_dump() for item in self.twins],
             },
             "kills": {row.name: row.kills for row in self.claims},
         }
@@ -270,23 +244,3 @@ def needed_fall(sd: float, quantile: float, before: int, now: int) -> float:
     """
     error = max(sd, _LEAST_SD) * math.sqrt(1 / max(before, 1) + 1 / max(now, 1))
     return max(PROPOSITION_DELTA, quantile * error)
-
-
-def _twins(first: ClaimRow, second: ClaimRow, sd: float) -> Twins | None:
-    windows = [(first.intact, second.intact)]
-    for mine, its in ((first.faults, second.faults), (first.others, second.others)):
-        windows += [(mine[name], its[name]) for name in mine if name in its]
-    pairs = [(a.score, b.score) for a, b in windows if a.score is not None and b.score is not None]
-    if len(pairs) < _FEWEST_WINDOWS:
-        return None
-    # A claim that stands everywhere alike is like no other.
-    varied = all(len({*side}) > 1 for side in zip(*pairs, strict=True))
-    found = correlation(*zip(*pairs, strict=True)) if varied else 0.0
-    offset = fmean(a - b for a, b in pairs)
-    difference = max(abs(a - b - offset) for a, b in pairs)
-    judgments = max(min(first.intact.judgments, second.intact.judgments), 1)
-    # Of one claim asked twice the largest difference of all windows stays below this in 99 of 100 tests.
-    noise = NormalDist().inv_cdf(1 - 0.005 / len(pairs)) * max(sd, _LEAST_SD) * math.sqrt(2 / judgments)
-    if found < _TWIN_CORRELATION or difference > max(noise, _SAME):
-        return None
-    return Twins(first=first.name, second=second.name, correlation=found, difference=difference)

@@ -3,18 +3,15 @@
 Scores go from 0 to 9 as the judged ones do, high being good, and are compared by the same bets.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
 from persona_pipeline.lab.results import AnswerExpense
 from persona_pipeline.lab.states import SideAgent
-from persona_pipeline.lab.statistics import WIDEST, paired_interval
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
@@ -133,17 +130,14 @@ def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[s
 
 
 def _expense(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> AnswerExpense:
-    # Of a scene the same share is dearer whatever its length, so ratios are what is compared, in tenths of a doubling.
-    ratios = [10 * math.log2(fmean(after) / fmean(before)) for before, after in pairs]
-    low, high = paired_interval(ratios, LEVEL, widest=10 * WIDEST)
+    # The same share of a scene is dearer whatever its length, so ratios are what is compared.
+    ratio = geometric_mean(fmean(after) / fmean(before) for before, after in pairs)
     before, after = ([value for pair in pairs for value in pair[side]] for side in (0, 1))
     return AnswerExpense(
         before=median(before),
         after=median(after),
         before_p95=float(np.quantile(before, 0.95)),
         after_p95=float(np.quantile(after, 0.95)),
-        ratio=2 ** (fmean(ratios) / 10),
-        low=2 ** (low / 10),
-        high=2 ** (high / 10),
+        ratio=ratio,
         scenes=len(pairs),
     )

@@ -50,7 +50,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     usage_facts,
 )
 from persona_pipeline.reporting.pages.instruments import statistics_page
-from persona_pipeline.reporting.text import asset, format_delta, format_share, format_usd, one_line, plural
+from persona_pipeline.reporting.text import asset, format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     FACTS,
     MANY,
@@ -58,7 +58,6 @@ from persona_pipeline.reporting.view import (
     AgentRow,
     ReportView,
     ScoreCell,
-    score_change,
     shown_whole,
     warnings_of,
 )
@@ -67,7 +66,7 @@ from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, Quote
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics
+    pass
 
 # Lines below the heading that say who needs a look.
 _MOST_BEFORE = 3
@@ -403,22 +402,7 @@ def _corrections(report: RunReport, view: ReportView) -> Section | None:
         # Those it had to do most with.
         rows = sorted(rows, key=lambda row: -(row[1].forced + row[1].fail_open + row[1].rejections))[:MANY]
     blocks = list(statistics_page(found.model_copy(update={"agents": dict(rows)})).as_section().blocks)
-    if found.effects:
-        blocks += [Item("Scores before the first correction and now", tone="good"), _effects(found, view)]
     return Section("Runtime corrections", blocks, "corrections", short="Corrections")
-
-
-def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
-    def said(effect: "CorrectionEffect", name: str) -> str:
-        item = effect.dimensions.get(name)
-        if item is None:
-            return "–"
-        return f"{score_change(item.before, item.after)} {format_delta(item.change)}"
-
-    effects = sorted(found.effects.items())
-    rows = [[agent_id, *(said(effect, name) for name in view.dimensions)] for agent_id, effect in effects]
-    columns = ["Agent", *map(dimension_label, view.dimensions)]
-    return Table.plain("Scores before the first correction and now", columns, rows)
 
 
 def _provenance(report: RunReport) -> Section:

@@ -43,7 +43,7 @@ from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
-    from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, Twins
+    from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix
     from persona_pipeline.lab.since import AgentSince, SinceReport
     from persona_pipeline.world.propositions.models import PropositionSet
 
@@ -60,11 +60,9 @@ _SAID = {
 }
 _SIGNALS = {"voice": "Own voice", "said_again": "No repetition", "late_turns": "Late turns"}
 _EXPENSES = {
-    "cost_usd": ("cost", "dearer", "cheaper", format_usd),
-    "latency_seconds": ("latency", "slower", "faster", lambda seconds: f"{seconds:.2f} s"),
+    "cost_usd": ("cost", format_usd),
+    "latency_seconds": ("latency", lambda seconds: f"{seconds:.2f} s"),
 }
-# A ratio that is surely nearer to 1 is none to speak of.
-_ALIKE = 1.25
 _MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
 # Characters of an answer on a terminal.
 SHORT = 300
@@ -163,26 +161,11 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
     for name in matrix.everybody:
         told = ", ".join(f"{_claim_score(cell)} {other}" for other, cell in rows[name].others.items())
         yield "holds of everybody", f"{name}: {_claim_score(rows[name].intact)} of its own words, {told}"
-    for names in twin_groups(matrix.twins):
-        pairs = [pair for pair in matrix.twins if pair.first in names]
-        most = f"{max(pair.difference for pair in pairs):.1f} (r from {min(pair.correlation for pair in pairs):.2f})"
-        alike = f"{', '.join(names[:-1])} and {names[-1]} catch the same"
-        yield "twins", f"{alike}, and no two of them differ by more than {most}: one would do"
     for name, faults in matrix.silent.items():
         gone = f"no longer applies under {', '.join(faults)}"
         yield "becomes n/a", f"{name} {gone}, and leaves the score instead of lowering it"
     for name, why in matrix.untested.items():
         yield "not tested", f"{name}: {why} on the intact window"
-
-
-def twin_groups(pairs: "Sequence[Twins]") -> list[list[str]]:
-    """Return the claims that are twins of one another, directly or by way of others."""
-    groups: list[list[str]] = []
-    for pair in pairs:
-        met = [group for group in groups if pair.first in group or pair.second in group]
-        groups = [group for group in groups if group not in met]
-        groups.append(list(dict.fromkeys([*(name for group in met for name in group), pair.first, pair.second])))
-    return groups
 
 
 def _claim_score(cell: "ClaimCell") -> str:
@@ -275,15 +258,10 @@ def _label(name: str) -> str:
 
 def _answered(agent: AgentDifference) -> Iterator[str]:
     """What answers took on both sides."""
-    for name, (title, more, less, shown) in _EXPENSES.items():
+    for name, (title, shown) in _EXPENSES.items():
         if item := agent.expenses.get(name):
-            said = more if item.low > 1 else less if item.high < 1 else "cannot tell"
-            said = "about the same" if item.high < _ALIKE and item.low > 1 / _ALIKE else said
             most = f"95 % below {shown(item.before_p95)} -> {shown(item.after_p95)}"
-            yield (
-                f"{title} an answer: {said}: {shown(item.before)} -> {shown(item.after)} ({most}; "
-                f"x {item.ratio:.2f}, {item.low:.2f} to {item.high:.2f})"
-            )
+            yield f"{title} an answer: {shown(item.before)} -> {shown(item.after)} ({most}; x {item.ratio:.2f})"
 
 
 def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:
