@@ -15,10 +15,17 @@ from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
-from persona_pipeline.guard.findings import live_judge
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
+from persona_pipeline.guard.report import (
+    AgentEvaluation,
+    AgentReport,
+    Expense,
+    Provenance,
+    RunReport,
+    expenses_of,
+    judge_to_ask,
+)
 from persona_pipeline.guard.trust import ANCHORS, answers_in, explained, judge_of, without_other_judges
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
@@ -257,7 +264,7 @@ def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentRe
         findings = [*report.findings, *falling, *snapshot.voices.get(agent_id, ())]
         expenses = list(report.expenses)
         if said := snapshot.facts.get(agent_id):
-            findings += facts_findings(said, live_judge(evaluation))
+            findings += facts_findings(said, judge_to_ask(evaluation))
             expenses.append(Expense(mechanism="facts", agent_id=agent_id, usage=said.usage))
         report = report.model_copy(update={"findings": findings, "expenses": expenses})
     if not evaluation.synthetic:

@@ -10,7 +10,7 @@ from persona_pipeline.base.options import REGRESSION_DELTA
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.regression import Rules
-from persona_pipeline.guard.report import AgentEvaluation, Finding, about
+from persona_pipeline.guard.report import AgentEvaluation, Finding, about, judge_to_ask
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.said_again import said_again_text
@@ -247,13 +247,7 @@ def window_options(evaluation: AgentEvaluation, samples: int = 1) -> list[str]:
     return options
 
 
-def live_judge(evaluation: AgentEvaluation) -> str:
-    """Return the provider to ask again: the one that judged, anthropic after a judge that no option names, such as recordings."""
-    provider, named, _ = str(evaluation.provenance.get("judge", "")).partition(":")
-    return provider if named else "anthropic"
-
-
 def record_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
     """Return the command that judges the same window again and records it, each claim ``samples`` times at least."""
-    options = [*window_options(evaluation, samples), f"--judge {live_judge(evaluation)} --record"]
+    options = [*window_options(evaluation, samples), f"--judge {judge_to_ask(evaluation)} --record"]
     return " ".join(["persona-pipeline evaluate --agents", shlex.quote(evaluation.agent_id), *options])

@@ -434,3 +434,9 @@ class RunReport(BaseModel, extra="forbid"):
     def all_findings(self) -> list[Finding]:
         """Return the run's own findings and every agent's."""
         return [*self.findings, *(finding for agent in self.agents.values() for finding in agent.findings)]
+
+
+def judge_to_ask(evaluation: AgentEvaluation) -> str:
+    """Return the provider to ask again: the one that judged, anthropic after a judge that no option names, such as recordings."""
+    provider, named, _ = str(evaluation.provenance.get("judge", "")).partition(":")
+    return provider if named else "anthropic"

@@ -101,7 +101,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _TableRow:
     """A record with its line, and the name of the object around it."""
 
     line: int
@@ -109,7 +109,7 @@ class _Entry:
     around: str = ""
 
 
-class Table:
+class HelpdeskTable:
     """The records of a file, and how they are read.
 
     Raises:
@@ -119,7 +119,7 @@ class Table:
     def __init__(self, source: Source, options: ReadOptions) -> None:
         self.source, found = source, list(records(source, cells=()))
         self.wrong = [Row(line, item) for line, item in found if isinstance(item, ValueError)]
-        entries = [_Entry(line, item) for line, item in found if not isinstance(item, ValueError)]
+        entries = [_TableRow(line, item) for line, item in found if not isinstance(item, ValueError)]
         mapped = {target.partition(":")[0] for target in options.fields.values()}
         given = {
             key: target
@@ -167,7 +167,7 @@ class Table:
             said[place, moment] += 1
             yield message_row(line, values)
 
-    def _turns(self, item: _Entry, side: str) -> list[dict[str, Any]]:
+    def _turns(self, item: _TableRow, side: str) -> list[dict[str, Any]]:
         """Return what is said in a record: a text, or a question and its reply."""
         value, columns = partial(self.layout.value, item.record), self.layout.columns
         asking = side or ("customer" if "reply" in columns else "")
@@ -194,14 +194,14 @@ class Table:
             turns.append({**turn, "text": text, **({"role": _SPEAKING[who]} if who else {})})
         return turns
 
-    def _speaker(self, item: _Entry, side: str, *, is_reply: bool) -> str:
+    def _speaker(self, item: _TableRow, side: str, *, is_reply: bool) -> str:
         author = "" if is_reply or self.speakers_are_roles else self.layout.value(item.record, "agent_id")
         named = self.layout.value(item.record, "customer" if side == "customer" else "agent") if side else ""
         if not (author or named or side):
             raise ValueError("agent_id is missing")
         return author or named or side
 
-    def _side(self, item: _Entry) -> str:
+    def _side(self, item: _TableRow) -> str:
         """Return who wrote a record by what it says: agent, bot, customer, note, system; "": it does not say."""
         if self._flag(item, "is_note") or self._flag(item, "is_public") is False:
             return "note"
@@ -222,15 +222,15 @@ class Table:
             found = next(key for key in _OTHER if self.layout.value(item.record, key))
         return found
 
-    def _role_word(self, item: _Entry, key: str) -> str:
+    def _role_word(self, item: _TableRow, key: str) -> str:
         return self.roles.get(_plain(self.layout.value(item.record, key)), "") if key in self.layout.columns else ""
 
-    def _flag(self, item: _Entry, key: str) -> bool | None:
+    def _flag(self, item: _TableRow, key: str) -> bool | None:
         """Return what a column of yes or no says; None: there is none, or it says neither."""
         value = _plain(self.layout.value(item.record, key)) if key in self.layout.columns else None
         return next((says == "yes" for says, spellings in words()["flags"].items() if value in spellings), None)
 
-    def _moment(self, item: _Entry) -> datetime:
+    def _moment(self, item: _TableRow) -> datetime:
         written = self._written(item)
         if not written:
             raise ValueError("created_at is missing")
@@ -239,7 +239,7 @@ class Table:
         except ValueError as error:
             raise ValueError(f"{self.layout.columns['created_at']} {error}") from None
 
-    def _written(self, item: _Entry) -> str:
+    def _written(self, item: _TableRow) -> str:
         written = self.layout.value(item.record, "created_at")
         clock = self.layout.value(item.record, "clock") if written and ":" not in written else ""
         return f"{written} {clock}".strip()
@@ -304,17 +304,17 @@ class Records(Importer):
     about: ClassVar[str] = "CSV of a helpdesk by the words of its header, or any records with --map KEY=FIELD"
 
     def __init__(self) -> None:
-        self._read: dict[tuple[str, str], Table] = {}
+        self._read: dict[tuple[str, str], HelpdeskTable] = {}
 
     def recognises(self, source: Source) -> bool:
         columns = Layout.of(columns_of(source), {}).columns
         who = {"agent_id", ROLE, "agent", "customer", "reply"} & columns.keys()
         return bool(who) and {"text", "created_at"} <= columns.keys()
 
-    def table(self, file: Source, options: ReadOptions) -> Table:
+    def table(self, file: Source, options: ReadOptions) -> HelpdeskTable:
         """Return a file's records; ``ConfigError``: it is not clear how they are to be read. Called before anything is written."""
         key = str(file.path), repr(options.fields)
-        self._read[key] = self._read.get(key) or Table(file, options)
+        self._read[key] = self._read.get(key) or HelpdeskTable(file, options)
         return self._read[key]
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
@@ -333,7 +333,7 @@ def advice(source: Source) -> str:
     """Return which keys of a JSON file may be mapped, with an example that works where there is one; "": it has no records."""
     if not source.is_json:
         return ""
-    groups = _groups([_Entry(line, record) for line, record in records(source) if isinstance(record, dict)])
+    groups = _groups([_TableRow(line, record) for line, record in records(source) if isinstance(record, dict)])
     guessed = {under: _guessed(found) for under, found in groups.items()}
     clear = [under for under in groups if {*_SAID} <= {*guessed[under].values()}]
     inner = [f"{under} ({len(groups[under])})" for under in groups if under]
@@ -345,19 +345,19 @@ def advice(source: Source) -> str:
     return f"{lists}to read {best or 'its records'} as messages: {maps}; "
 
 
-def _guessed(entries: Sequence[_Entry]) -> dict[str, str]:
+def _guessed(entries: Sequence[_TableRow]) -> dict[str, str]:
     names = dict.fromkeys(name for item in entries[:_LOOKED_AT] for name in item.record)
     inner = [f"{name}.{key}" for item in entries[:1] for name in item.record for key in object_of(item.record[name])]
     columns = Layout.of([*names, *inner], {}).columns
     return {columns[key]: key for key in (*_SAID, "channel") if key in columns}
 
 
-def _groups(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+def _groups(entries: Sequence[_TableRow]) -> dict[str, list[_TableRow]]:
     """Return records, and what they hold in lists, by the keys of the lists."""
-    groups: dict[str, list[_Entry]] = {"": list(entries)}
+    groups: dict[str, list[_TableRow]] = {"": list(entries)}
     for item in entries:
         for under, around, record in _objects_in(item.record):
-            groups.setdefault(under, []).append(_Entry(item.line, record, around))
+            groups.setdefault(under, []).append(_TableRow(item.line, record, around))
     return groups
 
 
@@ -376,7 +376,7 @@ def _objects_in(
             yield from _objects_in(item, under, around, depth - 1)
 
 
-def _within(entries: Sequence[_Entry], given: Mapping[str, str], source: Source) -> list[_Entry]:
+def _within(entries: Sequence[_TableRow], given: Mapping[str, str], source: Source) -> list[_TableRow]:
     """Return the records that have the keys that are given: these, or those of one of the lists in them."""
     required = [key for key, target in given.items() if target.partition(":")[0] in _SAID] or list(given)
     groups = _groups(entries)
@@ -391,7 +391,7 @@ def _within(entries: Sequence[_Entry], given: Mapping[str, str], source: Source)
     return fitting.get("") or next(iter(fitting.values()), list(entries))
 
 
-def _has(item: _Entry, key: str) -> bool:
+def _has(item: _TableRow, key: str) -> bool:
     return value_at(item.record, key) is not None
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.platforms import overlap
 from persona_pipeline.importing.run import IMPORTERS, find_importer, importer_of
-from persona_pipeline.importing.traced import overlap
 from persona_pipeline.world.messages.files import Row, parse_time
 from tests.importing.samples import SAMPLES
 

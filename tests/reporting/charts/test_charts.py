@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.scores import Series, bullet, small_line, timeline
-from persona_pipeline.reporting.charts.svg import element
+from persona_pipeline.reporting.charts.scores import Series, bullet, element, small_line, timeline
 
 START = datetime(2026, 6, 5, 17, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"
