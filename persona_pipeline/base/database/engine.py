@@ -38,7 +38,9 @@ def current_revision(connection: Connection) -> str | None:
     schema = None if connection.dialect.name == "sqlite" else SCHEMA
     if not sa.inspect(connection).has_table("alembic_version", schema=schema):
         return None
-    return connection.execute(sa.select(_REVISION.c.version_num)).scalar()
+    # Named here, as a connection without the store's map of schemas may ask.
+    table = sa.table("alembic_version", sa.column("version_num"), schema=schema)
+    return connection.execute(sa.select(table.c.version_num)).scalar()
 
 
 def upgrade(engine: Engine) -> None:

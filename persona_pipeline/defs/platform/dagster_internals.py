@@ -161,6 +161,12 @@ def waits_for_retry(instance: dg.DagsterInstance, run_id: str) -> bool:
     return run is not None and run.tags.get(WILL_RETRY_TAG) == "true" and AUTO_RETRY_RUN_ID_TAG not in run.tags
 
 
+def with_event_log(storage: Any, kind: type[Any]) -> Any:
+    """Return Dagster's SQLite storage with an event log of another class in the same folder."""
+    storage._event_log_storage = kind(storage._event_log_storage._base_dir)
+    return storage
+
+
 def run_code_server(arguments: Sequence[str]) -> None:
     """Run ``dagster code-server start`` in this process until a signal stops it."""
     from dagster._cli.code_server import start_command

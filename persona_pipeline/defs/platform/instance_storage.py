@@ -19,6 +19,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
     DagsterSqliteStorage,
     DagsterStorage,
     SqliteEventLogStorage,
+    with_event_log,
 )
 
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
@@ -68,9 +69,7 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
         folder.mkdir(parents=True, exist_ok=True)
         # Dagster checks whether its tables exist and then makes them: two processes that start at once would both make them.
         with FileLock(folder / ".lock"):
-            storage = DagsterSqliteStorage.from_local(str(folder), inst_data)
-            storage._event_log_storage = KeptEventLog(storage._event_log_storage._base_dir)
-            return storage
+            return with_event_log(DagsterSqliteStorage.from_local(str(folder), inst_data), KeptEventLog)
 
 
 def postgres_url(environment: Mapping[str, str]) -> str | None:
