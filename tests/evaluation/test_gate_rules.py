@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.decide import restricted
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power
 from persona_pipeline.guard.baselines.regression import Rules, compare
-from persona_pipeline.guard.findings import live_judge, power_findings, record_command
+from persona_pipeline.guard.findings import power_findings, record_command
 from persona_pipeline.guard.gate import (
     GateRules,
     all_dropped,
@@ -27,7 +27,7 @@ from persona_pipeline.guard.gate import (
     weighed,
 )
 from persona_pipeline.guard.known_drift import lower
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, judge_to_ask
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated, golden
@@ -84,7 +84,7 @@ def test_the_advice_names_the_judge_that_judged(judge: str | None, named: str) -
     )
     assert found.command == record_command(evaluation)
     assert found.command.endswith(f" --judge {named} --record") and f"`{found.command}`" in found.remedy
-    (said,) = facts_findings(FactsFound("ann", conversations=2, read=1), live_judge(evaluation))
+    (said,) = facts_findings(FactsFound("ann", conversations=2, read=1), judge_to_ask(evaluation))
     assert said.command == f"persona-pipeline facts ann --judge {named} --record"
 
 
