@@ -16,7 +16,7 @@ from persona_pipeline.guard.calibration import (
     calibrate_dimensions,
     calibrate_messages,
 )
-from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_reasons
+from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_lines, stale_reasons
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES
@@ -110,9 +110,8 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     known, asked = WorldReader(world).known, _asked(world, labels)
     reasons = stale_reasons(labels, asked, is_judged=known.knows)
     current = [label for label in labels if label.identity not in reasons]
-    stale = [f"{label.place}: {reasons[label.identity]}" for label in labels if label.identity in reasons]
     found = calibrate_dimensions(current, asked, known.on_labels)
-    return Calibration(messages=_messages(world), dimensions=found, stale=stale)
+    return Calibration(messages=_messages(world), dimensions=found, stale=stale_lines(labels, reasons))
 
 
 def _asked(world: World, judged: Iterable[Label]) -> AskedOf:

@@ -98,8 +98,7 @@ def estimate_run(
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
     known = {} if asking.fresh else recorded.recordings
-    also = [item.question for plan in judged for item in plan.readings if item.question.key not in known]
-    also += [question for question in _anchor_questions(reader, snapshot, request) if question.key not in known]
+    also = [question for question in _on_messages(reader, snapshot, request, judged) if question.key not in known]
     also += _facts_questions(reader, snapshot, fresh=asking.fresh) if request.facts else ()
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
@@ -122,15 +121,16 @@ def questions_of(world: World, options: ModelOptions, request: EvaluationRequest
     plans = list(plans_of(snapshot, request))
     requests = [asked for plan in plans for asked in plan.requests]
     claims = claim_questions(requests, options, request.grouping or world.settings.judge_grouping)
-    messages = [reading.question for plan in plans for reading in plan.readings]
-    return [*claims, *messages, *_anchor_questions(reader, snapshot, request)]
+    return [*claims, *_on_messages(reader, snapshot, request, plans)]
 
 
-def _anchor_questions(reader: WorldReader, snapshot: Snapshot, request: EvaluationRequest) -> list[Question]:
-    """Return what the judge is asked to be checked."""
+def _on_messages(
+    reader: WorldReader, snapshot: Snapshot, request: EvaluationRequest, plans: Sequence[AgentPlan]
+) -> list[Question]:
+    """Return what is asked of whole messages: those of the plans, and those by which the judge is checked."""
     day = max(scope.window.end for scope in snapshot.agents).date()
     asked = AnchorRound(reader.anchors(snapshot, request), day, 2 if request.update_baseline else 1)
-    return [call.question for call in asked.calls]
+    return [call.question for call in (*(reading for plan in plans for reading in plan.readings), *asked.calls)]
 
 
 def _facts_questions(reader: WorldReader, snapshot: Snapshot, *, fresh: bool) -> list[Question]:

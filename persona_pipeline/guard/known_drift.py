@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
-from persona_pipeline.guard.report import AgentEvaluation, Finding, about
+from persona_pipeline.guard.report import AgentEvaluation, Finding, about, provider_of
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
@@ -288,7 +288,7 @@ def _is_partial(new: Baseline, old: Baseline) -> bool:
 
 def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bool) -> tuple[str, str]:
     """Return what to do about a drifted window in a sentence, and the command to begin with."""
-    start, provider = evaluation.window_start, evaluation.provenance.get("judge", "").partition(":")
+    start, provider = evaluation.window_start, provider_of(evaluation)
     last = against.since - _SECOND if against.since else start if has_history else None
     options, agents = window_options(evaluation), f"--agents {shlex.quote(evaluation.agent_id)}"
     # `baseline` takes no --since.
@@ -299,7 +299,7 @@ def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bo
         return f"correct the agent, or accept it as it is: `{accept}`", accept
     kept = [option for option in options if not option.startswith(("--as-of", "--since"))]
     # Windows before are judged by the same judge; of a model they are not recorded yet.
-    judge = [f"--judge {provider[0]} --record"] if provider[1] else []
+    judge = [f"--judge {provider} --record"] if provider else []
     before = command_before(evaluation.agent_id, last, [*kept, *judge])
     return f"take the windows before it: `{before}`; or accept it as it is: `{accept}`", before
 

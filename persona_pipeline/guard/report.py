@@ -436,7 +436,12 @@ class RunReport(BaseModel, extra="forbid"):
         return [*self.findings, *(finding for agent in self.agents.values() for finding in agent.findings)]
 
 
-def judge_to_ask(evaluation: AgentEvaluation) -> str:
-    """Return the provider to ask again: the one that judged, anthropic after a judge that no option names, such as recordings."""
+def provider_of(evaluation: AgentEvaluation) -> str:
+    """Return the provider that judged; "" after a judge that no option names, such as recordings."""
     provider, named, _ = str(evaluation.provenance.get("judge", "")).partition(":")
-    return provider if named else "anthropic"
+    return provider if named else ""
+
+
+def judge_to_ask(evaluation: AgentEvaluation) -> str:
+    """Return the provider to ask again: the one that judged, anthropic where it has no name."""
+    return provider_of(evaluation) or "anthropic"

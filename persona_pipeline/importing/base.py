@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import decoded_text, rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.turns import TurnError, read_message, split_thinking
+from persona_pipeline.base.turns import Turn, TurnError, read_message, split_thinking
+from persona_pipeline.importing.times import moment_of_seconds
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.names import Aliases
 
@@ -47,8 +48,6 @@ def digest(*parts: str) -> str:
 TABLES = (".csv", ".tsv", ".tab", ".txt")
 _BEGINNING = 65_536
 _LARGEST = 500_000_000
-# A number of seconds beyond this is one of milliseconds: it would be the year 5138.
-_MILLISECONDS = 1e11
 # What ChatGPT and assistants of OpenAI write around the sources that they cite.
 _MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】†\n]{0,99}†[^【】\n]{0,199}】)"
 _CITED = re.compile(rf" ?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
@@ -219,6 +218,9 @@ class Importer(ABC):
         if options.fields:
             raise ConfigError(f"--map KEY=FIELD is not for {self.name}, whose keys are known; --map SPEAKER=AGENT is")
 
+    def require_clear(self, source: Source, options: ReadOptions) -> None:  # noqa: B027
+        """Raise ``ConfigError`` where it is not clear how a source is to be read; called before anything is written."""
+
     @abstractmethod
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         """Yield what each line of a file is. No line goes unsaid.
@@ -265,6 +267,12 @@ def object_of(value: Any) -> Mapping[str, Any]:
 def list_of(value: Any) -> list[Any]:
     """Return a value that is a list, an empty one for any other."""
     return value if isinstance(value, list) else []
+
+
+def extras_of(turn: Turn, **beside: Any) -> dict[str, Any]:
+    """Return what is kept of a turn next to its words, without its name and what is empty."""
+    kept = {**turn.extras, **beside}
+    return {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
 
 
 def text_of(content: Any) -> str:
@@ -358,7 +366,6 @@ def as_text(name: str, value: Any) -> Any:
 def timestamp(seconds: float) -> str:
     """Return the RFC 3339 time of seconds, or of milliseconds, since 1970; what is out of range stays a number."""
     try:
-        moment = datetime.fromtimestamp(seconds / 1000 if abs(seconds) > _MILLISECONDS else seconds, UTC)
+        return rfc3339(moment_of_seconds(seconds), exact=True)
     except (OverflowError, ValueError, OSError):
         return str(seconds)
-    return rfc3339(moment, exact=True)

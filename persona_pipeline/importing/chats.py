@@ -19,6 +19,7 @@ from persona_pipeline.importing.base import (
     as_text,
     card_words,
     digest,
+    extras_of,
     list_of,
     object_of,
     spoken,
@@ -100,9 +101,9 @@ def _turns(record: Mapping[str, Any]) -> list[tuple[Turn, str]]:
         except TurnError as error:
             raise ValueError(f"messages[{place}]: {error}") from None
         content = value.get("content")
-        kept = {**turn.extras, **{key: value[key] for key in ("tool_calls", "function_call") if key in value}}
-        kept |= {"thinking": turn.thinking.strip(), "content": content if turn.attachments else None}
-        turn.extras = {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
+        beside = {key: value[key] for key in ("tool_calls", "function_call") if key in value}
+        beside |= {"thinking": turn.thinking.strip(), "content": content if turn.attachments else None}
+        turn.extras = extras_of(turn, **beside)
         turns.append((turn, content if isinstance(content, str) else turn.text or ""))
     return turns
 
@@ -178,7 +179,7 @@ class ChatGPTExport(ConversationExport):
             role = str(author.get("role"))
             thinking += _thoughts(message)
             if role not in ("user", "assistant"):
-                yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
+                yield Skipped(line, Turn(role).silence)
             elif text and sent and not self._is_first(digest(str(sent), role, text), (began, conversation)):
                 yield Skipped(line, "said in the chat that this one is a branch of")
             else:
@@ -222,9 +223,6 @@ def _regenerations(key: str, path: Sequence[str], nodes: Mapping[str, Mapping[st
 def _created(item: Mapping[str, Any]) -> float:
     created = item.get("create_time")
     return float(created) if isinstance(created, int | float) else 0.0
-
-
-_SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
 
 
 def _words_of_chatgpt(message: Mapping[str, Any]) -> str:

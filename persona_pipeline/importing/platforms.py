@@ -20,7 +20,10 @@ from persona_pipeline.importing.base import (
     Source,
     TurnIds,
     as_text,
+    extras_of,
+    list_of,
     message_row,
+    object_of,
 )
 from persona_pipeline.importing.marks import MARKS
 from persona_pipeline.importing.records import IN_CELLS, decoded, each_record, first_records, records
@@ -124,19 +127,14 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
                 own = {"user": unit.user, "assistant": unit.agent}.get(turn.role)
                 speaker, text = turn.speaker or own or turn.role, turn.text or ""
                 marks = {MARKS: list(unit.marks)} if unit.marks and turn is unit.turns[1][-1] else {}
+                called = [{"tool": call.name, **call.given} for call in turn.calls or ()]
+                own_extras = extras_of(turn, tool_calls=called, thinking=turn.thinking, attachments=turn.attachments)
                 values = {
-                    **unit.extras, **_extras(turn), **marks, "role": turn.role, "id": ids.next(conversation, speaker, text),
+                    **unit.extras, **own_extras, **marks, "role": turn.role, "id": ids.next(conversation, speaker, text),
                     "agent_id": speaker, "channel": conversation, "recipient": None, "run_id": None, "text": text,
                     "created_at": rfc3339(moment + timedelta(microseconds=place), exact=True),
                 }  # fmt: skip
                 yield message_row(unit.line, values)
-
-
-def _extras(turn: Turn) -> dict[str, Any]:
-    """Return what is kept of a turn next to its words."""
-    called = [{"tool": call.name, **call.given} for call in turn.calls or ()]
-    kept = {**turn.extras, "tool_calls": called, "thinking": turn.thinking, "attachments": turn.attachments}
-    return {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
@@ -225,8 +223,7 @@ class LangfuseExport(TracedConversations):
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
         metadata = decoded(record.get("metadata"), IN_CELLS)
-        listed = record.get("observations")
-        steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
+        steps = [step for step in list_of(record.get("observations")) if isinstance(step, dict)]
         started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
         last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
         ended = moment_of(_get(record, "endTime", "end_time"), last, started.isoformat())
@@ -261,7 +258,7 @@ class LangfuseExport(TracedConversations):
 def _marks(scores: Any, about: Any = None) -> list[dict[str, Any]]:
     """Return what people, and no evaluator, think of an answer; ``about``: of scores of several steps, those of this one."""
     found = []
-    for score in scores if isinstance(scores, list) else ():
+    for score in list_of(scores):
         if not isinstance(score, Mapping) or score.get("source") == "EVAL":
             continue
         if about is not None and _get(score, "observationId", "observation_id") not in (None, about):
@@ -306,8 +303,7 @@ class LangSmithExport(TracedConversations):
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
         given, extra = options.given(record), decoded(record.get("extra"))
-        metadata = extra.get("metadata") if isinstance(extra, dict) else None
-        metadata = metadata if isinstance(metadata, dict) else {}
+        metadata = object_of(object_of(extra).get("metadata"))
         own, trace = str(record.get("id")), str(record.get("trace_id") or record.get("id"))
         thread = next((metadata[key] for key in _THREADS if metadata.get(key)), record.get("thread_id"))
         started = moment_of(given.get("created_at"), record.get("start_time"))
@@ -335,10 +331,8 @@ class LangSmithExport(TracedConversations):
 def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
     listed = decoded(record.get("feedback"))
-    for item in listed if isinstance(listed, list) else ():
-        source = item.get("feedback_source") if isinstance(item, Mapping) else None
-        source = source if isinstance(source, Mapping) else {}
-        if isinstance(item, Mapping) and source.get("type") != "model":
+    for item in list_of(listed):
+        if isinstance(item, Mapping) and (source := object_of(item.get("feedback_source"))).get("type") != "model":
             value = item.get("value") if item.get("score") is None else item["score"]
             yield {"name": item.get("key"), "value": value, "by": source.get("user_id")}
     stats = decoded(record.get("feedback_stats"))
@@ -354,5 +348,5 @@ def _is_run(record: Mapping[str, Any]) -> bool:
 def _parent_run(record: Mapping[str, Any]) -> str | None:
     if record.get("parent_run_id"):
         return str(record["parent_run_id"])
-    listed = record.get("parent_run_ids")
-    return str(listed[-1]) if isinstance(listed, list) and listed else None
+    listed = list_of(record.get("parent_run_ids"))
+    return str(listed[-1]) if listed else None

@@ -241,8 +241,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 try:
                     importer = importer_of(source, options.format, mapped=bool(reading.fields or reading.remembered))
                     found = importer.files(source)
-                    if isinstance(importer, Records):
-                        importer.table(source, reading)
+                    importer.require_clear(source, reading)
                 except ConfigError as error:
                     if not part or (options.asked and isinstance(error, UnclearTableError)):
                         raise

@@ -311,14 +311,16 @@ class Records(Importer):
         who = {"agent_id", ROLE, "agent", "customer", "reply"} & columns.keys()
         return bool(who) and {"text", "created_at"} <= columns.keys()
 
-    def table(self, file: Source, options: ReadOptions) -> HelpdeskTable:
-        """Return a file's records; ``ConfigError``: it is not clear how they are to be read. Called before anything is written."""
+    def require_clear(self, source: Source, options: ReadOptions) -> None:
+        self._table(source, options)
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        return self._table(file, options).rows()
+
+    def _table(self, file: Source, options: ReadOptions) -> HelpdeskTable:
         key = str(file.path), repr(options.fields)
         self._read[key] = self._read.get(key) or HelpdeskTable(file, options)
         return self._read[key]
-
-    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        return self.table(file, options).rows()
 
 
 def columns_of(source: Source) -> list[str]:

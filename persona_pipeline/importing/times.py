@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 from dateutil.parser import parser, parserinfo
 
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
+# A number of seconds beyond this is one of milliseconds: it would be the year 5138.
+_MILLISECONDS = 1e11
 # Numbers of the days from 1954 to 2119 as spreadsheets count them; of seconds and milliseconds since 1970.
 _SERIAL = re.compile(r"[2-7]\d{4}([.,]\d+)?")
 _SECONDS = re.compile(r"\d{10}([.,]\d+)?|\d{13}")
@@ -28,6 +30,11 @@ _GMT, _NAMED = re.compile(r"\b(?:GMT|UTC)(?=\s?[+-]\d)"), re.compile(r"\s?\(([^(
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 # Where a part of a date is missing, the two answers differ.
 _DEFAULTS = (datetime(2000, 1, 1), datetime(2001, 2, 2))
+
+
+def moment_of_seconds(seconds: float) -> datetime:
+    """Return the moment of seconds, or of milliseconds, since 1970; OverflowError, ValueError, OSError: it is out of range."""
+    return datetime.fromtimestamp(seconds / 1000 if abs(seconds) > _MILLISECONDS else seconds, UTC)
 
 
 class UnclearOrderError(ValueError):
@@ -109,8 +116,7 @@ class Times:
                 moment = _SPREADSHEET_EPOCH + timedelta(days=float(text.replace(",", ".")))
                 moment = (moment + timedelta(milliseconds=500)).replace(microsecond=0)
             elif _SECONDS.fullmatch(text):
-                seconds = float(text.replace(",", "."))
-                moment = datetime.fromtimestamp(seconds / 1000 if len(text) == 13 else seconds, UTC)
+                moment = moment_of_seconds(float(text.replace(",", ".")))
             else:
                 moment = self._written(text)
         except (ValueError, OverflowError, OSError) as error:

@@ -13,10 +13,10 @@ from typing import Any
 from persona_pipeline.base.documents.json import (
     JsonError,
     content_hash,
+    decode_at,
     list_schema,
     object_schema,
     strict_json,
-    value_at,
 )
 from persona_pipeline.base.text import clean, shortened, storable, storable_json
 from persona_pipeline.base.turns import split_thinking
@@ -182,7 +182,7 @@ def _objects(text: str, said_from: int) -> Iterator[tuple[Any, str]]:
     end = 0
     while begun := _OBJECT.search(text, end):
         try:
-            value, end = value_at(text, begun.start())
+            value, end = decode_at(text, begun.start())
         except JsonError:
             if begun.start() >= said_from:
                 raise

@@ -31,13 +31,13 @@ def strict_json(text: str, *, unique_keys: bool = True) -> Any:
     JSON, has such a key or a number that is not finite, or is nested too deeply.
     """
     text = storable_json(text)
-    value, end = value_at(text, _pass(text, 0), unique_keys=unique_keys)
+    value, end = decode_at(text, _pass(text, 0), unique_keys=unique_keys)
     if (end := _pass(text, end)) != len(text):
         raise JsonError("Extra data", text, end)
     return value
 
 
-def value_at(text: str, at: int, *, unique_keys: bool = True) -> tuple[Any, int]:
+def decode_at(text: str, at: int, *, unique_keys: bool = True) -> tuple[Any, int]:
     """Return the value that begins at a place of a storable text as in ``strict_json``, and where it ends."""
     try:
         return (_DECODER if unique_keys else _LENIENT).raw_decode(text, at)
@@ -57,7 +57,7 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
     at = _pass(text, at + 1)
     while not text.startswith("]", at):
         line, counted = line + text.count("\n", counted, at), at
-        value, end = value_at(text, at)
+        value, end = decode_at(text, at)
         yield line, value
         at = _pass(text, end)
         if text.startswith(",", at):

@@ -197,7 +197,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.folder import asked_now
-    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_reasons
+    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_lines, stale_reasons
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
     from persona_pipeline.judging.recordings.known import KnownVerdicts
@@ -217,8 +217,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     reasons = stale_reasons(labels, asked, is_judged=known.knows)
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
-        stale = [f"{label.place}: {reasons[label.identity]}" for label in own if label.identity in reasons]
-        if stale:
+        if stale := stale_lines(own, reasons):
             shown = "; ".join(stale[:5]) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
             checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))

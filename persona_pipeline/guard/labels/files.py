@@ -358,3 +358,8 @@ def _pattern(claim: str, display_name: str) -> re.Pattern[str]:
         filled = f"(?:{name}|{ANONYMOUS})" if variable == "agent_name" else ".+"
         text = text.replace(re.escape(f"{{{{{variable}}}}}"), filled)
     return re.compile(text, re.DOTALL)
+
+
+def stale_lines(labels: Iterable[Label], reasons: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return a line for each stale label: its place, and why; ``reasons``: see ``stale_reasons``."""
+    return [f"{label.place}: {reasons[label.identity]}" for label in labels if label.identity in reasons]
