@@ -91,6 +91,11 @@ except OSError as error:
 """
 
 
+def little_environment() -> dict[str, str]:
+    """Return the little that programs need of this process's environment: no keys, no tokens, no settings of this project."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+
+
 def run_process(
     argv: Sequence[str],
     *,
@@ -115,8 +120,6 @@ def run_process(
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
-    # The little that programs need: no keys, no tokens, no settings of this project.
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
     with (
@@ -131,7 +134,7 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**kept, **given, MARK: mark},
+                env={**little_environment(), **given, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,

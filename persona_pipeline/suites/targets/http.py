@@ -34,7 +34,8 @@ def _is_path(text: str) -> str:
     return text
 
 
-def _is_url(text: str) -> str:
+def is_url(text: str) -> str:
+    """Return the text. ``ValueError``: it is not a URL of HTTP."""
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     return text
@@ -50,7 +51,7 @@ class HttpTarget(TargetFields):
 
     asks_network: ClassVar[bool] = True
 
-    url: Annotated[Text, AfterValidator(_is_url)] = Field(description="Where the agent listens.")
+    url: Annotated[Text, AfterValidator(is_url)] = Field(description="Where the agent listens.")
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
     headers: dict[str, str] = Field(default_factory=dict, description="Sent with each request.")
     body: Any = Field(
@@ -93,11 +94,11 @@ class HttpTarget(TargetFields):
         sent: dict[str, Any] = {
             "method": self.method,
             "url": _VARIABLE.sub(lambda match: quote(_as_text(request.named[match[1]]), safe=""), self.url),
-            "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
+            "headers": {name: str(filled(value, request)) for name, value in self.headers.items()},
             "extensions": {"trace": timing.follow},
         }
         if self.method != "GET":
-            sent["json"] = over_texts(self.body, lambda text: _text(text, request))
+            sent["json"] = over_texts(self.body, lambda text: filled(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
@@ -212,7 +213,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _text(template: str, request: Request) -> Any:
+def filled(template: str, request: Request) -> Any:
     """Return a text with its variables filled in; of one that is a variable and nothing else, the thing itself."""
     whole = _VARIABLE.fullmatch(template.strip())
     if whole:

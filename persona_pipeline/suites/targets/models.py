@@ -220,6 +220,18 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
     return "\n\n".join(systems), turns
 
 
+def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI's APIs take them. A tool's message becomes the user's: the call that it answers is not known."""
+    return [
+        {
+            "role": role if (role := message["role"]) in ("system", "assistant") else "user",
+            "content": message["content"],
+        }
+        for message in messages
+        if message["content"].strip()
+    ]
+
+
 class OpenAITarget(ModelTarget):
     """Sends the test's messages to a model behind chat completions or the Responses API. Needs the extra ``openai``."""
 
@@ -227,17 +239,8 @@ class OpenAITarget(ModelTarget):
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system = [{"role": "system", "content": self.system_prompt()}] if self.system_prompt() else []
-        said = [
-            # A tool's message stands alone here: the call that it answers is not known.
-            {
-                "role": role if (role := message["role"]) in ("system", "assistant") else "user",
-                "content": message["content"],
-            }
-            for message in messages
-            if message["content"].strip()
-        ]
         turns = "input" if self.api == "responses" else "messages"
-        return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *said]}
+        return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *chat_messages(messages)]}
 
     @property
     def answer_key(self) -> str:
