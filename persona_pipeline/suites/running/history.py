@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from persona_pipeline.suites.grading.results import (
     by_target,
     reason_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test, surely_worse
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store
@@ -198,6 +199,7 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
 
 
 MOST_SECONDS = 3600.0
+SURE = 0.05
 
 
 @dataclass(frozen=True)
@@ -215,8 +217,36 @@ class JudgedPair:
         return {"id": self.id, "outcome": self.found.outcome.value, "orders": orders, "reasoning": self.found.reasoning}
 
 
+class WonAndLost(ABC):
+    """B against A: how many tests it won and lost, and whether chance explains the difference."""
+
+    @property
+    @abstractmethod
+    def wins(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def losses(self) -> int: ...
+
+    @property
+    def sign_p(self) -> float | None:
+        """Two-sided p of the exact sign test over won and lost tests, None without any."""
+        from scipy.special import bdtr
+
+        decided = self.wins + self.losses
+        return min(1.0, 2 * float(bdtr(min(self.wins, self.losses), decided, 0.5))) if decided else None
+
+    @property
+    def surely_worse(self) -> bool:
+        """Whether it lost more tests than it won, and so many that chance explains it in less than 5 %.
+
+        One more test that is lost, or one fewer that is won, never turns true into false.
+        """
+        return self.sign_p is not None and self.wins < self.losses and self.sign_p < SURE
+
+
 @dataclass(frozen=True)
-class PairwiseResult:
+class PairwiseResult(WonAndLost):
     """B against A, judged. ``pairs``: the tests both runs have."""
 
     pairs: Sequence[JudgedPair]
@@ -255,16 +285,6 @@ class PairwiseResult:
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of ``win_share``."""
         return share_interval(self.wins, self.wins + self.losses)
-
-    @property
-    def sign_p(self) -> float | None:
-        """Two-sided p of the exact sign test over won and lost tests, None without any."""
-        return sign_test(self.wins, self.losses)
-
-    @property
-    def surely_worse(self) -> bool:
-        """Whether it surely lost more tests than it won."""
-        return surely_worse(self.wins, self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
@@ -364,7 +384,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(WonAndLost):
     """B against A.
 
     ``pairs``: tests that both runs have; ``only_a`` and ``only_b`` name the others. ``threshold``: difference from which a test
@@ -406,19 +426,9 @@ class Comparison:
         return sum(delta <= min(-1e-9, -self.threshold + 1e-9) for delta in self.deltas)
 
     @property
-    def sign_p(self) -> float | None:
-        """Two-sided p of the exact sign test over won and lost tests, None when there are none."""
-        return sign_test(self.wins, self.losses)
-
-    @property
     def worse(self) -> bool:
         """Whether B's mean is below A's."""
         return self.mean is not None and self.mean < -1e-9
-
-    @property
-    def surely_worse(self) -> bool:
-        """Whether it surely lost more tests than it won."""
-        return surely_worse(self.wins, self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON."""

@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from persona_pipeline.base.calls import BackgroundLoop, Timing
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.base.calls import Timing
+from persona_pipeline.suites.answering.base import Request, TargetError
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Text, over_texts
+from persona_pipeline.suites.targets.python import AwaitedTarget
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
@@ -41,7 +42,7 @@ def is_url(text: str) -> str:
     return text
 
 
-class HttpTarget(TargetFields):
+class HttpTarget(AwaitedTarget):
     """Sends a request made of the test, and takes the answer from the JSON that comes back.
 
     In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ last_message }}``, ``{{ test_id }}``,
@@ -50,6 +51,7 @@ class HttpTarget(TargetFields):
     """
 
     asks_network: ClassVar[bool] = True
+    retried: ClassVar[bool] = True
 
     url: Annotated[Text, AfterValidator(is_url)] = Field(description="Where the agent listens.")
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
@@ -62,29 +64,15 @@ class HttpTarget(TargetFields):
     )
     max_retries: int = Field(2, ge=0, le=10, description="How often it is asked again after what can pass.")
 
-    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-http"))
     _client: Any = PrivateAttr(None)
 
-    def prepare(self) -> None:
-        self.require_network()
-        if self._client is None:
-            self._loop.wait(self._connect())
-
-    async def _connect(self) -> None:
+    async def ask(self, request: Request) -> Output:
         import httpx2
 
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
-
-    def respond(self, request: Request) -> Output:
-        self.prepare()
         timing = Timing()
-        try:
-            reply = self._loop.wait(self._ask(request, timing), request.timeout)
-        except TimeoutError:
-            said = f"target {self.name!r}: no answer within {request.timeout:g} s"
-            raise TargetError("timeout", said, transient=True) from None
-        return self._read(reply).timed(timing)
+        return self._read(await self._ask(request, timing)).timed(timing)
 
     async def _ask(self, request: Request, timing: Timing) -> "str | list[str]":
         """Return the reply, a list of the events' data where it is a stream of them."""
@@ -173,7 +161,7 @@ class HttpTarget(TargetFields):
         if self._client is not None:
             self._loop.wait(self._client.aclose())
             self._client = None
-        self._loop.close()
+        super().close()
 
     def fingerprint(self) -> Mapping[str, Any]:
         # Values of headers may be secrets.

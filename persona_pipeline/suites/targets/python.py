@@ -28,9 +28,11 @@ PLACE = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 class AwaitedTarget(TargetFields):
     """Waits for an answer of code that may raise anything. What it raises is the test's error.
 
-    ``package``: the module that answering imports, which the optional dependencies ``extra`` install.
+    ``package``: the module that answering imports, which the optional dependencies ``extra`` install. ``retried``: what took too
+    long is asked again.
     """
 
+    retried: ClassVar[bool] = False
     package: ClassVar[str] = ""
     extra: ClassVar[str] = ""
 
@@ -54,16 +56,17 @@ class AwaitedTarget(TargetFields):
         """Return the answer in any form that ``answer_of`` reads."""
         raise NotImplementedError
 
-    def answer(self, request: Request) -> Any:
+    def awaited(self, request: Request) -> Any:
         """Return the answer, or raise ``TimeoutError`` after the request's time."""
         return self._loop.wait(self.ask(request), request.timeout)
 
     def respond(self, request: Request) -> Output:
         self.prepare()
         try:
-            return answer_of(self.answer(request))
+            return answer_of(self.awaited(request))
         except TimeoutError:
-            raise TargetError("timeout", f"target {self.name!r} took longer than {request.timeout:g} s") from None
+            said = f"target {self.name!r} took longer than {request.timeout:g} s"
+            raise TargetError("timeout", said, transient=self.retried) from None
         except OutputError as error:
             raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
         except TargetError:
@@ -91,7 +94,7 @@ class PythonTarget(AwaitedTarget):
 
     _call: Callable[..., Any] | None = PrivateAttr(None)
 
-    def answer(self, request: Request) -> Any:
+    def awaited(self, request: Request) -> Any:
         return self._waited(self._call or self._found(), request)
 
     def _found(self) -> Callable[..., Any]:
