@@ -167,7 +167,7 @@ class Bases:
                 basis.entries.add((str(self.prompts.find(reference, test)), ""))
             except FileError as problem:
                 # The run says so.
-                basis.values[f"file {reference}"] = problem.message
+                basis.values[f"file {reference}"] = problem.said
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
             self._add_assert(basis, item, test)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.sandbox.opened import watched
 
 MARK = "PERSONA_PIPELINE_PROCESS"
