@@ -15,12 +15,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from persona_pipeline.suites.answering.base import Request, TargetError
+from persona_pipeline.suites.answering.conversation import chat_messages
 from persona_pipeline.suites.format.models import Text, over_texts
 from persona_pipeline.suites.format.text import parse_object
 from persona_pipeline.suites.sandbox.processes import little_environment
 from persona_pipeline.suites.targets.cli import Argv
 from persona_pipeline.suites.targets.http import filled, is_url
-from persona_pipeline.suites.targets.models import chat_messages
 from persona_pipeline.suites.targets.python import PLACE, AwaitedTarget, PythonTarget, said_by
 
 _SHOWN = 500

@@ -15,6 +15,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.base.turns import Turn, TurnError, read_turns
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
+from persona_pipeline.suites.answering.conversation import chat_messages
 from persona_pipeline.suites.answering.output import Output, OutputError, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
 
@@ -214,18 +215,6 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
         else:
             turns.append({"role": role, "content": [{"type": "text", "text": text}]})
     return "\n\n".join(systems), turns
-
-
-def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages as OpenAI's APIs take them. A tool's message becomes the user's: the call that it answers is not known."""
-    return [
-        {
-            "role": role if (role := message["role"]) in ("system", "assistant") else "user",
-            "content": message["content"],
-        }
-        for message in messages
-        if message["content"].strip()
-    ]
 
 
 class OpenAITarget(ModelTarget):
