@@ -24,7 +24,7 @@ from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks
-from persona_pipeline.suites.sandbox.opened import recording
+from persona_pipeline.suites.sandbox.processes import recording
 from persona_pipeline.suites.targets.python import PythonTarget
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems

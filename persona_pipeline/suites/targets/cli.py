@@ -59,7 +59,6 @@ class CliTarget(TargetFields):
     cwd: Text | None = Field(None, description="Where it runs; the workspace or the targets file's folder by default.")
     timeout_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     environment: dict[str, str] = Field(default_factory=dict, description="Added to the little environment it gets.")
-    healthcheck: dict[str, Any] | None = Field(None, description="Accepted; a program that fails says so itself.")
     provider_batching: bool = Field(
         False, description="Run the program once for all tests; it prints a JSON line for each."
     )

@@ -178,8 +178,10 @@ def test_templates_of_real_prompts_are_in_the_budget() -> None:
         ),
         (
             {
-                "prompts": ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"],
-                "tests": [{"assert": ["a"]}],
+                "prompts": [
+                    "{% for a in d.w %}{% for b in d.w %}{% for c in d.w %}{% endfor %}{% endfor %}{% endfor %}"
+                ],
+                "tests": [{"vars": {"d": {"w": ["x"] * 500}}, "assert": ["a"]}],
             },
             "steps",
         ),
