@@ -497,8 +497,12 @@ class TargetFields(StrictFields):
         """Let go of connections; one that answers again connects again."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry."""
-        return self.model_dump(mode="json")
+        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry.
+
+        Values of headers may be secrets.
+        """
+        data = self.model_dump(mode="json", exclude={"api_key"})
+        return {key: sorted(value) if key == "headers" else value for key, value in data.items()}
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0

@@ -248,7 +248,3 @@ class McpServerTarget(McpTarget):
         streamable = self.sdk("mcp.client.streamable_http").streamable_http_client
         async with httpx2.AsyncClient(headers=self.headers, timeout=None) as client:
             return await self.call(request, streamable(self.url, http_client=client))
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        # Values of headers may be secrets.
-        return self.model_dump(mode="json", exclude={"headers"}) | {"headers": sorted(self.headers)}

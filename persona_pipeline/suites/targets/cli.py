@@ -115,7 +115,7 @@ class CliTarget(TargetFields):
                     raise TargetError("invalid_response", said) from error
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json") | {"folder": str(self.folder)}
+        return {**super().fingerprint(), "folder": str(self.folder)}
 
     def _answer(
         self, values: Mapping[str, str], workspace: str | None, timeout: float, stdin: bytes = b""

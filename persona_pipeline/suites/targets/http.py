@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote
@@ -162,10 +161,6 @@ class HttpTarget(AwaitedTarget):
             self._loop.wait(self._client.aclose())
             self._client = None
         super().close()
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        # Values of headers may be secrets.
-        return self.model_dump(mode="json", exclude={"headers"}) | {"headers": sorted(self.headers)}
 
 
 async def _content(response: Any, name: str) -> str:

@@ -180,7 +180,7 @@ class ModelTarget(TargetFields):
         self._loop.close()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
+        return {**super().fingerprint(), "system_prompt": self.system_prompt()}
 
 
 class MessagesTarget(ModelTarget):

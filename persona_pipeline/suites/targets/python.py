@@ -145,7 +145,7 @@ class PythonTarget(AwaitedTarget):
     def fingerprint(self) -> Mapping[str, Any]:
         source = source_file(self.source())
         text = b"" if source is None else source.read_bytes()
-        return self.model_dump(mode="json") | {"source": hashlib.sha256(text).hexdigest()}
+        return {**super().fingerprint(), "source": hashlib.sha256(text).hexdigest()}
 
 
 def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
