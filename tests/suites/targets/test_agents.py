@@ -19,36 +19,25 @@ from tests.suites.support import write
 from tests.suites.targets.test_providers import failure, request, target
 
 
-def block(kind: str, **fields: Any) -> Any:
+def named(kind: str, **fields: Any) -> Any:
     return type(kind, (SimpleNamespace,), {})(**fields)
 
 
-@dataclass
-class AssistantMessage:
-    content: list[Any]
-    model: str = "m"
-    parent_tool_use_id: str | None = None
-    error: str | None = None
-    message_id: str | None = None
-    stop_reason: str | None = None
+AssistantMessage, UserMessage, ResultMessage = (
+    type(name, (SimpleNamespace,), {}) for name in ("AssistantMessage", "UserMessage", "ResultMessage")
+)
 
 
-@dataclass
-class UserMessage:
-    content: list[Any]
-    parent_tool_use_id: str | None = None
+def said(*content: Any, **fields: Any) -> Any:
+    """A message of the assistant."""
+    usual = {"model": "m", "parent_tool_use_id": None, "error": None, "message_id": None, "stop_reason": None}
+    return AssistantMessage(content=list(content), **{**usual, **fields})
 
 
-@dataclass
-class ResultMessage:
-    subtype: str = "success"
-    is_error: bool = False
-    duration_ms: int = 130
-    stop_reason: str | None = "end_turn"
-    total_cost_usd: float | None = 0.25
-    usage: dict[str, Any] | None = None
-    result: str | None = None
-    errors: list[str] | None = None
+def ended(**fields: Any) -> Any:
+    """The result of a session."""
+    usual = {"subtype": "success", "is_error": False, "duration_ms": 130, "stop_reason": "end_turn", "usage": None}
+    return ResultMessage(**{**usual, "total_cost_usd": 0.25, "result": None, "errors": None, **fields})
 
 
 @dataclass
@@ -62,17 +51,17 @@ class ClaudeAgentOptions:
     stderr: Any = None
 
 
-THOUGHT = block("ThinkingBlock", thinking="I must look.", signature="s")
-CALL = block("ToolUseBlock", id="t1", name="Read", input={"file_path": "a.txt"})
-RESULT = block("ToolResultBlock", tool_use_id="t1", content="9 lines", is_error=None)
+THOUGHT = named("ThinkingBlock", thinking="I must look.", signature="s")
+CALL = named("ToolUseBlock", id="t1", name="Read", input={"file_path": "a.txt"})
+RESULT = named("ToolResultBlock", tool_use_id="t1", content="9 lines", is_error=None)
 SESSION = [
     SimpleNamespace(subtype="init", data={}),
-    AssistantMessage([THOUGHT], message_id="m1"),
-    AssistantMessage([block("TextBlock", text="Let me look."), CALL], message_id="m1"),
-    UserMessage([RESULT]),
-    AssistantMessage([block("TextBlock", text="A sub-agent's words.")], parent_tool_use_id="t1"),
-    AssistantMessage([block("TextBlock", text="It has 9 lines.")], message_id="m2"),
-    ResultMessage(usage={"input_tokens": 40, "output_tokens": 10, "cache_read_input_tokens": 6}),
+    said(THOUGHT, message_id="m1"),
+    said(named("TextBlock", text="Let me look."), CALL, message_id="m1"),
+    UserMessage(content=[RESULT], parent_tool_use_id=None),
+    said(named("TextBlock", text="A sub-agent's words."), parent_tool_use_id="t1"),
+    said(named("TextBlock", text="It has 9 lines."), message_id="m2"),
+    ended(usage={"input_tokens": 40, "output_tokens": 10, "cache_read_input_tokens": 6}),
 ]
 
 
@@ -96,9 +85,9 @@ def test_a_session_of_claude_is_read_as_turns(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("ANTHROPIC_API_KEY", "the judge's")
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
     asked = claude(monkeypatch, *SESSION)
-    named = {"ANTHROPIC_API_KEY": "${{ AGENT_KEY }}"}
+    own = {"ANTHROPIC_API_KEY": "${{ AGENT_KEY }}"}
     monkeypatch.setenv("AGENT_KEY", "the agent's")
-    found = target(tmp_path, provider="claude-agent-sdk", options={"model": "m"}, environment=named)
+    found = target(tmp_path, provider="claude-agent-sdk", options={"model": "m"}, environment=own)
     output = found.respond(request(tmp_path))
     assert (output.text, output.llm_call_count, output.messages[0]["thinking"]) == (
         "It has 9 lines.",
@@ -117,23 +106,23 @@ def test_a_session_of_claude_is_read_as_turns(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("events", "reason", "said"),
+    ("events", "reason", "why"),
     [
-        ([AssistantMessage([block("TextBlock", text="Invalid API key")], error="authentication_failed")],
+        ([said(named("TextBlock", text="Invalid API key"), error="authentication_failed")],
          "api_error", "authentication_failed: Invalid API key"),
-        ([AssistantMessage([], error="invalid_request", stop_reason="refusal")], "refusal", "invalid_request"),
-        ([ResultMessage("error_max_turns", True, errors=["too many turns"])], "error_max_turns", "too many turns"),
+        ([said(error="invalid_request", stop_reason="refusal")], "refusal", "invalid_request"),
+        ([ended(subtype="error_max_turns", is_error=True, errors=["too many"])], "error_max_turns", "too many"),
         ([], "crashed", "ended without a result"),
         (["hangs"], "timeout", "longer than 0.1 s"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_of_claude(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Any], reason: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Any], reason: str, why: str
 ) -> None:
     claude(monkeypatch, *events)
     found = target(tmp_path, provider="claude-agent-sdk")
     error = failure(found, request(tmp_path, timeout=0.1 if reason == "timeout" else 60))
-    assert (error.reason, said in error.message) == (reason, True)
+    assert (error.reason, why in error.message) == (reason, True)
     error = failure(target(tmp_path, provider="claude-agent-sdk", options={"modell": "m"}), request(tmp_path))
     assert (error.reason, "'modell'" in error.message) == ("invalid_options", True)
 
@@ -254,7 +243,7 @@ NAMED = {"tool": "add", "arguments": {"a": "{{ prompt }}"}}
 
 @pytest.mark.parametrize("fields", [COMMAND, SERVER])
 @pytest.mark.parametrize(
-    ("text", "named", "result", "answer"),
+    ("text", "fixed", "result", "answer"),
     [
         (ASKED, {}, tool_result("one", "two"), "one\ntwo"),
         ("1", NAMED, tool_result("3", structured={"sum": 3}), "3"),
@@ -262,13 +251,13 @@ NAMED = {"tool": "add", "arguments": {"a": "{{ prompt }}"}}
     ],
 )
 def test_a_tools_result_is_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: Any, text: str, named: Any, result: Any, answer: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: Any, text: str, fixed: Any, result: Any, answer: str
 ) -> None:
     got = mcp(monkeypatch, result)
-    output = target(tmp_path, **fields, **named).respond(request(tmp_path, text))
+    output = target(tmp_path, **fields, **fixed).respond(request(tmp_path, text))
     assert (output.text, output.duration_ms is not None) == (answer, True)
     ((tool, arguments),) = [(call["tool"], call["input"]) for call in output.tool_calls]
-    assert got[1] == (tool, arguments) and (tool, arguments["a"]) == ("add", "1" if named is NAMED else 1)
+    assert got[1] == (tool, arguments) and (tool, arguments["a"]) == ("add", "1" if fixed is NAMED else 1)
     if fields is COMMAND:
         assert (got[0]["command"], got[0]["args"], got[0]["cwd"]) == ("server", ["--stdio"], tmp_path)
         assert got[0]["env"].items() >= {"SHOP": "1", "PATH": os.environ["PATH"]}.items()
@@ -278,7 +267,7 @@ def test_a_tools_result_is_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("text", "result", "reason", "said"),
+    ("text", "result", "reason", "why"),
     [
         ("hello", tool_result(), "invalid_request", "calls no tool"),
         (ASKED, tool_result("no such order", is_error=True), "tool_error", "add reports an error: no such order"),
@@ -286,12 +275,12 @@ def test_a_tools_result_is_the_answer(
     ],
 )
 def test_what_is_no_answer_of_a_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, result: Any, reason: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, result: Any, reason: str, why: str
 ) -> None:
     mcp(monkeypatch, result)
     for fields in (COMMAND, SERVER):
         error = failure(target(tmp_path, **fields), request(tmp_path, text))
-        assert (error.reason, said in error.message) == (reason, True)
+        assert (error.reason, why in error.message) == (reason, True)
 
 
 @pytest.mark.parametrize(
