@@ -146,7 +146,10 @@ class OpenAIAgentTarget(PythonTarget):
             used = result.context_wrapper.usage
             cached = used.input_tokens_details.cached_tokens
             tokens = {"input": used.input_tokens - cached, "output": used.output_tokens, "cached": cached or None}
-            return {"messages": [item.to_input_item() for item in result.new_items], "token_usage": tokens}
+            items = [item.to_input_item() for item in result.new_items]
+            # Thinking is in the parts of its summary.
+            parts = [item["summary"] if item.get("type") == "reasoning" else [item] for item in items]
+            return {"messages": [part for several in parts for part in several], "token_usage": tokens}
 
         return run
 

@@ -178,7 +178,7 @@ def run_result(**fields: Any) -> Any:
 def test_a_run_of_openai_agents_is_read_as_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = openai(monkeypatch, tmp_path, run_result())
     output = found.respond(request(tmp_path))
-    assert (output.text, output.calls_reported) == ("There are 12.", True)
+    assert (output.text, output.calls_reported, output.messages[0]["thinking"]) == ("There are 12.", True, "hm")
     assert output.tool_calls == [{"tool": "stock", "input": {"sku": "A4"}, "id": "c1", "output": "12 of A4"}]
     assert output.token_usage is not None and output.token_usage.to_dict() == {"input": 30, "output": 12, "cached": 20}
     before = found.fingerprint()["source"]
