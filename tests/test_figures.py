@@ -91,7 +91,7 @@ SHOWN = {
         "app",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files",
+        "cards.files", "changes", "messages.files",
         "messages.mirroring", "messages.store", "models", "names", "people", "personas",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },

@@ -9,21 +9,26 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.base.database.counting import count_messages
 from persona_pipeline.base.database.tables import (
     SCHEMA,
     UtcDateTime,
     evaluation_runs,
     message_copies,
+    message_days,
+    message_revisions,
     message_sources,
     message_windows,
     metadata,
     newest_runs,
+    run_messages,
 )
+from persona_pipeline.base.database.triggers import create_triggers
 
 FIRST_RELEASE = "0001"
 # From this revision on, an agent's newest run may have any status.
 _ANY_STATUS = "0015"
+# From this revision on, changes of messages are counted, and no longer the messages.
+_REVISIONS = "0017"
 # Documents are kilobytes each: this many are in memory at a time.
 _AT_ONCE = 200
 
@@ -31,16 +36,19 @@ _AT_ONCE = 200
 def migrate(connection: Connection, revision: str) -> None:
     """Change the schema and the rows of a store of an earlier revision."""
     windows = _windows_of_first_release(connection) if revision == FIRST_RELEASE else []
+    if revision < _REVISIONS:
+        _drop_counts(connection)
     _add_missing(connection)
     if revision == FIRST_RELEASE:
         if windows:
             connection.execute(sa.insert(message_windows), windows)
         _keep_comparisons_with_runs(connection)
         _fill_from_results(connection)
-        _count_messages(connection)
         _read_again(connection)
     if revision < _ANY_STATUS:
         _find_newest_runs(connection)
+    if revision < _REVISIONS:
+        _begin_revisions(connection)
 
 
 def _add_missing(connection: Connection) -> None:
@@ -152,14 +160,30 @@ def _window_id(agent_id: str, start: Any, end: Any) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-def _count_messages(connection: Connection) -> None:
-    """Create the triggers that note changed messages, and note all that are there: they are counted at the next look."""
-    count_messages(connection)
-    schema = _schema(connection)
-    day = "(created_at AT TIME ZONE 'UTC')::date" if schema else "coalesce(date(created_at), '0001-01-01')"
-    dot = f"{schema}." if schema else ""
-    noted = f"INSERT INTO {dot}message_changes (agent_id, day) SELECT DISTINCT agent_id, {day} FROM {dot}run_messages"  # noqa: S608
-    connection.execute(sa.text(noted))
+def _drop_counts(connection: Connection) -> None:
+    """Drop what earlier releases counted of messages, and the triggers for it."""
+    if schema := _schema(connection):
+        connection.execute(sa.text(f"DROP FUNCTION IF EXISTS {schema}.count_messages CASCADE"))
+    else:
+        for what in ("replaced", "inserted", "deleted", "updated"):
+            connection.execute(sa.text(f"DROP TRIGGER IF EXISTS count_{what}"))
+    for name in ("message_changes", "message_days", "message_totals"):
+        connection.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData(schema=schema)), if_exists=True))
+
+
+def _begin_revisions(connection: Connection) -> None:
+    """Create the triggers that note changes of messages. Every agent with messages begins at 1: it is looked at once more."""
+    create_triggers(connection)
+    said, utc = run_messages.c, sa.func.timezone("UTC", run_messages.c.created_at)
+    day = (
+        sa.cast(utc, sa.Date())
+        if _schema(connection)
+        else sa.func.coalesce(sa.func.date(said.created_at), "0001-01-01")
+    )
+    days = sa.select(said.agent_id, day, sa.literal(0)).distinct()
+    connection.execute(sa.insert(message_days).from_select(["agent_id", "day", "revision"], days))
+    agents = sa.select(said.agent_id, sa.literal(1), sa.literal(1)).distinct()
+    connection.execute(sa.insert(message_revisions).from_select(["agent_id", "revision", "judged"], agents))
 
 
 def _read_again(connection: Connection) -> None:

@@ -22,8 +22,8 @@ from persona_pipeline.base.database.engine import Store, exclusive, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import is_fresh, look_of
-from persona_pipeline.world.messages.counting import count_messages
 from persona_pipeline.world.messages.files import MessageFile, Row, parse_message, taken
+from persona_pipeline.world.messages.revision import raise_revisions
 from persona_pipeline.world.messages.store import (
     WriteResult,
     kept_out,
@@ -235,7 +235,7 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
                         connection.execute(sa.delete(_SOURCES).where(_SOURCES.c.path == name))
                 if written.removed == before.removed:
                     break
-        count_messages(store)
+        raise_revisions(store)
     result = SyncResult(written=written)
     kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
     for row in sorted(store.rows(kept), key=lambda row: row.path):
@@ -248,7 +248,7 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
 def ingest_rows(
     store: Store, rows: Iterator[Row], came: Came, owned: Callable[[Message], Message], *, restore: bool = False
 ) -> SyncResult:
-    """Add the messages of a file from anywhere; nothing is removed. The caller counts messages afterwards.
+    """Add the messages of a file from anywhere; nothing is removed.
 
     ``owned``: makes a message its agent's. ``restore``: bring back those that were taken out of the store. Raises
     ``ConfigError``: the file cannot be read at all.
@@ -266,6 +266,7 @@ def ingest_rows(
         result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
         result.written += done
         speakers.update(message.agent_id for _, message in read)
+    raise_revisions(store)
     return replace(result, speakers=frozenset(speakers))
 
 
