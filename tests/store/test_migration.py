@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.adherence import message_scores
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.revision import Revision, day_revisions, revisions
+from persona_pipeline.world.messages.revision import AgentRevision, day_revisions, revisions
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import newest_windows, touched_windows
@@ -169,10 +169,10 @@ def test_a_store_of_release_0_2_counts_changes_from_then_on(store: Store) -> Non
         write_revision(connection, "0016")
     upgrade(store.engine)
     assert _schema_of(store) == new
-    assert revisions(store) == {"ann": Revision(1, 1)}
+    assert revisions(store) == {"ann": AgentRevision(1, 1)}
     assert day_revisions(store, ["ann"], FIRST.date(), FIRST.date()) == {("ann", FIRST.date()): 0}
     write_messages(store, [said, Message("m2", "bob", "Ho.", SECOND, "general")])
-    assert revisions(store) == {"ann": Revision(1, 1), "bob": Revision(1, 1)}
+    assert revisions(store) == {"ann": AgentRevision(1, 1), "bob": AgentRevision(1, 1)}
 
 
 @pytest.mark.parametrize("revision", ["0002", "0009"])

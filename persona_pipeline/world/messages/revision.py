@@ -28,7 +28,7 @@ FUTURE_GRACE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Revision:
+class AgentRevision:
     """How often an agent's messages were written, edited and removed.
 
     ``judged``: without changes outside every window it was evaluated on.
@@ -38,10 +38,10 @@ class Revision:
     judged: int = 0
 
 
-def revisions(store: Store, until: datetime | None = None) -> dict[str, Revision]:
+def revisions(store: Store, until: datetime | None = None) -> dict[str, AgentRevision]:
     """Return the revisions of all agents whose messages ever changed. Changes of messages after ``until`` count from then on."""
     raise_revisions(store, until)
-    return {row.agent_id: Revision(row.revision, row.judged) for row in store.rows(sa.select(_REVISIONS))}
+    return {row.agent_id: AgentRevision(row.revision, row.judged) for row in store.rows(sa.select(_REVISIONS))}
 
 
 def day_revisions(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], int]:
