@@ -27,6 +27,8 @@ from persona_pipeline.base.text import storable_data, storable_json
 
 # The revision of the schema. A new column, table or index needs a new one; ``migration.py`` adds them.
 HEAD = "0017"
+# The one of release 0.2 is the oldest that is migrated.
+_OLDEST = "0010"
 _REVISION = sa.Table(
     "alembic_version", sa.MetaData(schema=SCHEMA), sa.Column("version_num", sa.String(32), primary_key=True)
 )
@@ -79,10 +81,10 @@ def _refuse_newer(revision: str | None) -> None:
             f"the store's schema is {revision}, newer than this version's {HEAD}, and is left as it is; upgrade persona-pipeline, "
             "or name another store with PERSONA_DATABASE_URL (a backup from before the upgrade can be read by this version)"
         )
-    if revision is not None and "0001" < revision < "0010":
+    if revision is not None and revision < _OLDEST:
         raise ConfigError(
-            f"the store's schema {revision} belongs to no release; name a new store with PERSONA_DATABASE_URL, or open this one "
-            "with version 0.2.0 first"
+            f"the store's schema {revision} is older than release 0.2; open it once with version 0.2.0, or name a new store with "
+            "PERSONA_DATABASE_URL"
         )
 
 
