@@ -414,7 +414,7 @@ def build_reading(place: Place) -> dg.Definitions:
         description="Asks for read_messages when a message file is not as it was read, or an alias changed: one run at a time.",
     )
     def message_files(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-        """Look at the message files from outside; none is opened."""
+        """Compare the message files with what was read; none that looks as it did is opened."""
         unread = world.open().unread_messages()
         if not unread:
             return dg.SkipReason("every message file is as it was read")

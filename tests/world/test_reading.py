@@ -174,24 +174,6 @@ def test_a_file_that_becomes_unreadable_keeps_what_was_read(world: World) -> Non
     assert list(texts(world)) == ["m0", "m1", "m2"]
 
 
-def test_a_store_that_does_not_know_how_far_reads_no_known_file_again(world: World, parsed: list[str]) -> None:
-    path = world.root / "messages/all.jsonl"
-    path.write_text(jsonl(TEN), encoding="utf-8")
-    world.mirror_messages()
-    # As a store of release 5 is after its migration.
-    with world.store.begin() as connection:
-        connection.execute(sa.update(tables.message_sources).values(size=None, lines=0, seen=None, reading=0))
-        connection.execute(sa.update(tables.run_messages).values(line=None, reading=None))
-    parsed.clear()
-    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    world.mirror_messages()
-    assert parsed == []
-    path.write_text(jsonl([*TEN, row("m1", "Mine."), row("x")]), encoding="utf-8")
-    (problem,) = world.mirror_messages().problems
-    assert str(problem) == "messages/all.jsonl:11: id 'm1' is taken by a line before; give this message its own"
-    assert (parsed, len(texts(world))) == (["m1", "x"], 11)
-
-
 KILLED = """
 import os, signal, sys
 from persona_pipeline.world import World
@@ -276,4 +258,4 @@ def test_a_copy_of_a_file_that_was_read_is_known_by_its_content(world: World, pa
     assert len(world.mirror_messages().problems) == 2
     assert parsed == []
     path.write_text(path.read_text(encoding="utf-8").replace("Text 3", "Test 3"), encoding="utf-8")
-    assert world.unread_messages().files == ("messages/all.jsonl",)
+    assert [*world.unread_messages().files] == ["messages/all.jsonl"]

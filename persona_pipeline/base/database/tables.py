@@ -207,10 +207,10 @@ message_sources = sa.Table(
     sa.Column("content_hash", sa.Text(), nullable=False),
     sa.Column("problems", JsonColumn),
     created_at("updated_at"),
-    # NULL: read whole by a release that did not note how far.
+    # NULL: not read yet, or by a release that did not note how far.
     sa.Column("size", sa.BigInteger()),
     sa.Column("lines", sa.Integer(), nullable=False, server_default="0"),
-    # The file as it looked when it was read to its end; NULL: it was not.
+    # The digest of the whole file that was read to its end; NULL: it was not.
     sa.Column("seen", sa.Text()),
     # Counts the times it was read from its start; what an earlier one found and the last did not is gone from the file.
     sa.Column("reading", sa.Integer(), nullable=False, server_default="0"),
