@@ -37,7 +37,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
 )
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message, Persona
-from tests.scoring.text.test_voice import say
+from tests.scoring.style.test_voice import say
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 PROJECT = Path(__file__).resolve().parents[3]
