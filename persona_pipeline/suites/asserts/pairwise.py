@@ -117,7 +117,7 @@ class Pairwise(Prompted):
 
     def _other(self, context: Context) -> str:
         if self._recorded is not None:
-            return whole(self._recorded.output(context.test.id, self.target, context.attempt))
+            return whole(self._recorded.output(context.test.id, self.target, context.attempt, context.request_key))
         if self.target is not None:
             if context.services.answer is None:
                 raise UngradedError("no_target", f"this run has no targets to ask for {self.target!r}")

@@ -54,13 +54,14 @@ class Services:
 
 @dataclass(frozen=True)
 class Context:
-    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done."""
+    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done; ``request_key``: of what was asked."""
 
     suite: Suite
     test: Test
     services: Services = field(default_factory=Services)
     attempt: int = 0
     deadline: float | None = None
+    request_key: str | None = None
 
     def time_left(self, most: float = DEFAULT_TIMEOUT) -> float:
         """Return the seconds an assert may still take.

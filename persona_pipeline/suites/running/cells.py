@@ -232,7 +232,8 @@ class CellRunner:
             if output.left_out:
                 told = ", ".join(output.left_out)
                 notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
-            context = Context(self.suite, cell.test, self.services, number, deadline)
+            key = self.request_key(cell.test)
+            context = Context(self.suite, cell.test, self.services, number, deadline, key)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
             if cell.test.is_conversation:
                 results += _graded_turns(output, context)

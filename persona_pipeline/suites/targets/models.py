@@ -143,10 +143,8 @@ class ModelTarget(TargetFields):
         except (TurnError, OutputError) as error:
             raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
         self.require_answer(response, turns)
-        used, served = (
-            find_provider(self._asks or self.provider).usage_in(response),
-            str(response.get("model") or self.model),
-        )
+        provider = find_provider(self._asks or self.provider)
+        used, served = provider.usage_in(response), str(response.get("model") or self.model)
         given = self._grants.prices
         prices = from_environment(Settings).judge_prices if given is None else given
         usage = read_usage(used, served, self.model, prices=prices)

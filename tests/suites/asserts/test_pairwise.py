@@ -107,6 +107,14 @@ def test_the_question_keeps_a_reference_that_is_not_compared(tmp_path: Path) -> 
     assert json.loads(judge.backend.asked[0].evidence)["reference_answer"] == "reference"
 
 
+def test_an_answer_to_another_question_is_not_compared(tmp_path: Path) -> None:
+    write(tmp_path, {"old.json": '{"t": {"text": "old", "request_key": "of another question"}}'})
+    suite = suite_of(tmp_path, {**PAIR, "responses": "old.json"})
+    judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
+    error = run_suite(suite, responses=read_responses({"t": "new"}), judge=lambda: judge).tests[0].error
+    assert error is not None and error.reason == "stale"
+
+
 def test_a_prompt_names_both_places(tmp_path: Path) -> None:
     item = {**PAIR, "prompt": "Is {{ first }} or {{second}} kinder, by {{ criteria }}?"}
     with judging(prefers(longer)) as (services, judge):
