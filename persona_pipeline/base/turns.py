@@ -35,8 +35,10 @@ _CALL_IN_TEXT = re.compile(
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 # A line of a prompt that says its role, or names who speaks.
 _ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
-# JSON or the like that could not be read, as it is where an attribute was cut off.
-_CUT_OFF = re.compile(r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["'])""")
+# What a program writes of its objects, and JSON that could not be read, as it is where an attribute was cut off.
+_NO_WORDS = re.compile(
+    r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["']|[A-Z]\w*\(\w+=.*(?:\)|\.\.\.)\s*$|<[\w.]+ object at 0x)""", re.DOTALL
+)
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
 _CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
@@ -281,7 +283,7 @@ class _Reader:
         """Read what holds turns in a value of any form; the rest is left."""
         value = unpacked(value)
         if isinstance(value, str):
-            if value.strip() and not _CUT_OFF.match(value):
+            if value.strip() and not _NO_WORDS.match(value):
                 self.transcript(value, role)
         elif not value or not depth:
             return
@@ -460,6 +462,9 @@ class _Reader:
         """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
         if not isinstance(result, Mapping):
             return
+        if isinstance(origin := result.get("origin"), Mapping):
+            # Haystack writes the call beside its result.
+            result = {**origin, **result}
         identity, name = _first(result, _KEYS["ids"]), _first(result, (*_KEYS["tools"], "name"))
         made = [call for turn in self.turns for call in turn.calls or ()]
         found = [call for call in made if identity is not None and call.given.get("id") == identity]

@@ -27,9 +27,8 @@ from persona_pipeline.importing.base import (
 )
 from persona_pipeline.importing.marks import MARKS
 from persona_pipeline.importing.records import IN_CELLS, decoded, each_record, first_records, records
+from persona_pipeline.importing.traces.spans import NAMES
 from persona_pipeline.world.messages.files import Row, parse_time
-
-_AGENTS = ("agent_id", "agent_name", "agent", "character", "ls_agent_name", "langgraph_agent")
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def moment_of(*values: Any) -> datetime:
 def agent_in(*found: Any) -> str | None:
     """Return the agent that metadata names."""
     listed = [item for item in found if isinstance(item, Mapping)]
-    names = (item.get(key) for key in _AGENTS for item in listed)
+    names = (item.get(key) for key in NAMES["agent"] for item in listed)
     return next((name for name in names if isinstance(name, str) and name), None)
 
 

@@ -1,5 +1,6 @@
-"""Records of an export: JSON lines, a JSON array, an object around one, or CSV; each with the line it begins on."""
+"""Records of an export: JSON lines, a JSON array, an object around one, CSV, or a chat as text; each with the line it begins on."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,6 +13,12 @@ from persona_pipeline.world.messages.files import Row
 Told = TypeVar("Told")
 # A cell or field may also hold a text as JSON.
 IN_CELLS = ("{", "[", '"')
+# Where a message begins in a chat that WhatsApp and others write as text: when, and who, where somebody speaks.
+_SAID = re.compile(
+    r"^[\u200e\u200f]*\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\s?[ap]\.?\s?m\.?)?)"
+    r"(?:\]|\s[-\u2013])\s(?:([^:\n]{1,80}):\s)?",
+    re.MULTILINE | re.IGNORECASE,
+)
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
@@ -31,7 +38,9 @@ def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str
 def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
     start, (first, _, rest) = text.lstrip()[:1], text.strip().partition("\n")
     whole = decoded(text.strip()) if start == "{" else None
-    if start not in ("{", "["):
+    if _SAID.match(text.lstrip()):
+        yield from _chat(text)
+    elif start not in ("{", "["):
         yield from _csv(text, cells)
     elif start == "[" and (not rest or isinstance(decoded(first), str)):
         yield from _array(text)
@@ -82,6 +91,19 @@ def _lines(text: str) -> Iterator[Record]:
                 yield line, _object(strict_json(raw))
             except JsonError as error:
                 yield line, ValueError(f"is not JSON ({error.msg}); write one object a line")
+
+
+def _chat(text: str) -> Iterator[Record]:
+    marks, line, before = list(_SAID.finditer(text)), 1, 0
+    for mark, end in zip(marks, [*(other.start() for other in marks[1:]), len(text)], strict=True):
+        line, before, words = (
+            line + text.count("\n", before, mark.start()),
+            mark.start(),
+            text[mark.end() : end].strip(),
+        )
+        # In front of what nobody said, and of pictures, WhatsApp writes an unseen mark.
+        kind = "message" if mark[2] and not words.startswith("\u200e") else "system"
+        yield line, {"date": mark[1], "author": mark[2] or "", "type": kind, "message": words}
 
 
 def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:

@@ -316,7 +316,7 @@ def test_accounts_of_slack_are_speakers(
 
 def test_names_stay_where_they_are_unique() -> None:
     names = Identities()
-    assert [names.shown("a", "1", "Ann"), names.shown("b", "2", "Ann"), names.shown("a", "1", "Bo")] == ["Ann"] * 3
+    assert [names.shown("a: 1", "Ann"), names.shown("b: 2", "Ann"), names.shown("a: 1", "Bo")] == ["Ann"] * 3
     assert names.lines() == []
 
 
