@@ -402,7 +402,9 @@ def _guessed(entries: Sequence[_TableRow]) -> dict[str, str]:
 def _names_in(entries: Sequence[_TableRow]) -> list[str]:
     """Return the keys of what records hold, those of objects in them with a dot behind the object's own."""
     looked = [item.record for item in entries[:_LOOKED_AT]]
-    objects = {name for record in looked for name, value in record.items() if isinstance(value, dict)}
+    held = [(name, value) for record in looked for name, value in record.items() if value is not None]
+    objects = {name for name, value in held if isinstance(value, dict)}
+    objects -= {name for name, value in held if not isinstance(value, dict)}
     names = dict.fromkeys(name for record in looked for name in record if name not in objects)
     inner = (f"{name}.{key}" for record in looked for name in record for key in object_of(record[name]))
     return list(names | dict.fromkeys(inner))
