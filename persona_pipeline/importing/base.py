@@ -133,19 +133,6 @@ class Source:
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def content(self, remedy: str = "export it in parts") -> bytes:
-        """Return all of a file; ``remedy``: what to do with one that is too large.
-
-        Raises:
-            ConfigError: it cannot be read, or is larger than 500 MB.
-        """
-        try:
-            if self.path.stat().st_size > _LARGEST:
-                raise ConfigError(Problem(f"is larger than 500 MB; {remedy}", self.name))
-            return self.path.read_bytes()
-        except OSError as error:
-            raise self.unreadable(error) from error
-
     def text(self) -> str:
         """Return all of a file.
 
@@ -153,7 +140,11 @@ class Source:
             ConfigError: it cannot be read, is larger than 500 MB, or in an encoding that is not known.
         """
         try:
-            return decoded_text(self.content("export it as JSON lines, or in parts"), table=self.is_table)
+            if self.path.stat().st_size > _LARGEST:
+                raise ConfigError(Problem("is larger than 500 MB; export it as JSON lines, or in parts", self.name))
+            return decoded_text(self.path.read_bytes(), table=self.is_table)
+        except OSError as error:
+            raise self.unreadable(error) from error
         except UnicodeDecodeError as error:
             encoding = error.encoding.upper().removesuffix("-LE").removesuffix("-BE")
             wrong = f"is not {encoding} (byte {error.start}); save it as UTF-8"

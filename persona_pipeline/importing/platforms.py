@@ -137,16 +137,9 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
-    """Return how many turns at the start of what is told are the last ones known; takes time linear in what is told."""
-    tail = known[max(0, len(known) - len(told)) :]
-    line = [*told, None, *tail]
-    borders = [0] * len(line)
-    for place in range(1, len(line)):
-        length = borders[place - 1]
-        while length and line[place] != line[length]:
-            length = borders[length - 1]
-        borders[place] = length + 1 if line[place] == line[length] else 0
-    return borders[-1] if tail else 0
+    """Return how many turns at the start of what is told are the last ones known."""
+    most = min(len(known), len(told))
+    return next((count for count in range(most, 0, -1) if known[-count:] == told[:count]), 0)
 
 
 def turns_in(value: Any, role: str) -> list[Turn]:
@@ -168,16 +161,12 @@ def moment_of(*values: Any) -> datetime:
     value = as_text("created_at", next((value for value in values if value not in (None, "")), None))
     if not isinstance(value, str):
         raise ValueError("says no time")
-    try:
-        return parse_time(value)
-    except ValueError:
-        return parse_time(f"{value}Z")
+    return parse_time(value)
 
 
-def agent_in(*found: Any) -> str | None:
+def agent_in(metadata: Any) -> str | None:
     """Return the agent that metadata names."""
-    listed = [item for item in found if isinstance(item, Mapping)]
-    names = (item.get(key) for key in NAMES["agent"] for item in listed)
+    names = (object_of(metadata).get(key) for key in NAMES["agent"])
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
@@ -236,8 +225,8 @@ class LangfuseExport(TracedConversations):
             conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
             started=started,
             ended=max(started, ended),
-            asked=decoded(record.get("input"), IN_CELLS),
-            answered=decoded(record.get("output"), IN_CELLS),
+            asked=record.get("input"),
+            answered=record.get("output"),
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)}
@@ -317,8 +306,8 @@ class LangSmithExport(TracedConversations):
             conversation=given.get("channel") or str(thread or trace),
             started=started,
             ended=max(started, moment_of(record.get("end_time"), started.isoformat())),
-            asked=decoded(record.get("inputs")),
-            answered=decoded(record.get("outputs")),
+            asked=record.get("inputs"),
+            answered=record.get("outputs"),
             user=user if isinstance(user, str) else None,
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langsmith_{key}": record[key] for key in beside if record.get(key)}

@@ -2,14 +2,12 @@
 
 import shutil
 import sys
-import tarfile
 import tempfile
 import zipfile
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
@@ -375,29 +373,18 @@ class _SourceRows:
 def _unpacked(stack: ExitStack, source: Source) -> Source:
     """Return an archive as the folder of what it holds."""
     name = source.path.name.lower()
-    if not name.endswith((".zip", ".tar", ".tar.gz", ".tgz")) or not source.path.is_file():
+    if not source.path.is_file() or not name.endswith(".zip"):
         return source
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-")))
     try:
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(source.path) as archive:
-                listed = [item for item in archive.infolist() if _may_hold_messages(PurePath(item.filename))]
-                _require_small(source, (item.file_size for item in listed))
-                archive.extractall(folder, listed)
-        else:
-            with tarfile.open(source.path) as archive:
-                _require_small(source, (item.size for item in archive))
-                members = [item for item in archive if _may_hold_messages(PurePath(item.name))]
-                archive.extractall(folder, members, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        with zipfile.ZipFile(source.path) as archive:
+            listed = [item for item in archive.infolist() if _may_hold_messages(PurePath(item.filename))]
+            if sum(item.file_size for item in listed) > _LARGEST_UNPACKED:
+                raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
+            archive.extractall(folder, listed)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise ConfigError(Problem(f"cannot be unpacked ({error})", source.name)) from error
     return replace(source, path=folder)
-
-
-def _require_small(source: Source, sizes: Iterable[int]) -> None:
-    """Raise ``ConfigError`` as soon as the parts of an archive come to more than it may hold."""
-    if any(total > _LARGEST_UNPACKED for total in accumulate(sizes)):
-        raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
 
 
 def _stdin(stack: ExitStack) -> Source:

@@ -34,9 +34,6 @@ WHY_SILENT = {
 }
 
 
-_MOST_NAMED = 6
-
-
 class RefusedError(ValueError):
     """A span or log record that is not taken, and why; the others of its request are."""
 
@@ -135,12 +132,6 @@ def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
     if keys_of_contents(found, item.events):
         return "form_not_known" if kind in ("model", "") else "no_call_of_a_model"
     return "no_contents" if kind == "model" else None
-
-
-def named_keys(keys: Collection[str]) -> str:
-    """Return the first of some keys in brackets, ``""`` where there are none."""
-    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
-    return f" ({', '.join(sorted(keys)[:_MOST_NAMED])}{more})" if keys else ""
 
 
 def keys_unread(item: OtlpRecord, reason: str) -> Collection[str]:
