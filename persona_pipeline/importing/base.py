@@ -359,10 +359,8 @@ def value_at(record: Any, key: str) -> Any:
     first, _, rest = key.partition(".")
     if isinstance(record, Mapping):
         inner = record.get(first)
-    elif isinstance(record, list) and first.isdigit():
-        inner = record[int(first)] if int(first) < len(record) else None
     else:
-        return None
+        inner = next(iter(list_of(record)[int(first) :]), None) if first.isdecimal() else None
     return value_at(inner, rest) if rest else inner
 
 

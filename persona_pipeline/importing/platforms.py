@@ -170,6 +170,7 @@ def agent_in(metadata: Any) -> str | None:
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
+_ABOVE = ("parentObservationId", "parent_observation_id")
 _MODEL_CALLS = ("GENERATION", "generation")
 # What LangSmith itself groups runs into threads by, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
@@ -210,7 +211,7 @@ class LangfuseExport(TracedConversations):
             record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
-        metadata = decoded(record.get("metadata"), IN_CELLS)
+        metadata, above = decoded(record.get("metadata"), IN_CELLS), _get(record, *_ABOVE)
         steps = [step for step in list_of(record.get("observations")) if isinstance(step, dict)]
         started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
         last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
@@ -220,7 +221,7 @@ class LangfuseExport(TracedConversations):
             line=line,
             id=f"{kind}:{own}",
             trace=str(trace or own),
-            parent=_parent(record, trace) if kind == "observation" else None,
+            parent=(f"observation:{above}" if above else f"trace:{trace}") if kind == "observation" else None,
             calls_model=record.get("type") in _MODEL_CALLS,
             conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
             started=started,
@@ -268,11 +269,6 @@ def _kind(record: Mapping[str, Any]) -> str | None:
     return "trace" if "id" in record and "timestamp" in record and ("input" in record or "output" in record) else None
 
 
-def _parent(record: Mapping[str, Any], trace: Any) -> str | None:
-    parent = _get(record, "parentObservationId", "parent_observation_id")
-    return f"observation:{parent}" if parent else f"trace:{trace}"
-
-
 def _get(record: Mapping[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key)), None)
 
@@ -301,7 +297,7 @@ class LangSmithExport(TracedConversations):
             line=line,
             id=own,
             trace=trace,
-            parent=_parent_run(record),
+            parent=str(record.get("parent_run_id") or (list_of(record.get("parent_run_ids")) or [""])[-1]) or None,
             calls_model=record.get("run_type") in _MODEL_RUNS,
             conversation=given.get("channel") or str(thread or trace),
             started=started,
@@ -331,10 +327,3 @@ def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _is_run(record: Mapping[str, Any]) -> bool:
     return "run_type" in record or ("dotted_order" in record and "trace_id" in record)
-
-
-def _parent_run(record: Mapping[str, Any]) -> str | None:
-    if record.get("parent_run_id"):
-        return str(record["parent_run_id"])
-    listed = list_of(record.get("parent_run_ids"))
-    return str(listed[-1]) if listed else None
