@@ -459,12 +459,10 @@ class _Reader:
             self.calls(turn, more, _at(at, "additional_kwargs"))
 
     def answered(self, result: Any) -> None:
-        """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
+        """Put a result into the call that it answers: by its id, in Haystack its origin's, else the last of its tool without one."""
         if not isinstance(result, Mapping):
             return
-        if isinstance(origin := result.get("origin"), Mapping):
-            # Haystack writes the call beside its result.
-            result = {**origin, **result}
+        result = {**origin, **result} if isinstance(origin := result.get("origin"), Mapping) else result
         identity, name = _first(result, _KEYS["ids"]), _first(result, (*_KEYS["tools"], "name"))
         made = [call for turn in self.turns for call in turn.calls or ()]
         found = [call for call in made if identity is not None and call.given.get("id") == identity]
@@ -618,13 +616,10 @@ def _is_message(value: Any) -> bool:
 def _holds_messages(value: Any, depth: int) -> bool:
     """Whether a value is a list of messages that say their roles, or an object around one."""
     if isinstance(value, list):
-        return bool(value) and all(_is_message(item) and _says_role(item) for item in value)
+        named = ("role" in item or _named_role(_plain(item).get("type")) for item in value if _is_message(item))
+        return bool(value) and sum(map(bool, named)) == len(value)
     inner = value.values() if isinstance(value, Mapping) and depth else ()
     return any(_holds_messages(unpacked(item), depth - 1) for item in inner)
-
-
-def _says_role(value: Mapping[str, Any]) -> bool:
-    return "role" in value or _named_role(_plain(value).get("type")) is not None
 
 
 def _named_role(kind: Any) -> str | None:
