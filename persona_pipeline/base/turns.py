@@ -459,7 +459,7 @@ class _Reader:
             self.calls(turn, more, _at(at, "additional_kwargs"))
 
     def answered(self, result: Any) -> None:
-        """Put a result into the call that it answers: by its id, in Haystack its origin's, else the last of its tool without one."""
+        """Put a result into the call that it answers: by its id (Haystack: its origin's), else its tool's last without one."""
         if not isinstance(result, Mapping):
             return
         result = {**origin, **result} if isinstance(origin := result.get("origin"), Mapping) else result
