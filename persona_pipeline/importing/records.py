@@ -15,8 +15,8 @@ Told = TypeVar("Told")
 IN_CELLS = ("{", "[", '"')
 # Where a message begins in a chat that WhatsApp and others write as text: when, and who, where somebody speaks.
 _SAID = re.compile(
-    r"^[\u200e\u200f]*\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\s?[ap]\.?\s?m\.?)?)"
-    r"(?:\]|\s[-\u2013])\s(?:([^:\n]{1,80}):\s)?",
+    r"^[\u200e\u200f]*(?!\d{4}-\d\d-\d\d )\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
+    r"(?:\s?[ap]\.?\s?m\.?)?)(?:\]|\s[-\u2013])\s(?:([^:\n\"\u201c]{1,80}):\s)?",
     re.MULTILINE | re.IGNORECASE,
 )
 Record = tuple[int, dict[str, Any] | ValueError]

@@ -36,8 +36,10 @@ _LONGEST, _LOOKED_AT, _DEEPEST = 300, 200, 8
 _CAMEL, _ZONE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])"), re.compile(r"[(\[]([^()\[\]]+)[)\]]\s*$")
 # Spreadsheets round long numbers: ids such as 1.23457E+11 are several messages' or tickets'.
 _ROUNDED = re.compile(r"\d[.,]\d+E\+\d+")
-# Several lines of a text that begin with a time and a name are a whole chat.
-_TRANSCRIPT = re.compile(r"^[(\[]?\s*\d[\d\s:.,/hmsap-]*[)\]]?[\s-]+[^:\n]{1,60}:\s", re.MULTILINE | re.IGNORECASE)
+# Several lines of a text that begin with a time in brackets and a name are a whole chat.
+_TRANSCRIPT = re.compile(
+    r"^[(\[]\s*(?:\d+[hms]\s*|\d+:\d\d(?::\d\d)?\s*(?:[ap]m\s*)?)+[)\]]\s+[^:\n]{1,60}:\s", re.M | re.I
+)
 _PERSON = re.compile(r" (?:name|nickname|display name|email)$")
 _SPEAKING = {"agent": "assistant", "bot": "assistant", "customer": "user"}
 _SILENT = {"note": "internal note", "system": "system line"}

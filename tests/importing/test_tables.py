@@ -241,8 +241,8 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
     "WhatsApp, Android": (
         "7.txt",
         product(
-            "14/03/2026, 08:59 - Messages and calls are end-to-end encrypted.", f"14/03/2026, 09:00 - Zoë: {ASKED}",
-            "Second: line", "14/03/2026, 09:01 - Otto: <Media omitted>", f"14/03/2026, 09:02 - Otto: {SAID_SO}",
+            "14/03/2026, 08:59 - Messages and calls are end-to-end encrypted.",
+            '14/03/2026, 09:00 - Zoë called it "a: b"', f"14/03/2026, 09:00 - Zoë: {ASKED}", "Second: line", "14/03/2026, 09:01 - Otto: <Media omitted>", f"14/03/2026, 09:02 - Otto: {SAID_SO}",
         ),
         [("7", "Zoë", f"{ASKED}\nSecond: line"), ("7", "Otto", SAID_SO)],
     ),
@@ -419,6 +419,9 @@ def test_a_chat_in_one_cell_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(AssertionError, match="whole chat in one text"):
         outcome_of(tmp_path, "LiveChatTranscript.csv", data)
+    plan = "10:00 Breakfast: eggs\n11:00 Museum: art\n1. Name: x\n2. Date: y\n(1) Step: one\n(2) Step: two"
+    (one,) = outcome_of(tmp_path, "plan.csv", product("Author,Body,CreatedDate", f'Otto,"{plan}",{AT}'))
+    assert one.text == plan
 
 
 def table(*rows: str) -> bytes:
