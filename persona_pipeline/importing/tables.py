@@ -103,10 +103,8 @@ class Layout:
         """Return what a record says under a field; "": nothing."""
         value = value_at(record, self.columns[key]) if key in self.columns else None
         if key in ("text", "reply"):
-            text = (
-                _inline(value) if isinstance(value, list) else "" if isinstance(value, dict) else as_text("text", value)
-            )
-            return str(text or "").replace("\r\n", "\n")
+            text = _inline(value) if isinstance(value, list) else as_text("text", value)
+            return "" if isinstance(text, dict) else str(text or "").replace("\r\n", "\n")
         value = value if key == "created_at" else as_text(key, value)
         return "" if value is None else str(value).strip()
 
@@ -159,7 +157,6 @@ class HelpdeskTable:
         # The column of ids of whoever stands in the column of names.
         self.person = _PERSON.sub("", _plain(self.layout.columns.get("agent_id", "")))
         self.person_id = next((name for name in found if _plain(name) == f"{self.person} id"), "")
-        # What is shown to agents, and a comment where others are messages, is internal.
         self.kind_is_seen = _plain(self.layout.columns.get("kind", "")) == "visibility"
         self.internal = {"message", "comment"} <= {self._word(item, "kind") for item in self.entries}
         self.times = self._times() if self.entries else Times()
@@ -244,6 +241,7 @@ class HelpdeskTable:
             return "note"
         if (kind := self._role_word(item, "kind")) in _SILENT:
             return kind
+        # What is shown to agents, and a comment where others are messages, is internal.
         if (kind == "agent" and self.kind_is_seen) or (self.internal and self._word(item, "kind") == "comment"):
             return "note"
         found = self._role_word(item, ROLE) if self.roles_known else ""
@@ -449,7 +447,7 @@ def _beside(item: _TableRow, required: Sequence[str]) -> Iterator[_TableRow]:
     for value in item.record.values():
         if isinstance(value, dict):
             row = _TableRow(item.line, shared | value, _own_name(item.record))
-            yield from [row] if all(_has(row, key) for key in required) else []
+            yield from [row] * all(_has(row, key) for key in required)
 
 
 def _within(entries: Sequence[_TableRow], given: Mapping[str, str], source: Source) -> list[_TableRow]:

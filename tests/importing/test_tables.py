@@ -242,7 +242,8 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
         "7.txt",
         product(
             "14/03/2026, 08:59 - Messages and calls are end-to-end encrypted.",
-            '14/03/2026, 09:00 - Zoë called it "a: b"', f"14/03/2026, 09:00 - Zoë: {ASKED}", "Second: line", "14/03/2026, 09:01 - Otto: <Media omitted>", f"14/03/2026, 09:02 - Otto: {SAID_SO}",
+            '14/03/2026, 09:00 - Zoë called it "a: b"', f"14/03/2026, 09:00 - Zoë: {ASKED}",
+            "Second: line", "14/03/2026, 09:01 - Otto: <Media omitted>", f"14/03/2026, 09:02 - Otto: {SAID_SO}",
         ),
         [("7", "Zoë", f"{ASKED}\nSecond: line"), ("7", "Otto", SAID_SO)],
     ),
@@ -412,7 +413,7 @@ def test_an_answer_of_an_api_is_read_by_the_keys_that_its_refusal_advises(
         assert told(outcome_of(tmp_path, "file.json", data, fields=fields)) == outcome
 
 
-def test_a_chat_in_one_cell_is_refused(tmp_path: Path) -> None:
+def test_a_chat_in_one_cell_is_refused_and_a_plan_is_not(tmp_path: Path) -> None:
     data = product(
         "CaseId,Name,Body,CreatedDate",
         f'7,Zoë,"<p>Chat Started: Monday</p>( 2s ) Zoë: Hi<br>( 1m 4s ) Otto: Ho<br>",{AT}',
