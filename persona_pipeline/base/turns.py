@@ -9,9 +9,12 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from persona_pipeline.base.documents.json import storable_json
 
 USER, ASSISTANT, SYSTEM, TOOL = "user", "assistant", "system", "tool"
 _TABLE = tomllib.loads((Path(__file__).parent / "data" / "turns.toml").read_text(encoding="utf-8"))
@@ -214,15 +217,11 @@ def find_turns(value: Any, role: str, at: str = "") -> list[Turn]:
     return reader.turns
 
 
-def unpacked(value: Any) -> Any:
+def unpacked(value: Any, times: int = 2) -> Any:
     """Return what a text says that is JSON, also where it was encoded twice; else the value itself."""
-    for _ in range(2):
-        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-            break
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            break
+    if times and isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        with suppress(ValueError, RecursionError):
+            return unpacked(json.loads(storable_json(value)), times - 1)
     return value
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns
+from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns, unpacked
 from persona_pipeline.importing.base import (
     Found,
     Importer,
@@ -26,7 +26,7 @@ from persona_pipeline.importing.base import (
     object_of,
 )
 from persona_pipeline.importing.marks import MARKS
-from persona_pipeline.importing.records import IN_CELLS, decoded, each_record, first_records, records
+from persona_pipeline.importing.records import each_record, first_records, records
 from persona_pipeline.importing.traces.spans import NAMES
 from persona_pipeline.world.messages.files import Row, parse_time
 
@@ -211,7 +211,7 @@ class LangfuseExport(TracedConversations):
             record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
-        metadata, above = decoded(record.get("metadata"), IN_CELLS), _get(record, *_ABOVE)
+        metadata, above = unpacked(record.get("metadata")), _get(record, *_ABOVE)
         steps = [step for step in list_of(record.get("observations")) if isinstance(step, dict)]
         started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
         last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
@@ -286,7 +286,7 @@ class LangSmithExport(TracedConversations):
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
-        given, extra = options.given(record), decoded(record.get("extra"))
+        given, extra = options.given(record), unpacked(record.get("extra"))
         metadata = object_of(object_of(extra).get("metadata"))
         own, trace = str(record.get("id")), str(record.get("trace_id") or record.get("id"))
         thread = next((metadata[key] for key in _THREADS if metadata.get(key)), record.get("thread_id"))
@@ -314,12 +314,12 @@ class LangSmithExport(TracedConversations):
 
 def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
-    listed = decoded(record.get("feedback"))
+    listed = unpacked(record.get("feedback"))
     for item in list_of(listed):
         if isinstance(item, Mapping) and (source := object_of(item.get("feedback_source"))).get("type") != "model":
             value = item.get("value") if item.get("score") is None else item["score"]
             yield {"name": item.get("key"), "value": value, "by": source.get("user_id")}
-    stats = decoded(record.get("feedback_stats"))
+    stats = unpacked(record.get("feedback_stats"))
     for name, item in stats.items() if isinstance(stats, dict) and not listed else ():
         if isinstance(item, Mapping) and item.get("n") == 1:
             yield {"name": name, "value": item.get("avg")}

@@ -12,7 +12,7 @@ from persona_pipeline.world.messages.files import Row
 
 Told = TypeVar("Told")
 # A cell or field may also hold a text as JSON.
-IN_CELLS = ("{", "[", '"')
+_IN_CELLS = ("{", "[", '"')
 # Where a message begins in a chat that WhatsApp and others write as text: when, and who, where somebody speaks.
 _SAID = re.compile(
     r"^[\u200e\u200f]*(?!\d{4}-\d\d-\d\d )\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
@@ -22,7 +22,7 @@ _SAID = re.compile(
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
-def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
+def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = _IN_CELLS) -> Iterator[Record]:
     """Yield the records of a file; what is none is a ``ValueError`` that says what and how to mend it.
 
     Args:
@@ -35,14 +35,14 @@ def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str
     yield from _read(source.text(), within, cells)
 
 
-def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
+def _read(text: str, within: Sequence[str], cells: Collection[str] = _IN_CELLS) -> Iterator[Record]:
     start, (first, _, rest) = text.lstrip()[:1], text.strip().partition("\n")
-    whole = decoded(text.strip()) if start == "{" else None
+    whole = _decoded(text.strip()) if start == "{" else None
     if _SAID.match(text.lstrip()):
         yield from _chat(text)
     elif start not in ("{", "["):
         yield from _csv(text, cells)
-    elif start == "[" and (not rest or isinstance(decoded(first), str)):
+    elif start == "[" and (not rest or isinstance(_decoded(first), str)):
         yield from _array(text)
     elif not isinstance(whole, dict):
         # Of several lines the first is a value of its own: such a file is one of lines, whatever they are.
@@ -118,7 +118,7 @@ def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:
         elif len(cells) > len(header) and any(cells[len(header) :]):
             yield line, ValueError("has more cells than the header; quote cells that hold commas")
         else:
-            yield line, {name: decoded(cell, decode) for name, cell in zip(header, cells, strict=False) if cell}
+            yield line, {name: _decoded(cell, decode) for name, cell in zip(header, cells, strict=False) if cell}
     for problem in problems:
         yield problem.line or 1, ValueError(problem.message)
 
@@ -132,7 +132,7 @@ def _names(cells: Sequence[str]) -> list[str]:
     return names
 
 
-def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
+def _decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
     """Return what a text says that is JSON, as exports write objects and lists in cells and fields; else the value itself."""
     if isinstance(value, str) and value[:1] in beginnings:
         with suppress(JsonError):
