@@ -100,9 +100,9 @@ def _turns(record: Mapping[str, Any]) -> list[tuple[Turn, str]]:
         except TurnError as error:
             raise ValueError(f"messages[{place}]: {error}") from None
         content = value.get("content")
-        beside = {key: value[key] for key in ("tool_calls", "function_call") if key in value}
-        beside |= {"thinking": turn.thinking.strip(), "content": content if turn.attachments else None}
-        turn.extras = extras_of(turn, **beside)
+        called = {key: value.get(key) for key in ("tool_calls", "function_call")}
+        kept = content if turn.attachments else None
+        turn.extras = extras_of(turn, **called, thinking=turn.thinking.strip(), content=kept)
         turns.append((turn, content if isinstance(content, str) else turn.text or ""))
     return turns
 

@@ -188,7 +188,7 @@ NODE = {"metadata": '{"langgraph_node": "bob"}'}
             "bob",
             id="LangChain's agent",
         ),
-        pytest.param({"langfuse.observation.metadata.agent_name": '"bob"'}, {}, "f", "shop", "bob", id="encoded"),
+        pytest.param({"metadata.agent_name": '"bob"'}, {}, "f", "shop", "bob", id="encoded"),
         pytest.param(
             {"gen_ai.agent.name": "RunnableSequence", "gen_ai.agent.id": "0a"},
             {},
