@@ -86,7 +86,11 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
     module = OTHERS.format(file=str(tmp_path / "go on"), root=str(others))
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "others.py").write_text(module, encoding="utf-8")
-    addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
+    addresses = {
+        "PERSONA_DATABASE_URL": postgres_url,
+        "PERSONA_DAGSTER_DATABASE_URL": postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
+        "ANTHROPIC_BASE_URL": server.url,
+    }
     # Calls are counted below.
     path = os.pathsep.join([str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")])
     fixed = {

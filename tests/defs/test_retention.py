@@ -105,11 +105,9 @@ def test_real_runs_are_about_what_they_were_asked_for(small: Project) -> None:
 def test_the_job_leaves_nothing_of_a_run_behind(
     small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = {"module": "persona_pipeline.defs.platform.instance_storage", "class": "EnvironmentStorage"}
-    overrides = {"storage": {"custom": {**storage, "config": {"base_dir": "dagster"}}}}
     home = tmp_path / "home"
     home.mkdir()
-    with dg.instance_for_test(overrides=overrides, temp_dir=str(home)) as instance:
+    with dg.instance_for_test(temp_dir=str(home)) as instance:
         project = Project(small_root, instance)
         old, new = (project.evaluate("ann", ("personas",)).run_id for _ in range(2))
         assert list(home.rglob(f"*{old}*"))

@@ -23,16 +23,10 @@ from dagster._core.definitions.data_version import (
 from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key as partition_tags
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
 from dagster._core.events import AssetMaterializationPlannedData
-
-# What ``dagster.yaml`` may name as its storage has to derive from the first of these.
-from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
 )
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -41,16 +35,9 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
     WILL_RETRY_TAG,
 )
-from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
 __all__ = [
     "AssetJob",
-    "ConfigurableClass",
-    "ConfigurableClassData",
-    "DagsterSqliteStorage",
-    "DagsterStorage",
-    "LocalComputeLogManager",
-    "SqliteEventLogStorage",
     "partition_tags",
 ]
 
@@ -159,12 +146,6 @@ def waits_for_retry(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Return whether a run is to be started again and was not yet."""
     run = instance.get_run_by_id(run_id)
     return run is not None and run.tags.get(WILL_RETRY_TAG) == "true" and AUTO_RETRY_RUN_ID_TAG not in run.tags
-
-
-def with_event_log(storage: Any, kind: type[Any]) -> Any:
-    """Return Dagster's SQLite storage with an event log of another class in the same folder."""
-    storage._event_log_storage = kind(storage._event_log_storage._base_dir)
-    return storage
 
 
 def run_code_server(arguments: Sequence[str]) -> None:
