@@ -13,8 +13,8 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
+from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
 from persona_pipeline.evaluation.estimate import questions_of
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
@@ -115,15 +115,13 @@ POLL_SECONDS = 300
 def build_batches(place: Place) -> dg.Definitions:
     """Return what is about the message batches of a place: two jobs, and the sensor that has ended ones collected."""
 
-    @place.op()
-    def submit_planned_requests(
-        context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
-    ) -> None:
+    @place.op(uses=[WORLD, EVALUATION])
+    def submit_planned_requests(context: dg.OpExecutionContext, config: BatchConfig) -> None:
         """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
         with known_failures(), api_failures():
-            opened = world.open()
+            opened = world_of(place, context)
             options = ModelOptions.from_settings(opened.settings)
-            request = evaluation.request(opened, config.agents or None, config.dimensions or None)
+            request = evaluation_of(place, context).request(opened, config.agents or None, config.dimensions or None)
             questions = questions_of(opened, options, request)
             if request.max_usd or opened.settings.daily_usd:
                 require_affordable(opened, options, questions, request.max_usd)
@@ -144,10 +142,10 @@ def build_batches(place: Place) -> dg.Definitions:
         )
 
     @place.op()
-    def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
+    def collect_ended_batches(context: dg.OpExecutionContext) -> None:
         """Bring the answers of ended batches into the store."""
         with known_failures(), api_failures():
-            opened = world.open()
+            opened = world_of(place, context)
             summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(opened.settings))
         for summary in summaries:
             for reason, count in summary.reasons.items():
@@ -175,9 +173,9 @@ def build_batches(place: Place) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Collects message batches while there are open ones. Collecting costs nothing.",
     )
-    def open_batches(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.RunRequest | dg.SkipReason:
+    def open_batches(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         """Ask for a collection when a batch is open and none is under way."""
-        count = count_open(world.open().store)
+        count = count_open(world_of(place, context).store)
         if not count:
             return dg.SkipReason("no batch is open")
         if run_tags.is_under_way(context.instance, collect_batches.name):

@@ -1,6 +1,6 @@
-"""The gate, on ``baseline_comparisons``: only a blocking error fails a run, a warning asks a person to look."""
+"""The gate, on ``verdicts``: only a blocking error fails a run, a warning asks a person to look."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -11,15 +11,13 @@ from persona_pipeline.defs.agents.verdicts import (
     AgentVerdict,
     agent_line,
     compared_lines,
-    failure_of,
     headline,
     overview,
     verdict,
 )
+from persona_pipeline.defs.platform.assets import evaluated
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.history import saved_run
-from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world.propositions.models import dimension_label
@@ -66,7 +64,7 @@ class GateCheck:
             }
         if wrong and self.compares:
             facts["comparison"] = metadata.comparison_table(report.comparison)
-        return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
+        return metadata.check_result(self.name, wrong, facts, asset_key=specs.verdicts.key, severity=self.severity)
 
 
 def _injections(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
@@ -102,45 +100,28 @@ GATE = (
 )
 
 
-def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
-    @dg.multi_asset_check(
-        name=specs.place.name("gate"),
-        specs=[
-            dg.AssetCheckSpec(
-                gate.name,
-                asset=specs.comparisons.key,
-                blocking=gate.blocking,
-                partitions_def=specs.agents,
-                description=gate.description,
-            )
-            for gate in GATE
-        ]
-        + [dg.AssetCheckSpec(ALL_IN_CHARACTER, asset=specs.comparisons.key, description=_ALL)],
-        can_subset=True,
-        description="Asks the gate's questions of one agent's comparison with its baseline.",
-    )
-    @specs.place.bound
-    def gate_checks(
-        context: dg.AssetCheckExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> Iterator[dg.AssetCheckResult | dg.AssetCheckEvaluation]:
-        names = {key.name for key in context.selected_asset_check_keys}
-        asked = [gate for gate in GATE if gate.name in names]
-        # Asked for alone, the check over everybody is about no agent.
-        opened = world.open()
-        fail_on = counted(evaluation.asked(opened))
-        reports = [newest_report(context.partition_key, opened)] if asked else []
-        lines = [(agent_line(report, fail_on), report) for report in reports]
-        for line, report in lines:
-            yield from (gate.result(specs, report, line) for gate in asked)
-        if ALL_IN_CHARACTER in names:
-            yield all_in_character(specs, context.instance, opened, fail_on)
-        # Dagster would end the step too, with the name of a check; this says what fell.
-        for line, report in lines:
-            failure = failure_of([line])
-            if failure and any(gate.blocking and gate.find(report, line) for gate in asked):
-                raise failure
+def check_specs(specs: Specs) -> list[dg.AssetCheckSpec]:
+    """Return the gate's checks of verdicts, and the one over all agents."""
+    key = specs.verdicts.key
+    gates = [
+        dg.AssetCheckSpec(
+            gate.name, asset=key, blocking=gate.blocking, partitions_def=specs.agents, description=gate.description
+        )
+        for gate in GATE
+    ]
+    return [*gates, dg.AssetCheckSpec(ALL_IN_CHARACTER, asset=key, description=_ALL)]
 
-    return gate_checks
+
+def gate_evaluations(
+    specs: Specs, reports: Mapping[str, AgentReport], fail_on: Sequence[str] | None, names: Collection[str]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the checks of these names say of each agent. What failed comes last: Dagster shows what was answered last."""
+    for gate in (gate for gate in GATE if gate.name in names):
+        said = {
+            agent_id: gate.result(specs, report, agent_line(report, fail_on)) for agent_id, report in reports.items()
+        }
+        for agent_id, result in sorted(said.items(), key=lambda item: not item[1].passed):
+            yield evaluated(specs.verdicts.key, agent_id, result)
 
 
 def all_in_character(
@@ -154,7 +135,7 @@ def all_in_character(
     held = any(line.conclusion.verdict is Result.HELD for line in lines)
     fell = any(line.conclusion.verdict is Result.FELL for line in wrong)
     return dg.AssetCheckEvaluation(
-        asset_key=specs.comparisons.key,
+        asset_key=specs.verdicts.key,
         check_name=ALL_IN_CHARACTER,
         # A world in which no agent has a verdict is not in character.
         passed=held and not wrong,
@@ -164,14 +145,11 @@ def all_in_character(
         description="; ".join(said),
         metadata={"overview": dg.MetadataValue.md(overview(lines))},
         # Without it Dagster shows the answer as out of date once a run beside this one has materialized another agent.
-        target_materialization_data=newest_materialization(instance, specs.comparisons.key),
+        target_materialization_data=newest_materialization(instance, specs.verdicts.key),
     )
 
 
-def newest_report(agent_id: str, world: World) -> AgentReport:
-    """Return the report of an agent's newest run, whatever became of it; ``dagster.Failure`` where there is no run."""
-    with known_failures():
-        run = saved_run(newest_run_row(world.store, agent_id))
-    if run is None:
-        raise dg.Failure(f"{agent_id} was never evaluated; materialize baseline_comparisons", allow_retries=False)
-    return run.report
+def newest_reports(agent_ids: Sequence[str], world: World) -> dict[str, AgentReport]:
+    """Return the reports of agents' newest runs, whatever became of them; agents without a run are left out."""
+    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
+    return {agent_id: run.report for agent_id, run in runs.items() if run}

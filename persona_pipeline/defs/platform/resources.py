@@ -1,6 +1,5 @@
 """What every run needs: the world, how it is judged, which errors end it, and where small values stay between steps."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,8 +22,7 @@ from persona_pipeline.base.options import (
     with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.dagster_internals import events_of_run
-from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.reporting.text import markdown_code
@@ -184,6 +182,16 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return asked.model_copy(update=about)
 
 
+def world_of(place: Place, context: Any) -> World:
+    """Return the world of a step, a sensor or a check, opened."""
+    return getattr(context.resources, place.name(WORLD)).open()
+
+
+def evaluation_of(place: Place, context: Any) -> EvaluationSettings:
+    """Return how a step evaluates."""
+    return getattr(context.resources, place.name(EVALUATION))
+
+
 # An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
 NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
 if not TYPE_CHECKING:
@@ -217,44 +225,11 @@ def known_agents(root: Path) -> list[str]:
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem) and stem not in left_out]
 
 
-VALUE, MAPPING_KEY = "value", "mapping_key"
-
-
-class EventLogValues(dg.IOManager):
-    """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
-
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store a value; TypeError: it is no JSON."""
-        if obj is not None:
-            context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
-
-    def load_input(self, context: dg.InputContext) -> Any:
-        """Return the value an upstream step of the same run stored; LookupError: there is none."""
-        upstream = context.upstream_output
-        assert upstream is not None
-        wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")
-        handled = events_of_run(context.instance, upstream.run_id, dg.DagsterEventType.HANDLED_OUTPUT)
-        # From the newest on: a retried step may have stored twice.
-        for event in reversed(handled):
-            data: Any = event.event_specific_data
-            stored: dict[str, Any] = {key: value.value for key, value in data.metadata.items()}
-            if (event.step_key, data.output_name, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
-                return json.loads(stored[VALUE])
-        raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
-
-
-@dg.io_manager
-def event_log_values() -> EventLogValues:
-    """Values between the steps of one run."""
-    return EventLogValues()
-
-
 def build_platform(place: Place) -> dg.Definitions:
     evaluation = at_place(EvaluationSettings, place)
     return dg.Definitions(
         resources={
             place.name(WORLD): at_place(WorldResource, place)(),
             place.name(EVALUATION): evaluation(**place.asked),
-            place.name(VALUES): event_log_values,
         }
     )
