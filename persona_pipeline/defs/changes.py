@@ -10,6 +10,7 @@ import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.defs.agents.automation import build_automation
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.weeks import week_observations
 from persona_pipeline.defs.platform.assets import partition_requests
@@ -115,18 +116,6 @@ def agents_to_rest(place: Place, world: World, changed: Sequence[str]) -> tuple[
     return ([f"{len(early)} agents were evaluated less than {cooldown} ago"] if early else []), early
 
 
-def build_automation(specs: Specs) -> dg.AutomationConditionSensorDefinition:
-    """Return Dagster's own sensor, which asks for what rests on something that changed."""
-    return dg.AutomationConditionSensorDefinition(
-        name=specs.place.name("automation"),
-        target=dg.AssetSelection.assets(*(spec.key for spec in specs.judged)),
-        default_status=specs.place.orchestration.sensor_status,
-        minimum_interval_seconds=max(1, specs.place.orchestration.sensor_seconds // 3),
-        description="Evaluates exactly what source_changes saw change: an edited persona its agent, an edited claim its dimension "
-        "(of everybody for _default.yaml), an edited baseline the verdict, new messages their agent.",
-    )
-
-
 # A look has a minute; who is left is looked at in the next one.
 MOST_SECONDS = 20.0
 # Runs that learn a voice, asked for in one look.
@@ -210,7 +199,7 @@ def _judging(specs: Specs, found: VoiceChange) -> dg.RunRequest:
     since, as_of = (moment.astimezone(UTC).isoformat() for moment in (window.start, window.end))
     config = {"since": since, "as_of": as_of}
     return dg.RunRequest(
-        asset_selection=[spec.key for spec in specs.evaluated],
+        asset_selection=[spec.key for spec in specs.judged],
         run_key=f"{agent_id}/{found.alarm.raised_at.id}",
         partition_key=agent_id,
         run_config={"resources": {specs.place.name(EVALUATION): {"config": config}}},
@@ -288,5 +277,5 @@ def build_reading(place: Place) -> dg.Definitions:
 
 def build_changes(specs: Specs) -> dg.Definitions:
     """Return what sees changes, and what acts upon them."""
-    sensors = [build_source_changes(specs), build_automation(specs), build_voice_alarms(specs)]
+    sensors = [build_source_changes(specs), build_automation(specs.place, specs.judged), build_voice_alarms(specs)]
     return dg.Definitions.merge(build_reading(specs.place), dg.Definitions(sensors=sensors))

@@ -89,12 +89,20 @@ class Lineage:
             self.events[key] = newest_events(self.instance, key, MATERIALIZED, set(self.agent_ids))
             self.versions[key] = newest_versions(self.instance, key, MATERIALIZED, self.agent_ids)
 
-    def materialized(self, spec: dg.AssetSpec, found: Outcomes) -> Iterator[dg.AssetMaterialization]:
-        """Yield what was made of an asset for some agents, as Dagster would note it of a run of each."""
+    def materialized(
+        self, spec: dg.AssetSpec, found: Outcomes
+    ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult]:
+        """Yield what was made of an asset for some agents. What comes of a single one can go on in the same run.
+
+        What it rests on is said here: of what a step makes itself, and of several partitions, Dagster does not know it.
+        """
         for agent_id, outcome in found.items():
             about = {dep.asset_key: self._noted(dep.asset_key, agent_id) for dep in spec.deps}
-            tags = lineage_tags(outcome.version, spec.code_version, about)
-            yield dg.AssetMaterialization(spec.key, partition=agent_id, metadata=outcome.metadata, tags=tags)
+            said = {"metadata": outcome.metadata, "tags": lineage_tags(outcome.version, spec.code_version, about)}
+            if len(self.agent_ids) == 1:
+                yield dg.MaterializeResult(spec.key, data_version=dg.DataVersion(outcome.version), **said)
+            else:
+                yield dg.AssetMaterialization(spec.key, partition=agent_id, **said)
         self.versions[spec.key] |= {agent_id: outcome.version for agent_id, outcome in found.items()}
         if found:
             # What has just been written is what the next asset downstream rests on.
@@ -131,12 +139,8 @@ class AgentsStep:
         return [spec for spec in specs if spec.key in self.context.selected_asset_keys]
 
     def made(self, spec: dg.AssetSpec, found: Outcomes) -> Iterator[Event]:
-        """Yield what was made of an asset, if it is asked for. What comes of one agent can go on in the same run."""
-        if not self.asked([spec]):
-            return
-        if self.alone:
-            yield from (outcome.result(spec) for outcome in found.values())
-        else:
+        """Yield what was made of an asset, if it is asked for."""
+        if self.asked([spec]):
             yield from self.lineage.materialized(spec, found)
 
     def sources(self) -> Iterator[Event]:

@@ -7,18 +7,12 @@ from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.defs.agents.automation import when_changed, with_what_it_rests_on
 from persona_pipeline.defs.platform.place import OWNERS, Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-
-_CONDITIONS = dg.AutomationCondition
-_CHANGED = _CONDITIONS.any_deps_match(_CONDITIONS.data_version_changed() | _CONDITIONS.will_be_requested())
-# What is asked for is asked for once, however often a change is seen, and not while a run makes it.
-WHEN_CHANGED = (_CHANGED | _CONDITIONS.newly_missing()).since_last_handled() & ~_CONDITIONS.in_progress()
-# Where an agent is out of character nothing is made of this: it would be asked for again for ever.
-WITH_ITS_VERDICT = _CONDITIONS.any_deps_match(_CONDITIONS.will_be_requested())
 
 # The two dimensions of a partition by weeks; its key has them in this order.
 AGENT, WEEK = "agent", "week"
@@ -151,7 +145,7 @@ def build_specs(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, week
             f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
             tags={"dimension": dimension},
             code_version=place.judge_version,
-            automation_condition=WHEN_CHANGED,
+            automation_condition=when_changed([personas, messages, propositions[dimension]]),
         )
         for dimension in ALL_DIMENSIONS
     }
@@ -163,7 +157,7 @@ def build_specs(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, week
         "The finished run, a row of `evaluation_runs`, and how it stands beside the agent's golden baseline: what dropped, by how "
         "much, and which claims. Its checks are the gate.",
         freshness_policy=freshness(place.orchestration),
-        automation_condition=WHEN_CHANGED,
+        automation_condition=with_what_it_rests_on() | when_changed([baselines]),
     )
     in_character = spec(
         "in_character",
@@ -172,7 +166,8 @@ def build_specs(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, week
         {"sql"},
         "Is the agent in character? Nothing is materialized where it drifted or cannot be told, so that its partition is red "
         "here and a backfill it is part of fails. What should go on only with agents in character depends on this.",
-        automation_condition=WITH_ITS_VERDICT,
+        # Where an agent is out of character this is not made: by itself it would be asked for again for ever.
+        automation_condition=with_what_it_rests_on(),
     )
     voices = spec(
         "voices",

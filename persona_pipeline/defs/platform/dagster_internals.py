@@ -22,6 +22,7 @@ NO_VERSION, NO_EVENT = "INITIAL", "NULL"
 LAUNCHED_BY, WILL_RETRY, RETRIED_BY = ".dagster/grpc_info", "dagster/will_retry", "dagster/auto_retry_run_id"
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
+PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 
 
 def partition_tags(key: dg.MultiPartitionKey) -> dict[str, str]:
@@ -66,6 +67,17 @@ def newest_versions(
     storage = instance.event_log_storage
     found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION], partitions)
     return {partition: tags[DATA_VERSION] for partition, tags in found.items()}
+
+
+def input_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dict[dg.AssetKey, str]:
+    """Return by asset the version that the newest materialization of a partition rests on."""
+    asked = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    prefix = f"{INPUT_VERSION}/"
+    for record in instance.fetch_materializations(asked, limit=1).records:
+        tags = (record.asset_materialization.tags if record.asset_materialization else None) or {}
+        named = {name.removeprefix(prefix): text for name, text in tags.items() if name.startswith(prefix)}
+        return {dg.AssetKey.from_user_string(name): text for name, text in named.items()}
+    return {}
 
 
 def newest_materialization(

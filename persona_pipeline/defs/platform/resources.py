@@ -54,7 +54,7 @@ def known_failures(*, retry: bool = True) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise bad_input(error) from error
+        raise bad_input(error) from None
     except OperationalError as error:
         if not retry:
             raise
