@@ -315,7 +315,7 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         str,
         Field(
             min_length=1,
-            description="What its asset keys begin with (office/evaluation_runs), and with two underscores its jobs, sensors, "
+            description="What its asset keys begin with (office/verdicts), and with two underscores its jobs, sensors, "
             "schedules, resources and pools (office__evaluate_agent).",
         ),
     ]

@@ -367,7 +367,7 @@ def old_runs(instance: dg.DagsterInstance, before: datetime, ours: Ours = lambda
 
 
 def subjects(run: dg.DagsterRun) -> list[Subject]:
-    """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
+    """Return what a run is about: some of its assets or checks, some suites, or all of its job."""
     # A run over several partitions is about those: another one of the same job may be about others.
     partitions = [run.tags[tag] for tag in (PARTITION, *RANGE) if tag in run.tags]
     whole = (run.job_name, " to ".join(partitions))
@@ -379,10 +379,7 @@ def subjects(run: dg.DagsterRun) -> list[Subject]:
     suites = config.get("choose_suites", {}).get("config", {}).get("suites")
     if suites:
         return [(*whole, name) for name in suites]
-    cohort = config.get("cohort_shards", {}).get("config", {})
-    parts = ["comparison"] if cohort.get("compare_only") else cohort.get("dimensions") or []
-    agents = [(*whole, agent_id) for agent_id in cohort.get("agents") or ([""] if parts else [])] or [whole]
-    return [(*agent, part) for agent in agents for part in parts] or agents
+    return [whole]
 
 
 def _covered(subject: Subject, newer: set[Subject]) -> bool:

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
+    RANGE,
     lineage_tags,
     newest_events,
     newest_versions,
 )
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import AGENTS, WorldResource
+from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
 
 PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
 
@@ -195,11 +197,23 @@ class Project(Watched):
         """Run ``evaluate_agent``, all of it or some assets of it."""
         return self.run("evaluate_agent", {PARTITION: agent_id}, assets, **settings)
 
+    def evaluate_all(
+        self, assets: tuple[str, ...] | None = None, agent_ids: Sequence[str] = (), **settings: Any
+    ) -> dg.ExecuteInProcessResult:
+        """Evaluate partitions that follow each other in one run, as a backfill does; by default all."""
+        there = agent_ids or known_agents(self.root)
+        self.instance.add_dynamic_partitions(AGENTS, list(there))
+        return self.run("evaluate_agent", dict(zip(RANGE, (there[0], there[-1]), strict=True)), assets, **settings)
+
     def materialize(
-        self, asset: str, run_config: dict[str, Any] | None = None, **settings: Any
+        self,
+        asset: str,
+        run_config: dict[str, Any] | None = None,
+        tags: dict[str, str] | None = None,
+        **settings: Any,
     ) -> dg.ExecuteInProcessResult:
         """Materialize an asset by hand."""
-        return self.run("__ASSET_JOB", assets=(asset,), run_config=run_config, **settings)
+        return self.run("__ASSET_JOB", tags, (asset,), run_config, **settings)
 
     def run(
         self,

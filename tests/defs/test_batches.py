@@ -43,7 +43,7 @@ def collected(project: Project) -> dict[str, Any]:
 
 def polled(project: Project) -> dg.RunRequest | dg.SkipReason:
     with dg.build_sensor_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = defs.resolve_sensor_def("open_batches")(context)
+        found = defs.resolve_sensor_def("open_batches")._raw_fn(context)
     assert isinstance(found, dg.RunRequest | dg.SkipReason)
     return found
 
@@ -70,9 +70,9 @@ def test_what_batches_brought_is_evaluated_without_a_call(small: Project, server
     paid = []
     for agent_id in ("ann", "bob"):
         evaluated = small.evaluate(agent_id, judge="anthropic")
-        (run,) = evaluated.asset_materializations_for_node("evaluation_runs")
-        assert run.metadata["overall"].value > 0
-        paid.append(run.metadata["judge/usd"].value)
+        run = metadata_of(evaluated, "verdicts")
+        assert run["overall"].value > 0
+        paid.append(run["judge/usd"].value)
     # Whoever uses it first bears what the batch cost.
     assert sum(paid) == pytest.approx(found["usd"], abs=1e-4)
     assert (server.calls, server.paid) == ([], 0)

@@ -81,10 +81,10 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
         page.get_by_role("button", name="Launch 1 run").click()
         wait_until(lambda: _finished(instance) == 1)
 
-        page.goto(f"{site}/assets/baseline_comparisons?view=checks&checkDetail=no_regression")
+        page.goto(f"{site}/assets/verdicts?view=checks&checkDetail=no_regression")
         expect(page.get_by_text("blocking", exact=True)).to_be_visible()
         expect(page.get_by_text(re.compile(r"michael: adherence 8\.\d → 0\.\d")).first).to_be_visible()
-        page.goto(f"{site}/assets/evaluation_runs?partition=michael&view=partitions")
+        page.goto(f"{site}/assets/verdicts?partition=michael&view=partitions")
         expect(page.locator("tr").filter(has_text="score/adherence").first).to_be_visible()
 
         page.goto(f"{site}/locations/persona-pipeline/sensors/world_changes")

@@ -17,7 +17,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
 from persona_pipeline.defs.agents import checks, outcomes
-from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
+from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
 from persona_pipeline.defs.agents.weeks import week_outcome
 from persona_pipeline.defs.cohort import newest_lines, report_of_interest
@@ -129,8 +129,7 @@ def report(world: World, state: State) -> RunReport:
 
 
 def specs() -> Specs:
-    place = Place()
-    return build_specs(place, build_sources(place))
+    return build_specs(Place())
 
 
 def test_every_reader_says_what_the_run_says(world: World, report: RunReport, state: State) -> None:
@@ -143,11 +142,13 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     [line, _] = compared_lines(world)
     assert line.run_id == said.evaluation.run_id
     assert (line.conclusion, line.label) == (said.conclusion, word)
-    assert agent_line(checks.newest_report("ann", world)).conclusion == said.conclusion
+    assert agent_line(checks.newest_reports(["ann"], world)["ann"]).conclusion == said.conclusion
     assert newest_lines(world, AGENTS, None)[0] == line
 
     known = specs()
-    results = [gate.result(known, checks.newest_report("ann", world), line) for gate in checks.GATE if gate.blocking]
+    results = [
+        gate.result(known, checks.newest_reports(["ann"], world)["ann"], line) for gate in checks.GATE if gate.blocking
+    ]
     assert all(item.passed for item in results) is (state.exit_code == 0)
     assert (failure_of([line]) is None) is (state.exit_code == 0)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -156,7 +157,7 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     # Bob is judged alike in all states but the one in which only ann is silent.
     assert word in (everyone.description or "")
     assert (outcomes.in_character_outcome(line) is not None) is (state.verdict is Result.HELD)
-    assert outcomes.comparison_outcome(said).metadata["verdict"] == word
+    assert outcomes.verdict_outcome(said).metadata["verdict"] == word
     assert week_outcome(said).metadata["verdict"] == word
 
     lines = compared_lines(world)
@@ -171,24 +172,6 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert page["row"].conclusion == said.conclusion and page["run"].id == said.evaluation.run_id
     assert {row.agent_id: row.conclusion for row in everybody(world)["rows"]}["ann"] == said.conclusion
     assert (report_notice(report) is None) is (state.exit_code == 0)
-
-
-def test_a_run_that_is_not_finished_cannot_be_told(tmp_path: Path) -> None:
-    from persona_pipeline.evaluation.read import WorldReader
-    from persona_pipeline.evaluation.run import open_scope, score_stored
-
-    world = two_weeks(tmp_path, STATES["held"]).open()
-    evaluated(world, lambda _: 8, GOOD, update_baseline=True)
-    request = EvaluationRequest(window="7d", as_of=datetime.fromisoformat(BAD), agents=["ann"], samples=1)
-    scope = open_scope(world, "ann", request)
-    world.sync_persona("ann")
-    score_stored(
-        world, WorldReader(world).scope("ann", ["adherence"], scope.window), ScriptedJudge(lambda _: 0), request
-    )
-    [line, _] = compared_lines(world)
-    assert line.conclusion.verdict is Result.CANNOT_TELL and line.exit_codes == {3}
-    assert checks.newest_report("ann", world).conclusion == line.conclusion
-    assert stored_report(world, AGENTS).agents["ann"].conclusion == line.conclusion
 
 
 def test_a_cohort_keeps_its_verdict_while_another_process_judges_an_agent_again(tmp_path: Path) -> None:
@@ -261,7 +244,7 @@ def test_every_surface_shows_every_status_of_a_dimension(name: str) -> None:
     [row] = ReportView(report).rows
     for form in ("json", "html", "markdown", "junit"):
         assert render(report, form)
-    assert status.word in str(outcomes.comparison_outcome(report.agents["ann"]).metadata["comparison"])
+    assert status.word in str(outcomes.verdict_outcome(report.agents["ann"]).metadata["comparison"])
     assert row.status.exit_code == status.exit_code
     junit = render(report, "junit")
     assert ("<failure" in junit, "<error" in junit) == (status.junit == "failure", status.junit == "error")

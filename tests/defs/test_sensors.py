@@ -10,7 +10,7 @@ from persona_pipeline.defs import changes
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS
-from tests.defs.support import EVALUATED, JUDGED, Project
+from tests.defs.support import JUDGED, Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 FLUENCY = ("fluency_scores", "in_character", "verdicts")
@@ -65,8 +65,18 @@ def test_an_edit_that_is_undone_runs_twice(small: Project) -> None:
     persona = small.root / "personas/bob.yaml"
     replace_in(persona, "machines", "engines")
     assert small.agents_requested() == ["bob"]
+    small.remember()
     replace_in(persona, "engines", "machines")
     assert small.agents_requested() == ["bob"]
+    assert small.agents_requested() == []
+
+
+def test_an_edit_that_is_undone_before_it_was_evaluated_leaves_the_verdict_that_stands(small: Project) -> None:
+    settle(small)
+    persona = small.root / "personas/bob.yaml"
+    replace_in(persona, "machines", "engines")
+    small.observe()
+    replace_in(persona, "engines", "machines")
     assert small.agents_requested() == []
 
 
@@ -103,7 +113,7 @@ def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project)
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
 
 
-def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back(small: Project) -> None:
+def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_comes_back(small: Project) -> None:
     settle(small)
     persona = small.root / "personas/bob.yaml"
     kept = persona.read_text(encoding="utf-8")
@@ -111,6 +121,9 @@ def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back
     assert small.agents_requested() == []
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann"]
     persona.write_text(kept, encoding="utf-8")
+    assert small.agents_requested() == []
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
+    replace_in(persona, "machines", "engines")
     assert small.agents_requested() == ["bob"]
 
 
@@ -184,7 +197,7 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
     assert small.agents_requested() == ["ann", "bob"]
 
 
-def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
+def test_partitions_follow_the_personas_without_a_run(small: Project) -> None:
     first, _ = small.look("source_changes")
     assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests

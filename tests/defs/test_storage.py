@@ -72,7 +72,7 @@ def test_a_cohort_leaves_the_same_on_postgres_as_on_sqlite(
         if url:
             keep_history_in(url, home, monkeypatch)
         with dg.DagsterInstance.get() as instance:
-            result = Project(small_root, instance, f"sqlite:///{small_root}/{len(left)}.db").run("evaluate_cohort")
+            result = Project(small_root, instance, f"sqlite:///{small_root}/{len(left)}.db").evaluate_all()
             stored = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
             entries = [record.event_log_entry.get_dagster_event() for record in stored.records]
             made = [entry.step_materialization_data.materialization for entry in entries]
@@ -137,7 +137,7 @@ def test_two_runs_at_once(
     config.write_text(f"resources: {{evaluation: {{config: {{as_of: '{BEFORE_THE_DRIFT}'}}}}}}", encoding="utf-8")
     command += ["-c", str(config)]
     environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
-    jobs = [["-j", "evaluate_cohort"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
+    jobs = [["-j", "persona_regression"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
     logs = [home / f"{number}.log" for number, _ in enumerate(jobs)]
     # Into files: who waits to write into a full pipe keeps the locks that the other one waits for.
     with contextlib.ExitStack() as files:

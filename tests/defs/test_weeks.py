@@ -145,7 +145,7 @@ def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
     runs = weekly.instance.get_runs_count()
     change(world.store)
     world.store.close()
-    assert weekly.requests("source_observations") == []
+    assert weekly.requests("source_changes") == []
     assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
     assert weekly.instance.get_runs_count() == runs
     for week in expected:
@@ -161,7 +161,7 @@ def test_what_aged_out_makes_no_week_out_of_date(weekly: Project) -> None:
     age_out(world.store, 2, now=datetime(2026, 6, 10, tzinfo=UTC))
     say(world.store, "late", 18, "Something new.")
     world.store.close()
-    assert weekly.requests("source_observations") == []
+    assert weekly.requests("source_changes") == []
     assert stale(weekly) == before
 
 

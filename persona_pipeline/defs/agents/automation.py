@@ -32,16 +32,19 @@ class RestsOnAnEarlierVersion(dg.AutomationCondition):
     def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
         """Return the partitions it is true of."""
         candidates = context.candidate_subset
-        changed = self.changed(context.asset_graph_view.instance, context.key)
+        changed = self.changed(context.asset_graph_view.instance, context.key, context.max_storage_id or 0)
         wanted = changed & set(candidates.expensively_compute_partition_keys())
         return dg.AutomationResult(context, candidates.compute_intersection_with_partition_keys(wanted))
 
-    def changed(self, instance: dg.DagsterInstance, key: dg.AssetKey) -> set[str]:
-        """Return the partitions of an asset that it is true of."""
+    def changed(self, instance: dg.DagsterInstance, key: dg.AssetKey, newest: int) -> set[str]:
+        """Return the partitions of an asset that it is true of.
+
+        ``newest``: what is reported after this event waits for the next look, or assets of one agent would be asked for apart.
+        """
         reported = {source: newest_events(instance, source, MATERIALIZED) for source in self.sources}
         planned = newest_events(instance, key, PLANNED)
         newer = {
-            source: [name for name, event in events.items() if event > planned.get(name, 0)]
+            source: [name for name, event in events.items() if planned.get(name, 0) < event <= newest]
             for source, events in reported.items()
         }
         there = newest_events(instance, key, MATERIALIZED) if any(newer.values()) else {}

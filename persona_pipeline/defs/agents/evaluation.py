@@ -182,13 +182,16 @@ class AgentsStep:
         return outcomes.messages_metadata(window, self.world.messages(window, agent_id=agent_id), names)
 
     def evaluate(self) -> CohortResult:
-        """Evaluate what is asked for: of who has new messages everything on the newest window, else a part of the last one."""
+        """Evaluate what is asked for: of who has new messages on the newest window, else a part on the last one."""
         sources, request = self.specs.sources, partial(self.evaluation.request, self.world)
         names = [name for name, spec in self.specs.scores.items() if self.asked([spec, sources[name]])]
-        everything = len(names) == len(self.specs.scores) or self.asked([sources[PERSONA], sources[MESSAGES]])
-        whole = {*self.agent_ids} if everything else self.lineage.heard_since()
-        first, second = ([a for a in self.agent_ids if (a in whole) is kind] for kind in (True, False))
-        asked = [request(first)] if first else []
+        all_names = len(names) == len(self.specs.scores)
+        # A verdict is of everything.
+        wanted = None if all_names or self.asked([self.specs.verdicts, self.specs.in_character]) else names
+        anew = all_names or self.asked([sources[PERSONA], sources[MESSAGES]])
+        newest = {*self.agent_ids} if anew else self.lineage.heard_since()
+        first, second = ([a for a in self.agent_ids if (a in newest) is kind] for kind in (True, False))
+        asked = [request(first, wanted)] if first else []
         asked += [request(second, names).model_copy(update={"newest_window": True})] if second else []
         result, *more = [evaluated_or_retried(self.context, self.world, self.evaluation, item) for item in asked]
         for item in more:
