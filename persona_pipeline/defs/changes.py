@@ -16,7 +16,7 @@ from persona_pipeline.defs.agents.weeks import week_observations
 from persona_pipeline.defs.platform.assets import partition_requests
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, lineage_tags, newest_versions
 from persona_pipeline.defs.platform.place import EVALUATION, Place
-from persona_pipeline.defs.platform.resources import READS_MESSAGES, known_agents, known_failures, world_of
+from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
@@ -50,11 +50,12 @@ def build_source_changes(specs: Specs) -> dg.SensorDefinition:
     place = specs.place
 
     @place.sensor(
-        asset_selection=dg.AssetSelection.assets(*(spec.key for spec in specs.evaluated)),
+        asset_selection=dg.AssetSelection.assets(place.key(READING), *(spec.key for spec in specs.evaluated)),
         minimum_interval_seconds=place.orchestration.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Reports which versions of files and messages there are, so that scores of an edited persona show as stale, "
-        "and keeps the partitions in step with personas/. Starts no run.",
+        "and keeps the partitions in step with personas/. Starts one run at a time of message_files, when a message file is not as "
+        "it was read or an alias changed, and no other.",
     )
     def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Compare files and messages with what was last reported and report what changed."""
@@ -82,17 +83,19 @@ def build_source_changes(specs: Specs) -> dg.SensorDefinition:
             why.append(
                 f"{len(waiting)} with new messages, {'which are being read' if reading else 'not yet enough or quiet'}"
             )
-        if not (changes or partitions):
+        requests, cursor = reading_requests(place, context, opened)
+        if not (changes or partitions or requests):
             return dg.SkipReason("; ".join([f"{len(now.agent_ids)} agents, nothing changed", *why]))
         note_asked(opened.store, [agent_id for agent_id in changed if agent_id not in later])
         heard = [change.agent_id for change in changes if change.source == MESSAGES]
         late = list(week_observations(specs.weeks, instance, opened.store, heard)) if specs.weeks else []
+        recorded = f"{len(changes)} versions of {len(changed) - len(later)} agents recorded"
         left = [f"{len(later)} agents are left for the next looks"] if later else []
         return dg.SensorResult(
+            run_requests=requests,
+            cursor=cursor,
             # Nothing is started; without it the page says that the result was empty.
-            skip_reason="; ".join(
-                [f"{len(changes)} versions of {len(changed) - len(later)} agents recorded", *left, *why]
-            ),
+            skip_reason=None if requests else "; ".join([recorded, *left, *why]),
             dynamic_partitions_requests=partitions,
             asset_events=[*(reported(specs, change) for change in changes), *late],
         )
@@ -217,65 +220,57 @@ def _looked(cursor: str | None) -> Mapping[str, int]:
 
 
 MOST_LEFT_OUT = 20
+READING = "message_files"
 # What a run could not read is not asked for again at once.
 _PATIENCE = timedelta(minutes=5)
 
 
-def build_reading(place: Place) -> dg.Definitions:
-    """Return the job that reads message files, and the sensor that asks for it."""
+def build_message_files(place: Place) -> dg.AssetsDefinition:
+    """Return the asset that reads message files."""
 
-    @place.op()
-    def read_message_files(context: dg.OpExecutionContext) -> None:
-        """Read message files from where they were read last, in bounded batches, and count what changed."""
+    @place.asset(READING, "sources", kinds={"jsonl", "sql"})
+    def message_files(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        """Brings what is new in `messages/` into the store, from where it was read last, and gives messages to the agents whose
+        aliases they came under. Judges nothing."""
         with known_failures():
             opened = world_of(place, context)
             result = opened.mirror_messages()
             later = opened.future_messages()
         for problem in [*result.problems, *later][:MOST_LEFT_OUT]:
             context.log.warning(f"left out: {problem}")
-        written = result.written
-        context.add_output_metadata(
-            {
-                "added": written.inserted,
-                "changed": written.updated,
-                "removed": written.removed,
+        return dg.MaterializeResult(
+            metadata={
+                "added": result.written.inserted,
+                "changed": result.written.updated,
+                "removed": result.written.removed,
                 "left_out": len(result.problems) + result.unnamed,
             }
         )
 
-    read_messages = place.job(
-        READS_MESSAGES,
-        read_message_files,
-        "Brings what is new in messages/ into the store, and gives messages to the agents whose aliases they came under. Judges "
-        "nothing.",
-    )
+    return message_files
 
-    @place.sensor(
-        job=read_messages,
-        minimum_interval_seconds=place.orchestration.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Asks for read_messages when a message file is not as it was read, or an alias changed: one run at a time.",
-    )
-    def message_files(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Look at the message files from outside; none is opened."""
-        unread = world_of(place, context).unread_messages()
-        if not unread:
-            return dg.SkipReason("every message file is as it was read")
-        if is_under_way(context.instance, read_messages.name):
-            return dg.SkipReason("a run reads them already")
-        asked, _, at = (context.cursor or "").partition(" ")
-        now = datetime.now(UTC)
-        if asked == unread.version and abs(now - datetime.fromisoformat(at)) < _PATIENCE:
-            return dg.SkipReason("a run could not read them; the next one tries in a few minutes")
-        said = "messages changed" if unread.files or unread.gone else "aliases changed"
-        return dg.SensorResult(
-            run_requests=[dg.RunRequest(tags=request_tags(said))], cursor=f"{unread.version} {now.isoformat()}"
-        )
 
-    return dg.Definitions(jobs=[read_messages], sensors=[message_files])
+def reading_requests(
+    place: Place, context: dg.SensorEvaluationContext, world: World
+) -> tuple[list[dg.RunRequest], str | None]:
+    """Return the run that reads message files where one is to be asked for, one at a time, and the cursor; none is opened."""
+    unread = world.unread_messages()
+    if not unread or is_under_way(context.instance, READING):
+        return [], context.cursor
+    asked, _, at = (context.cursor or "").partition(" ")
+    now = datetime.now(UTC)
+    if asked == unread.version and abs(now - datetime.fromisoformat(at)) < _PATIENCE:
+        return [], context.cursor
+    said = "messages changed" if unread.files or unread.gone else "aliases changed"
+    request = dg.RunRequest(asset_selection=[place.key(READING)], tags=request_tags(said, asked=READING))
+    return [request], f"{unread.version} {now.isoformat()}"
 
 
 def build_changes(specs: Specs) -> dg.Definitions:
-    """Return what sees changes, and what acts upon them."""
-    sensors = [build_source_changes(specs), build_automation(specs.place, specs.judged), build_voice_alarms(specs)]
-    return dg.Definitions.merge(build_reading(specs.place), dg.Definitions(sensors=sensors))
+    """Return what reads message files, sees changes, and acts upon them."""
+    sensors = [
+        build_source_changes(specs),
+        build_automation(specs.place, specs.judged),
+        build_voice_alarms(specs),
+    ]
+    return dg.Definitions(assets=[build_message_files(specs.place)], sensors=sensors)

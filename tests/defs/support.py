@@ -125,14 +125,14 @@ class Project(Watched):
         return replace(self, root=root, instance=instance, cursors={**self.cursors})
 
     def observe(self) -> None:
-        """Let the sensors that are always on have message files read and report what is there."""
+        """Let the sensor that is always on have message files read and report what is there."""
         self.read_messages()
         self.requests("source_changes")
 
     def read_messages(self) -> None:
-        """Let the sensor of message files ask for the run that reads them, and run it."""
-        for request in self.requests("message_files"):
-            assert self.run(request.job_name or "read_messages").success
+        """Let the sensor that is always on ask for the run that reads message files, and run it."""
+        for _ in self.requests("source_changes"):
+            assert self.materialize("message_files").success
 
     def asked_for(self, *, started: bool = True) -> list[Requested]:
         """Let Dagster's own sensor look, note a run of what it asks for, which does nothing, and return it.

@@ -209,7 +209,7 @@ def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:
     for world, expected in ("lab", {"ann", "bob"}), ("office", set()):
         asked = dg.evaluate_automation_conditions(shop.defs, shop.instance, dg.AssetSelection.key_prefixes(world))
         assert asked.get_requested_partitions(dg.AssetKey([world, "verdicts"])) == expected
-    assert not isinstance(shop.look("office__message_files"), dg.SkipReason)
+    assert not isinstance(shop.look("office__source_changes"), dg.SkipReason)
 
 
 def test_an_edit_in_one_world_makes_nothing_of_the_other_stale(shop: Shop) -> None:
@@ -267,8 +267,8 @@ def test_settings_are_the_worlds_own_and_the_environments_where_it_says_nothing(
 def test_what_is_left_out_is_not_there(shop: Shop) -> None:
     names = {item.name for item in shop.defs.get_repository_def().schedule_defs}
     assert {name for name in names if name.startswith("lab__")} == set() and "office__nightly" in names
-    jobs = {job.name for job in shop.defs.resolve_all_job_defs()}
-    assert "lab__submit_batches" not in jobs and "office__submit_batches" in jobs
+    keys = shop.defs.resolve_all_asset_keys()
+    assert {key.path[0] for key in keys if key.path[-1] == "submitted_batches"} == {"office"}
 
 
 def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
@@ -292,8 +292,8 @@ def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
 def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = [shop.run("evaluate_agent").run_id for _ in range(2)]
     own = [shop.materialize("messages").run_id for _ in range(2)]
-    lab = [shop.run("lab__read_messages").run_id for _ in range(2)]
-    office = [shop.run("office__read_messages").run_id for _ in range(2)]
+    lab = [shop.materialize("lab/message_files").run_id for _ in range(2)]
+    office = [shop.materialize("office/message_files").run_id for _ in range(2)]
     monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: pd.Timedelta(seconds=-days))
     assert shop.run("office__upkeep").success
     left = {run.run_id for run in shop.instance.get_runs()}

@@ -66,7 +66,7 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
         for sensor in defs.get_repository_def().sensor_defs
         if sensor.default_status is dg.DefaultSensorStatus.RUNNING
     }
-    assert running == {"source_changes", "message_files", "open_batches", "suite_observations"}
+    assert running == {"source_changes", "suite_observations"}
 
 
 def test_one_setting_switches_everything_on_that_starts_runs() -> None:

@@ -65,7 +65,7 @@ def suites(*names: str) -> dict[str, Any]:
         pytest.param([suites("rare"), suites("busy"), suites()], [0, 1], id="all suites stand for each"),
         pytest.param([suites(), suites("busy")], [], id="one suite does not stand for all"),
         pytest.param([suites("a", "b"), suites("a"), suites("b")], [0], id="two runs stand for one about both"),
-        pytest.param([run("read_messages"), run("upkeep"), run("read_messages")], [0], id="jobs"),
+        pytest.param([run("capture_baseline"), run("upkeep"), run("capture_baseline")], [0], id="jobs"),
     ],
 )
 def test_what_is_forgotten(instance: dg.DagsterInstance, runs: list[dict[str, Any]], expected: list[int]) -> None:

@@ -199,9 +199,10 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
 
 def test_partitions_follow_the_personas_without_a_run(small: Project) -> None:
     first, _ = small.look("source_changes")
-    assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
+    assert isinstance(first, dg.SensorResult) and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
+    assert [run.asset_selection for run in first.run_requests or ()] == [[dg.AssetKey("message_files")]]
     assert not first.asset_events, "versions wait for the messages, which nobody has read yet"
     small.read_messages()
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])

@@ -22,6 +22,7 @@ from persona_pipeline.base.options import (
     with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
@@ -32,8 +33,6 @@ from persona_pipeline.world.world import World
 
 # What the instance keeps the agents under, a partition each.
 AGENTS = "agents"
-# The job that reads message files. It makes no agent a partition: that an agent is none yet tells sensors that it is new.
-READS_MESSAGES = "read_messages"
 
 ResourceT = TypeVar("ResourceT", bound=dg.ConfigurableResource)
 
@@ -79,7 +78,7 @@ def retry_unanswered(reasons: Mapping[str, int], judge: Judge, retry_number: int
 
 
 class WorldResource(dg.ConfigurableResource):
-    """The world on disk and its store. Registers the agents as partitions when a run starts."""
+    """The world on disk and its store. Registers the agents as partitions when a run of some starts."""
 
     place: ClassVar[Place] = Place()
 
@@ -98,8 +97,8 @@ class WorldResource(dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
-        # Outside a run the sensor adds and removes them.
-        if context.instance and context.run and context.run.job_name != self.place.name(READS_MESSAGES):
+        # A run about none registers none: that an agent is no partition yet tells the sensor that it is new.
+        if context.instance and context.run and any(tag.startswith((PARTITION, *RANGE)) for tag in context.run.tags):
             context.instance.add_dynamic_partitions(self.place.path(AGENTS), known_agents(self.open().root))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:

@@ -14,7 +14,7 @@ from persona_pipeline.defs.platform.dagster_internals import PARTITION
 from persona_pipeline.defs.platform.place import Place
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
-VERDICT = "persona/verdict"
+VERDICT, ASKED = "persona/verdict", "persona/asked"
 _GIT_SECONDS = 5
 
 # Whether a run is one of a world's.
@@ -41,9 +41,10 @@ def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> No
     instance.add_run_tags(run_id, {VERDICT: verdict})
 
 
-def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
-    """Return the tags a sensor or a schedule requests a run with."""
-    return {REASON: reason, AGENT: agent_id} if agent_id else {REASON: reason}
+def request_tags(reason: str, *, agent_id: str | None = None, asked: str | None = None) -> Mapping[str, str]:
+    """Return the tags a sensor or a schedule requests a run with; ``asked``: what is asked for one at a time."""
+    found = {REASON: reason, AGENT: agent_id, ASKED: asked}
+    return {name: text for name, text in found.items() if text}
 
 
 _UNDER_WAY = [
@@ -54,9 +55,9 @@ _UNDER_WAY = [
 ]
 
 
-def is_under_way(instance: dg.DagsterInstance, job: str) -> bool:
-    """Return whether a run of a job waits or is executed."""
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1))
+def is_under_way(instance: dg.DagsterInstance, asked: str) -> bool:
+    """Return whether a run waits or is executed that was asked for one at a time."""
+    return bool(instance.get_runs(dg.RunsFilter(tags={ASKED: asked}, statuses=_UNDER_WAY), limit=1))
 
 
 def runs_of(definitions: dg.Definitions) -> Ours:
