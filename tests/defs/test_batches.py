@@ -12,7 +12,7 @@ from persona_pipeline.guard.anchors import FILE, Anchor, AnchoredAgent, save_anc
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from persona_pipeline.world.runs import runs_by_window
-from tests.defs.support import Project, metadata_of
+from tests.defs.support import Project, metadata_of, rows_of
 from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
