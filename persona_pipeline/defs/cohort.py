@@ -1,10 +1,8 @@
 """All agents at once: the job of CI, baselines, a report of everybody, and the nightly schedule."""
 
-import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +16,16 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import (
-    MOST_LISTED,
-    AgentVerdict,
     agent_line,
-    compared_lines,
-    overview,
     verdict,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import evaluated, reports_folder, write_texts
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE
+from persona_pipeline.defs.platform.assets import reports_folder, write_texts
+from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.defs.platform.resources import (
     RequestConfig,
     config_fields,
-    evaluation_of,
     known_agents,
     known_failures,
     logged_progress,
@@ -40,15 +33,12 @@ from persona_pipeline.defs.platform.resources import (
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.history import kept_terms, saved_run
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.gate import counted, nothing_evaluated, weighed
-from persona_pipeline.guard.report import Conclusion, Finding, Result, RunReport, worst_exit_code
+from persona_pipeline.guard.report import Conclusion, RunReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.reporting.view import ReportView
-from persona_pipeline.world.runs import find_run
 from persona_pipeline.world.world import World
 
 REPORT = "regression_report"
@@ -69,7 +59,7 @@ if not TYPE_CHECKING:
 
 
 def evaluate_by_config(
-    context: dg.OpExecutionContext, place: Place, config: RegressionConfig, **more: Any
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, place: Place, config: RegressionConfig, **more: Any
 ) -> tuple[RunReport, Path]:
     """Run an evaluation as configured, write its reports and return both, the reports by their folder."""
     asked, world = {**place.asked, **config.given, **more}, world_of(place, context)
@@ -129,17 +119,14 @@ def gate_result(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) ->
     return metadata.check_result(GATE_PASSED, wrong if exit_code else [], facts, passed=not exit_code)
 
 
-def build_persona_regression(place: Place) -> dg.JobDefinition:
-    """Return the gate of CI; its config stands under the name of the asset it reports."""
+def build_regression_report(place: Place) -> dg.AssetsDefinition:
+    about = {GATE_PASSED: "No agent regressed, and everything that should be judged was."}
 
-    @place.op(known_as=REPORT, pool=place.judge_pool)
-    def evaluate_everybody(
-        context: dg.OpExecutionContext, config: RegressionConfig
-    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
-        """Evaluate every agent in this process and report it as the asset regression_report; fails when one regressed."""
+    @place.asset(REPORT, "evaluation", kinds={"sql", "html"}, checks=about, blocking=True, pool=place.judge_pool)
+    def regression_report(context: dg.AssetExecutionContext, config: RegressionConfig) -> dg.MaterializeResult:
+        """Every agent on one page: evaluates everybody in this process, and fails when one regressed."""
         from persona_pipeline.reporting.render import print_report
 
-        key = place.key(REPORT)
         report, folder = evaluate_by_config(context, place, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
@@ -147,90 +134,9 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
-        yield dg.AssetMaterialization(key, metadata=report_metadata(report, folder, world_of(place, context), place))
-        yield evaluated(key, None, gate_result(wrong, report.exit_code, report.conclusion), blocking=True)
-        yield dg.Output(None)
-
-    return place.job(
-        "persona_regression",
-        evaluate_everybody,
-        "Every agent in one process; fails when one regressed. Made for CI: `dagster job execute`.",
-    )
-
-
-# In the folder of the reports.
-COHORT_REPORTS = "cohort"
-
-
-def newest_lines(world: World, agent_ids: Sequence[str], fail_on: Sequence[str] | None) -> list[AgentVerdict]:
-    """Return how each agent did when it was last compared with its baseline; one that never was is not fully judged."""
-    compared = {line.agent_id: line for line in compared_lines(world, fail_on)}
-    return [compared.get(agent_id) or _never_compared(agent_id, fail_on) for agent_id in agent_ids]
-
-
-def _never_compared(agent_id: str, fail_on: Sequence[str] | None) -> AgentVerdict:
-    finding = Finding(
-        kind="coverage",
-        message=f"{agent_id} was never compared with its baseline",
-        remedy="materialize verdicts",
-        command="dagster job execute -m persona_pipeline.definitions -j evaluate_agent "
-        f"--tags '{json.dumps({PARTITION: agent_id})}'",
-        agent_id=agent_id,
-    )
-    told = Conclusion(verdict=Result.CANNOT_TELL, reason=finding.message, command=finding.command)
-    return AgentVerdict(agent_id=agent_id, conclusion=told, findings=weighed([finding], fail_on))
-
-
-def report_of_interest(world: World, lines: Sequence[AgentVerdict], asked: EvaluationRequest) -> RunReport:
-    """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
-    report = RunReport()
-    for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
-        if run := saved_run(find_run(world.store, line.run_id)) if line.run_id else None:
-            # Another process may be judging the same run again; its verdict is made.
-            own = run if run.finished else replace(run, findings=line.findings, finished=True)
-            report.agents[line.agent_id] = own.report
-    report.findings = nothing_evaluated(report.agents.values())
-    report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
-    report.exit_code = worst_exit_code(
-        {finding.exit_code for finding in weighed(report.all_findings(), counted(asked))}
-    )
-    left_out = [name for name in world.agent_ids() if name in world.written.leave_out]
-    report.terms = kept_terms(report).model_copy(update={"left_out": left_out, "only_fail_on": asked.only_fail_on})
-    return gather(world, report)
-
-
-def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
-    about = {GATE_PASSED: "No agent regressed, and everything that should be judged was."}
-
-    @specs.place.asset(
-        REPORT,
-        "evaluation",
-        uses=[WORLD, EVALUATION],
-        deps=[specs.verdicts],
-        kinds={"sql", "html"},
-        checks=about,
-        blocking=True,
-    )
-    def regression_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        """Every agent's newest verdict on one page, as `verdicts` left it. Judges nothing."""
-        with known_failures():
-            opened = world_of(specs.place, context)
-            asked = evaluation_of(specs.place, context).asked(opened)
-            lines = newest_lines(opened, known_agents(opened.root), counted(asked))
-            report = report_of_interest(opened, lines, asked)
-            folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
-        said = verdict(lines, report)
-        run_tags.label_verdict(context.instance, context.run_id, said)
-        wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
-        exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
         return dg.MaterializeResult(
-            metadata={
-                "verdict": said,
-                "overview": dg.MetadataValue.md(overview(lines)),
-                **report_metadata(report, folder, opened, specs.place),
-                "exit_code": exit_code,
-            },
-            check_results=[gate_result(wrong, exit_code, report.conclusion)],
+            metadata=report_metadata(report, folder, world_of(place, context), place),
+            check_results=[gate_result(wrong, report.exit_code, report.conclusion)],
         )
 
     return regression_report
@@ -296,8 +202,14 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
 def build_cohort(agents: Agents) -> dg.Definitions:
     """Return what is about all agents of a place."""
     place = agents.specs.place
+    report = build_regression_report(place)
+    persona_regression = place.asset_job(
+        "persona_regression",
+        dg.AssetSelection.assets(report),
+        "Every agent in one process; fails when one regressed. Made for CI: `dagster job execute`.",
+    )
     return dg.Definitions(
-        assets=[build_regression_report(agents.specs)],
-        jobs=[build_persona_regression(place), build_capture_baseline(place)],
+        assets=[report],
+        jobs=[persona_regression, build_capture_baseline(place)],
         schedules=[build_nightly(agents.specs, agents.evaluate_agent)],
     )

@@ -260,7 +260,7 @@ def test_settings_are_the_worlds_own_and_the_environments_where_it_says_nothing(
         assert (sensors["office__voice_alarms"].minimum_interval_seconds, lab.minimum_interval_seconds) == (7, 10)
         for name in roots:
             shop.materialize(f"{name}/regression_report")
-            assert shop.has_store(name) and (roots[name] / ".persona" / "reports" / "cohort").is_dir()
+            assert shop.has_store(name) and (roots[name] / ".persona" / "reports").is_dir()
     assert not (tmp_path / "shared.db").exists() and not (tmp_path / "reports").exists()
 
 

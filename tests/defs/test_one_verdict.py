@@ -11,16 +11,13 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import sqlalchemy as sa
 
-from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
 from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
 from persona_pipeline.defs.agents.weeks import week_outcome
-from persona_pipeline.defs.cohort import newest_lines, report_of_interest
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.evaluation.run import run_evaluation
@@ -143,7 +140,6 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert line.run_id == said.evaluation.run_id
     assert (line.conclusion, line.label) == (said.conclusion, word)
     assert agent_line(checks.newest_reports(["ann"], world)["ann"]).conclusion == said.conclusion
-    assert newest_lines(world, AGENTS, None)[0] == line
 
     known = specs()
     results = [
@@ -160,10 +156,6 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert outcomes.verdict_outcome(said).metadata["verdict"] == word
     assert week_outcome(said).metadata["verdict"] == word
 
-    lines = compared_lines(world)
-    whole = report_of_interest(world, lines, EvaluationRequest())
-    assert whole.agents["ann"].conclusion == said.conclusion
-    assert whole.exit_code == state.exit_code
     remarks = review_agent(world, "ann", now=datetime.now(UTC), days=10_000).remarks
     assert any(word in remark for remark in remarks) is (state.verdict is not Result.HELD)
 
@@ -172,18 +164,6 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert page["row"].conclusion == said.conclusion and page["run"].id == said.evaluation.run_id
     assert {row.agent_id: row.conclusion for row in everybody(world)["rows"]}["ann"] == said.conclusion
     assert (report_notice(report) is None) is (state.exit_code == 0)
-
-
-def test_a_cohort_keeps_its_verdict_while_another_process_judges_an_agent_again(tmp_path: Path) -> None:
-    world = two_weeks(tmp_path, STATES["held"]).open()
-    evaluated(world, lambda _: 8, GOOD, update_baseline=True)
-    evaluated(world, lambda _: 8, BAD)
-    lines = compared_lines(world)
-    with world.store.begin() as connection:
-        connection.execute(sa.update(tables.evaluation_runs).values(status="running", comparison=None, findings=None))
-    report = report_of_interest(world, lines, EvaluationRequest())
-    assert failure_of(lines, report.exit_code, {}) is None
-    assert [line.exit_codes for line in compared_lines(world)] == [{3}, {3}]
 
 
 def test_a_world_in_which_no_agent_was_evaluated_is_not_in_character(small_world: World) -> None:

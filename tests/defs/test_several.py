@@ -125,30 +125,10 @@ def test_many_partitions_are_launched_25_a_run() -> None:
     assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=25)}
 
 
-@pytest.mark.parametrize("job", ["evaluate_agent", "persona_regression", "regression_report"])
+@pytest.mark.parametrize("job", ["evaluate_agent", "persona_regression"])
 def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
-    alone = sample.evaluate("michael")
-    is_asset = job == "regression_report"
-    result = alone if job == "evaluate_agent" else sample.materialize(job) if is_asset else sample.run(job)
-    others = "; cannot be told: dwight, jim, pam" if is_asset else ""
-    assert tag_of(sample, result) == f"drifted: michael{others}"
-
-
-def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    sample.evaluate_all()
-    (sample.root / "recordings").rename(sample.root / "gone")
-    result = sample.materialize("regression_report")
-    assert not result.success
-    [check] = result.get_asset_check_evaluations()
-    assert "michael: adherence 8.7 → 0.3" in (check.description or "")
-    metadata = result.asset_materializations_for_node("regression_report")[0].metadata
-    assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "drifted: michael")
-    assert "3 in character, 1 drifted" in str(metadata["overview"].value)
-
-
-def test_the_report_passes_when_everybody_did(sample: Project) -> None:
-    sample.evaluate_all(as_of=PAST)
-    assert sample.materialize("regression_report").success
+    result = sample.evaluate("michael") if job == "evaluate_agent" else sample.run(job)
+    assert (tag_of(sample, result) or "").startswith("drifted: michael")
 
 
 def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
