@@ -168,7 +168,8 @@ def build_nightly(specs: Specs, evaluate_agent: Any) -> dg.ScheduleDefinition:
         given = {place.name(EVALUATION): {"config": {"touched": settings.nightly_touched}}}
         for first, last in spans(partitions, chosen, settings.shard_size):
             tags = {RANGE[0]: first, RANGE[1]: last, **request_tags("nightly")}
-            yield dg.RunRequest(run_config={"resources": given}, tags=tags)
+            key = f"{context.scheduled_execution_time.isoformat()} {first}"
+            yield dg.RunRequest(run_key=key, run_config={"resources": given}, tags=tags)
         if not chosen:
             yield dg.SkipReason("there are no agents")
 

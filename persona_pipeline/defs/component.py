@@ -171,13 +171,9 @@ def build_world(
     ``batches``, ``weeks``.
     """
     parts: list[dg.Definitions] = []
-    messages_from: list[dg.AssetKey] = []
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
-        messages_from = [place.key("message_rows")]
-    elif messages:
-        messages_from = [dg.AssetKey.from_user_string(messages.asset)]
-    agents = build_agents(place, messages_from, weekly="weeks" not in leave_out)
+    agents = build_agents(place, weekly="weeks" not in leave_out)
     parts += [agents.definitions, build_cohort(agents), build_changes(agents.specs)]
     if "suites" not in leave_out:
         parts.append(build_suites(place))

@@ -73,7 +73,7 @@ def test_one_score_alone_is_made_fresh_alone(fresh: Project) -> None:
     replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
     fresh.observe()
     fresh.evaluate("bob", ("personas", "adherence_scores"))
-    assert set(stale(fresh)) == {("fluency_scores", "bob")}
+    assert set(stale(fresh)) == {("fluency_scores", "bob"), ("verdicts", "bob")}
 
 
 def test_an_edited_default_file_makes_its_dimension_stale_for_all(fresh: Project) -> None:

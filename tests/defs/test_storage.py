@@ -1,6 +1,7 @@
 """Dagster and the store on SQLite and on Postgres: one switch, two runs at once, a server that restarts, a locked file."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -133,9 +134,13 @@ def test_two_runs_at_once(
         # Dagster's own tables are there: two first processes at once stumble over each other making them.
         assert (instance.get_runs_count(), instance.all_asset_keys()) == (0, [])
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
-    config = home / "config.yaml"
-    config.write_text(f"resources: {{evaluation: {{config: {{as_of: '{BEFORE_THE_DRIFT}'}}}}}}", encoding="utf-8")
-    command += ["-c", str(config)]
+    asked = {"as_of": BEFORE_THE_DRIFT}
+    configs = [
+        {"ops": {"regression_report": {"config": asked}}},
+        {"resources": {"evaluation": {"config": asked}}},
+    ]
+    for number, config in enumerate(configs):
+        (home / f"{number}.yaml").write_text(json.dumps(config), encoding="utf-8")
     environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
     jobs = [["-j", "persona_regression"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
     logs = [home / f"{number}.log" for number, _ in enumerate(jobs)]
@@ -143,7 +148,10 @@ def test_two_runs_at_once(
     with contextlib.ExitStack() as files:
         running = [
             subprocess.Popen(
-                [*command, *job], env=environment, stdout=files.enter_context(log.open("wb")), stderr=subprocess.STDOUT
+                [*command, "-c", str(log.with_suffix(".yaml")), *job],
+                env=environment,
+                stdout=files.enter_context(log.open("wb")),
+                stderr=subprocess.STDOUT,
             )
             for job, log in zip(jobs, logs, strict=True)
         ]

@@ -193,7 +193,7 @@ def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     agents = asset.partitions_def.get_partitions_def_for_dimension("agent")
     assert isinstance(agents, dg.DynamicPartitionsDefinition) and agents.name == "office/agents"
-    assert (asset.op.name, asset.op.pool) == ("office__weekly_scores", "office__judge")
+    assert (asset.op.name, asset.op.pool) == ("office__evaluate_weeks", "office__judge")
     assert not ours & keys_of(definitions_of(("office",), leave_out=["weeks"]))
     assert not {key for key in keys_of(build_world(Place())) if "weekly" in key}, "without a first week there are none"
 

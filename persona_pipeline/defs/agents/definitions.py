@@ -1,6 +1,6 @@
 """What there is of every agent of a place: the step that evaluates it, its voice, its weeks, and the job over them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,9 @@ class Agents:
     definitions: dg.Definitions
 
 
-def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, weekly: bool = True) -> Agents:
-    """Return the agents of a place, by weeks too where the settings have them and they are ``weekly``.
-
-    ``messages_from``: the assets its messages come from, where they come from any.
-    """
-    specs = build_specs(place, messages_from, weekly=weekly)
+def build_agents(place: Place, *, weekly: bool = True) -> Agents:
+    """Return the agents of a place, by weeks too where the settings have them and they are ``weekly``."""
+    specs = build_specs(place, weekly=weekly)
     evaluation = build_evaluation(specs)
     evaluate_agent = place.asset_job(
         "evaluate_agent",

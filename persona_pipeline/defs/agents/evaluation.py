@@ -38,6 +38,7 @@ from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
@@ -189,10 +190,14 @@ class AgentsStep:
         # A verdict is of everything.
         wanted = None if all_names or self.asked([self.specs.verdicts, self.specs.in_character]) else names
         anew = all_names or self.asked([sources[PERSONA], sources[MESSAGES]])
-        newest = {*self.agent_ids} if anew else self.lineage.heard_since()
+        gone = {*()} if anew else self.without_claims(names)
+        newest = {*self.agent_ids} if anew else self.lineage.heard_since() | gone
         first, second = ([a for a in self.agent_ids if (a in newest) is kind] for kind in (True, False))
-        asked = [request(first, wanted)] if first else []
+        asked = [request(first, None if gone else wanted)] if first else []
         asked += [request(second, names).model_copy(update={"newest_window": True})] if second else []
+        if any(item.as_of or item.since for item in asked):
+            # It is not of what the agents have said by now.
+            self.lineage.versions[sources[MESSAGES].key].clear()
         result, *more = [evaluated_or_retried(self.context, self.world, self.evaluation, item) for item in asked]
         for item in more:
             result.results.update(item.results)
@@ -200,6 +205,11 @@ class AgentsStep:
         if self.alone and result.broken:
             raise ConfigError([problem for problems in result.broken.values() for problem in problems])
         return result
+
+    def without_claims(self, names: Sequence[str]) -> set[str]:
+        """Return the agents that have no claims (any more) of one of these dimensions: it is no part that can be asked for."""
+        found, _ = read_claims(self.world.root / PROPOSITIONS, self.agent_ids, names)
+        return {agent_id for agent_id, own in found.items() if any(item.propositions is None for item in own.values())}
 
     def judged(self, result: CohortResult) -> Iterator[Event]:
         """Yield scores and verdicts, then what the gate says of them.

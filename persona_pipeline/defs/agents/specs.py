@@ -77,14 +77,14 @@ def freshness(settings: OrchestrationSettings) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(fail_window=2 * hours, warn_window=hours)
 
 
-def build_specs(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, weekly: bool = True) -> Specs:
-    """Return the assets of a place; ``messages_from``: the assets its messages come from, where they come from any."""
+def build_specs(place: Place, *, weekly: bool = True) -> Specs:
+    """Return the assets of a place, by weeks too where its settings have them and they are ``weekly``."""
     agents = dg.DynamicPartitionsDefinition(name=place.path(AGENTS))
 
     def spec(
         name: str | list[str],
         group: str,
-        deps: Collection[dg.AssetSpec | dg.AssetKey],
+        deps: Collection[dg.AssetSpec],
         kinds: set[str],
         text: str,
         **more: Any,
@@ -112,7 +112,7 @@ def build_specs(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, week
     messages = spec(
         "messages",
         "sources",
-        messages_from,
+        (),
         {"jsonl", "sql"},
         "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version is the "
         "number of messages and a digest of them, recorded once there are enough new ones or it is quiet.",
