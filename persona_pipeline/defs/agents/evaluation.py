@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import dagster as dg
 
@@ -39,7 +39,7 @@ from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims
-from persona_pipeline.world.speakers import stored_names
+from persona_pipeline.world.speakers import NameMatch, stored_names
 from persona_pipeline.world.world import World
 
 Context = dg.AssetExecutionContext
@@ -130,6 +130,11 @@ class AgentsStep:
     agent_ids: Sequence[str]
     lineage: Lineage
 
+    @cached_property
+    def names(self) -> NameMatch:
+        """How speakers and personas go together."""
+        return stored_names(self.world)
+
     @property
     def alone(self) -> bool:
         """Whether it is about a single agent."""
@@ -177,7 +182,7 @@ class AgentsStep:
             return outcomes.propositions_metadata(self.world.sync_claims(agent_id, name))
         asked = self.evaluation.request(self.world)
         window = WorldReader(self.world).window(asked.window, asked.as_of, asked.since)
-        names = stored_names(self.world).of([agent_id])
+        names = self.names.of([agent_id])
         for line in names.warnings():
             self.context.log.warning(line)
         return outcomes.messages_metadata(window, self.world.messages(window, agent_id=agent_id), names)
