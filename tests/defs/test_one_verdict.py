@@ -14,7 +14,8 @@ import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
-from persona_pipeline.defs.agents import checks, outcomes
+from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents import verdicts as checks
 from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
 from persona_pipeline.defs.agents.weeks import week_outcome

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
+from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
 from tests.defs.support import Project, metadata_of

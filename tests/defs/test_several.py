@@ -4,9 +4,8 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.agents.outcomes import scores_outcome
-from persona_pipeline.defs.agents.verdicts import AgentVerdict, verdict
+from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE, AgentVerdict, verdict
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from persona_pipeline.defs.platform.settings import orchestration

@@ -10,9 +10,20 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents import checks, outcomes
+from persona_pipeline.defs.agents import outcomes
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, agent_lines, failure_of, verdict
+from persona_pipeline.defs.agents.verdicts import (
+    ALL_IN_CHARACTER,
+    AgentVerdict,
+    agent_line,
+    agent_lines,
+    all_in_character,
+    check_specs,
+    failure_of,
+    gate_evaluations,
+    newest_reports,
+    verdict,
+)
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.dagster_internals import (
@@ -236,15 +247,15 @@ class AgentsStep:
                     self.specs.verdicts.key, partition=agent_id, metadata=outcome.metadata, description=text
                 )
                 # Dagster planned their checks when the run was made: said again, they stay as they were.
-                reports |= checks.newest_reports([agent_id], self.world)
+                reports |= newest_reports([agent_id], self.world)
         yield from self.checked(reports, result.fail_on)
 
     def checked(self, reports: Mapping[str, AgentReport], fail_on: Sequence[str] | None) -> Iterator[Event]:
         """Yield what the checks say that are asked for."""
         asked = {key.name for key in self.context.selected_asset_check_keys}
-        yield from checks.gate_evaluations(self.specs, reports, fail_on, asked)
-        if checks.ALL_IN_CHARACTER in asked:
-            yield checks.all_in_character(self.specs, self.context.instance, self.world, fail_on)
+        yield from gate_evaluations(self.specs, reports, fail_on, asked)
+        if ALL_IN_CHARACTER in asked:
+            yield all_in_character(self.specs, self.context.instance, self.world, fail_on)
 
     def ended(self, lines: Sequence[AgentVerdict]) -> None:
         """Label the run with its verdict; raises ``dg.Failure`` where an agent is broken or out of character."""
@@ -280,7 +291,7 @@ def build_evaluation(specs: Specs) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=place.name("evaluate"),
         specs=specs.evaluated,
-        check_specs=checks.check_specs(specs),
+        check_specs=check_specs(specs),
         partitions_def=specs.agents,
         can_subset=True,
         pool=place.judge_pool,
@@ -303,7 +314,7 @@ def build_evaluation(specs: Specs) -> dg.AssetsDefinition:
                 yield from step.judged(result)
                 step.ended(agent_lines(result))
             elif context.selected_asset_check_keys:
-                reports, fail_on = checks.newest_reports(agent_ids, world), counted(evaluation.asked(world))
+                reports, fail_on = newest_reports(agent_ids, world), counted(evaluation.asked(world))
                 yield from step.checked(reports, fail_on)
                 step.ended([agent_line(report, fail_on) for report in reports.values()])
 
