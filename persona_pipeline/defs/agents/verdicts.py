@@ -24,7 +24,6 @@ from persona_pipeline.guard.report import (
     AgentReport,
     Conclusion,
     Finding,
-    Result,
     RunReport,
     worst_exit_code,
 )
