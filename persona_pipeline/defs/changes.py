@@ -268,9 +268,6 @@ def reading_requests(
 
 def build_changes(specs: Specs) -> dg.Definitions:
     """Return what reads message files, sees changes, and acts upon them."""
-    sensors = [
-        build_source_changes(specs),
-        build_automation(specs.place, specs.judged),
-        build_voice_alarms(specs),
-    ]
+    automation = build_automation(specs.place, specs.judged)
+    sensors = [build_source_changes(specs), automation, build_voice_alarms(specs)]
     return dg.Definitions(assets=[build_message_files(specs.place)], sensors=sensors)

@@ -54,6 +54,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
         window = None if shutil.which("chromium") is None else stack.enter_context(chromium()).new_context()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DAGSTER_HOME", str(root))
+            patch.chdir(root)
             with dg.DagsterInstance.get() as instance:
                 instance.add_dynamic_partitions(AGENTS, EVERYBODY)
 

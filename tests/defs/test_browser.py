@@ -51,6 +51,7 @@ def site(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         wait_until(lambda: _answers(address))
         # This test looks into the same instance; a newcomer sets no such variable.
         monkeypatch.setenv("DAGSTER_HOME", str(sample_root))
+        monkeypatch.chdir(sample_root)
         yield address
     finally:
         stop_group(process)

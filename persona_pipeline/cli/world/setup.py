@@ -205,7 +205,8 @@ def migrate() -> None:
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")
         return
     # Loading Dagster costs seconds and is its own command's affair; what it says is shown as it comes.
-    done = subprocess.run([sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"], check=False)
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"]
+    done = subprocess.run(command, check=False, cwd=os.environ["DAGSTER_HOME"])
     if done.returncode:
         raise ConfigError("Dagster's storage could not be migrated; what it says stands above")
 
