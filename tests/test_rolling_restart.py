@@ -1,4 +1,4 @@
-"""A deployment under way: everything of the compose file as processes, restarted and killed in the middle of a backfill.
+"""A deployment under way: everything of the compose file as processes, restarted and killed in the middle of an evaluation.
 
 One test, because what it costs is starting processes. What it replaces stood in three: sensors and daemon, workers that share no
 disk, and the commands of the compose file.
@@ -32,17 +32,16 @@ CLAIMS = len(ALL_DIMENSIONS)
 # Of these the judge is shown the persona, so that an edited one is judged again.
 OF_THE_PERSONA = 2
 BEN = {"dagster/partition": "ben"}
-# Two agents a run; what Compose gives its variables for otherwise.
+# What Compose gives its variables for otherwise.
 FAST = {
     "PERSONA_SENSOR_SECONDS": "2",
-    "PERSONA_SHARD_SIZE": "2",
     # The judge is silent for as long as the test wants it.
     "PERSONA_JUDGE_DEADLINE": "600",
 }
 START_SENSOR = """mutation($selector: SensorSelector!) { startSensor(sensorSelector: $selector) {
   __typename ... on Sensor { sensorState { status } } } }"""
-LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
-  __typename } }"""
+LAUNCH = """mutation($selector: JobOrPipelineSelector!, $tags: [ExecutionTag!]) { launchRun(
+  executionParams: {selector: $selector, executionMetadata: {tags: $tags}}) { __typename } }"""
 REPOSITORY = {"repositoryLocationName": "persona-pipeline", "repositoryName": "__repository__"}
 # Somebody's own project with a code server of its own beside: another world in it, and a job that waits for a file.
 OTHERS = """
@@ -160,6 +159,15 @@ def told_to_start(deployment: Deployment) -> bool:
     return deployment.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
 
 
+def evaluate(deployment: Deployment, first: str, last: str) -> None:
+    """Launch a run over agents, as a backfill does."""
+    names = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+    tags = [{"key": name, "value": value} for name, value in zip(names, (first, last), strict=True)]
+    selector = {**REPOSITORY, "jobName": "evaluate_agent"}
+    answer = deployment.ask(LAUNCH, selector=selector, tags=tags)
+    assert answer["launchRun"]["__typename"] == "LaunchRunSuccess"
+
+
 def refuses_to_launch(deployment: Deployment) -> bool:
     selector = {**REPOSITORY, "jobName": "upkeep"}
     answer = deployment.ask(LAUNCH, "3001", selector=selector)
@@ -210,7 +218,7 @@ def runs_of(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
 
 
 def runs_of_several(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return the runs over several agents, oldest first: what the backfill is made of."""
+    """Return the runs over several agents, oldest first."""
     runs = [run for run in instance.get_runs() if "dagster/asset_partition_range_start" in run.tags]
     return runs[::-1]
 
@@ -227,7 +235,7 @@ def worker_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("postgres")
-def test_everything_is_restarted_in_the_middle_of_a_backfill(
+def test_everything_is_restarted_in_the_middle_of_an_evaluation(
     deployment: Deployment,
     instance: dg.DagsterInstance,
     server: MessagesServer,
@@ -242,7 +250,9 @@ def test_everything_is_restarted_in_the_middle_of_a_backfill(
         wait_until_observed(deployment, instance)
         # In the middle of the first run the judge answers nobody any more.
         server.answer_only(paid + 3)
-        wait_until(lambda: told_to_start(deployment))
+        wait_until(lambda: deployment.serves("3000"))
+        evaluate(deployment, "ada", "ben")
+        evaluate(deployment, "cleo", "dan")
         assert deployment.ask(LAUNCH, selector=WAITING)["launchRun"]["__typename"] == "LaunchRunSuccess"
         checks = [
             threads.submit(check, deployment, service, container)
@@ -288,6 +298,10 @@ def test_everything_is_restarted_in_the_middle_of_a_backfill(
     assert server.paid - paid == len(contents(server, asked)) == len(AGENTS) * CLAIMS
     assert set(steps_by_worker(instance, first.run_id)) == {"worker@one", "worker@two"}
 
+    # Everybody has a verdict: the sensor asks for nothing but what changes from here on.
+    deployment.stop("viewer")
+    deployment.start("webserver")
+    wait_until(lambda: told_to_start(deployment))
     # An edited persona, as git-sync brings it to each server. Killed are the process of the worker that has the step, which is done
     # again at once, and then the code server with the run.
     server.answer_only(server.paid)
