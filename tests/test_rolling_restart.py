@@ -263,7 +263,7 @@ def test_everything_is_restarted_in_the_middle_of_an_evaluation(
             checked.result()
 
     # A worker is killed with the step it has, which the other one is given.
-    [first] = runs_of_several(instance)
+    first = runs_of_several(instance)[0]
     has_it = worker_of(instance, first)
     deployment.kill(has_it)
     server.drop_unanswered()
