@@ -47,7 +47,7 @@ peers: .venv/runtime
 	PYTHONPATH=. OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers $(if $(QUICK),--quick --output .persona/scoreboard.md)
 
 dev: .venv/runtime
-	$(BIN)/dagster dev
+	DAGSTER_HOME=$(CURDIR) $(BIN)/dagster dev
 
 lock: .venv/dev
 	$(BIN)/uv pip compile pyproject.toml --extra build --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras -o requirements.lock -q

@@ -257,7 +257,7 @@ AXES: Mapping[str, Axis] = {
     "agents": Axis(
         (4, 12, 48, 192), "agents with 40 messages each", agents_world,
         {"evaluate one": one, "sensors look": looks, "report as a page": page, "validate": said_by("validate")},
-        {"evaluate everybody": everything, "cohort in Dagster": lambda place: place.job("evaluate_cohort")},
+        {"evaluate everybody": everything, "everybody in Dagster": lambda place: place.everybody()},
     ),
     "runs": Axis(
         (1, 20, 80, 320), "saved runs of each of 20 agents", runs_world,

@@ -235,7 +235,7 @@ def count(root, table, where="1 = 1"):
 instance = dg.DagsterInstance.get()
 found = {"partitions of 'agents'": instance.get_dynamic_partitions("agents")}
 for name, root in zip(("office", "lab"), sys.argv[1:]):
-    key = dg.AssetKey([name, "baseline_comparisons"])
+    key = dg.AssetKey([name, "verdicts"])
     found[name] = {
         "agents": sorted(instance.get_dynamic_partitions(f"{name}/agents")),
         "compared": sorted(instance.get_materialized_partitions(key)),
@@ -364,7 +364,7 @@ def _materialize(stranger: Stranger, worlds: list[str]) -> None:
     print(f"{server.paid} judgments recorded")
     # Now that there is something to replay, the checks on the asset pass too.
     stranger.run("dg", "launch", "--assets", rows, name="the same, with checks that pass")
-    for job in ("office__evaluate_cohort", "lab__evaluate_cohort"):
+    for job in ("office__persona_regression", "lab__persona_regression"):
         stranger.run("dg", "launch", "--job", job)
     stranger.run("dg", "launch", "--job", "office__evaluate_agent", "--partition", "mira")
     found = json.loads(

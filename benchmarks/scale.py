@@ -8,8 +8,8 @@
 
 ``messages``: rooms of ten agents that talk for 400 days, all in one file: bringing it in, one line appended, a look of both sensors
 when nothing and when one persona changed, one agent's newest day, and the size of the store.
-``cohort``: 20 messages an agent and week for two weeks; `dagster job execute` of evaluate_cohort with recorded judgments, on an
-instance that knows nothing; seconds and memory are those of the whole process.
+``cohort``: 20 messages an agent and week for two weeks; `dagster job execute` of evaluate_agent for all of them with recorded
+judgments; seconds and memory are those of the whole process.
 ``report``: the same world with a hundred stored runs an agent; `persona-pipeline report --format html` of everybody.
 
 Every step is a process of its own. ``--python`` names the interpreter of another release, to compare two in one sitting.
@@ -111,6 +111,15 @@ class Place:
         """Execute a job of Dagster; return what ``process`` returns."""
         return self.process("-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions", "-j", name, *more)
 
+    def everybody(self) -> Row:
+        """Evaluate every agent in one run of Dagster, which knows the agents; return what ``process`` returns."""
+        agents = sorted(path.stem for path in (self.root / "personas").glob("*.yaml"))
+        code = "import dagster, sys; dagster.DagsterInstance.get().add_dynamic_partitions('agents', sys.argv[1:])"
+        self.process("-c", code, *agents)
+        names = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+        tags = dict(zip(names, (agents[0], agents[-1]), strict=True))
+        return self.job("evaluate_agent", "--tags", json.dumps(tags))
+
     def product(self, *command: str, ends: Collection[int] = (0,)) -> Row:
         """Run the command line; return what ``process`` returns."""
         return self.process("-m", "persona_pipeline", *command, ends=ends)
@@ -174,7 +183,7 @@ def measure_cohort(place: Place, agents: int) -> Row:
     write_files(place.root, agents, 40 * agents, days=14, files=max(1, agents // 10))
     place.step("sync")
     judgments = place.step("record")["judgments"]
-    row = place.job("evaluate_cohort")
+    row = place.everybody()
     events = place.log.read_text(encoding="utf-8").count(" - dagster - ")
     return {
         "judgments": judgments,

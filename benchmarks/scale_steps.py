@@ -59,26 +59,22 @@ def day() -> Counted:
 
 
 def look() -> Counted:
-    """Let both sensors look, record what they saw as the daemon does, and look again; with "edit" after an edited persona."""
+    """Let both sensors look, report what they saw as the daemon does, and look again; last after an edited persona."""
     import dagster as dg
 
     from persona_pipeline.definitions import defs
     from persona_pipeline.defs.platform.resources import WorldResource
 
-    def tick(name: str, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-        with dg.build_sensor_context(
-            instance=instance, resources={"world": WorldResource(root=str(ROOT))}, cursor=cursor
-        ) as context:
-            result = defs.resolve_sensor_def(name)(context)
+    def tick(name: str) -> dg.SensorResult | dg.SkipReason:
+        with dg.build_sensor_context(instance=instance, resources={"world": WorldResource(root=str(ROOT))}) as context:
+            result = defs.resolve_sensor_def(name)._raw_fn(context)
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result
 
-    def both(cursor: str | None = None) -> tuple[float, float, int, int, str | None]:
-        """Return the seconds and CPU seconds of looking, how many events were seen and runs asked for, and the cursor."""
+    def both() -> tuple[float, float, int, int]:
+        """Return the seconds and CPU seconds of looking, how many events were seen, and assets of agents asked for."""
         started, cpu = time.perf_counter(), time.process_time()
-        if reads_apart:
-            tick("message_files")
-        seen = tick("source_observations")
+        seen = tick("source_changes")
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         events = list(seen.asset_events) if isinstance(seen, dg.SensorResult) else []
         for event in events:
@@ -88,26 +84,20 @@ def look() -> Counted:
                 if isinstance(request, dg.AddDynamicPartitionsRequest):
                     instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
         started, began = time.perf_counter(), time.process_time()
-        asked = tick("world_changes", cursor)
+        asked = dg.evaluate_automation_conditions(defs, instance).total_requested
         seconds, cpu = seconds + time.perf_counter() - started, cpu + time.process_time() - began
-        runs = len(asked.run_requests or ()) if isinstance(asked, dg.SensorResult) else 0
-        cursor = asked.cursor if isinstance(asked, dg.SensorResult) and asked.cursor else cursor
-        return seconds, cpu, len(events), runs, cursor
+        return seconds, cpu, len(events), asked
 
-    # Up to release 4 the sensor read the files itself.
-    reads_apart = defs.get_repository_def().has_sensor_def("message_files")
     with dg.DagsterInstance.get() as instance:
         # Of thousands a look records some, and the next goes on.
         pieces = [both()]
         while pieces[-1][2]:
-            pieces.append(both(pieces[-1][-1]))
-        cursor = pieces[-1][-1]
-        idle = [both(cursor) for _ in range(7)]
-        assert not any(runs for *_, runs, _ in idle), "an idle look asked for runs"
+            pieces.append(both())
+        idle = [both() for _ in range(7)]
         persona = ROOT / "personas" / "agent-0003.yaml"
         persona.write_text(persona.read_text(encoding="utf-8") + " ", encoding="utf-8")
-        edited, edited_cpu, _, runs, cursor = both(cursor)
-        assert runs == 1, runs
+        edited, edited_cpu, changed, _ = both()
+        assert changed == 1, changed
     found, cpu = [seconds for seconds, *_ in idle], [seconds for _, seconds, *_ in idle]
     return {
         "first": pieces[0][0],

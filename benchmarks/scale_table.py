@@ -73,15 +73,14 @@ def messages(place: Place) -> Costs:
 def cohort(place: Place) -> Costs:
     """One run over 100 agents, and a run of one."""
     _recorded(place, 100)
-    row = place.job("evaluate_cohort")
+    row = place.everybody()
     alone = place.job("evaluate_agent", "--tags", '{"dagster/partition": "agent-0003"}')["CPU seconds"]
     yield "job of one agent", alone, "CPU s"
     yield "an agent of a cohort of 100", (row["CPU seconds"] - alone) / 99, "CPU s"
     yield "cohort of 100", row["MB"], "MB"
     first = _events(place)
     yield "Dagster's events, an agent's first run", first / 101 / 1000, "KB"
-    # What did not change is not said again.
-    place.job("evaluate_cohort")
+    place.everybody()
     again = _events(place)
     yield "Dagster's events, an agent and night, unchanged", (again - first) / 100 / 1000, "KB"
     with (place.root / "messages/newer.jsonl").open("w", encoding="utf-8") as file:
@@ -90,7 +89,7 @@ def cohort(place: Place) -> Costs:
             file.write(json.dumps(line | {"id": f"newer-{line['id']}"}) + "\n")
     place.step("sync")
     place.step("record")
-    place.job("evaluate_cohort")
+    place.everybody()
     yield "Dagster's events, an agent and night", (_events(place) - again) / 100 / 1000, "KB"
 
 

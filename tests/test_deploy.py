@@ -17,14 +17,19 @@ import yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world.setup import deployment
-from persona_pipeline.defs.platform.instance_storage import URL_VARIABLES
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.deployment import render_deployment
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
 from tests.support.workers import PROJECT
 
-ELSEWHERE = {"PERSONA_COMMIT", *URL_VARIABLES, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"}
+ELSEWHERE = {
+    "PERSONA_COMMIT",
+    "PERSONA_DATABASE_URL",
+    "PERSONA_DAGSTER_DATABASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+}
 KNOWN = ELSEWHERE | {
     f"PERSONA_{name.upper()}" for model in (Settings, OrchestrationSettings) for name in model.model_fields
 }
@@ -73,13 +78,10 @@ def test_a_world_of_ones_own_gets_them_with_its_name_and_the_versions_of_here(tm
 
 def test_a_world_that_is_there_gets_nothing_but_its_deployment_once(tmp_path: Path) -> None:
     (tmp_path / "personas").mkdir()
-    (tmp_path / "dagster.yaml").write_text("mine", encoding="utf-8")
     written = write_new(tmp_path, deployment(tmp_path))
     assert {path.parent.name for path in written} == {"deploy"}
     with pytest.raises(ConfigError, match=r"compose\.yaml: exists already"):
         write_new(tmp_path, deployment(tmp_path))
-    (tmp_path / "dagster.yaml").unlink()
-    assert "dagster.yaml" in deployment(tmp_path)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -169,7 +171,7 @@ def test_the_interface_is_not_published_to_the_world_without_a_login() -> None:
 def test_the_image_copies_what_exists_and_the_context_lets_it_through() -> None:
     text = TEXTS["Dockerfile"]
     copied = [word for line in re.findall(r"^COPY (?:--\S+ )?(.*)$", text, re.MULTILINE) for word in line.split()[:-1]]
-    assert {"dagster.yaml", "persona_pipeline"} <= set(copied)
+    assert {"deploy/dagster.yaml", "persona_pipeline"} <= set(copied)
     for name in copied:
         assert (PROJECT / name).exists(), name
         assert f"!{name}" in TEXTS["Dockerfile.dockerignore"].splitlines()
@@ -203,6 +205,8 @@ def test_the_chart_has_the_version_and_the_settings_of_the_project() -> None:
     logs = VALUES["computeLogManager"]["config"]["customComputeLogManager"]
     assert (logs["module"], logs["class"]) == (instance["compute_logs"]["module"], instance["compute_logs"]["class"])
     assert find_spec(CODE["codeServerArgs"][1]) is not None
+    of_the_image = load("dagster.yaml")
+    assert {**of_the_image, "storage": 0} == {**instance, "storage": 0} and "postgres" in of_the_image["storage"]
     assert VALUES["postgresql"]["postgresqlScheme"] == "postgresql+psycopg2"
 
 

@@ -15,7 +15,7 @@ import persona_pipeline as pp
 from docs.site.generated import cli_commands, written_places
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import INTERNAL, Asking, EvaluationRequest, bounds_of, given, kind_of
-from persona_pipeline.defs.cohort import CohortConfig, RegressionConfig
+from persona_pipeline.defs.cohort import RegressionConfig
 from persona_pipeline.defs.component import PersonaWorld, WorldSettings
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.pytest_plugin.marks import Evaluations
@@ -84,7 +84,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     },
     **{
         (surface, name): reason
-        for surface in ("assets", "cohort", "component")
+        for surface in ("assets", "component")
         for name, reason in {
             "agents": PARTITIONS,
             "dimensions": PARTITIONS,
@@ -95,7 +95,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
             "baseline_windows": TAKING,
             "accept": TAKING,
         }.items()
-        if surface != "cohort" or name not in ("agents", "dimensions")
     },
     **{("component", name): MOMENT for name in ("as_of", "since", "record", "fresh")},
     **{("pytest", name): TAKING for name in ("update_baseline", "baseline_windows", "accept")},
@@ -173,17 +172,6 @@ def surfaces(
                 pp.evaluate(world, **judged)
         return caught.pop() if name != "judge" else EvaluationRequest(judge=value)
 
-    def cohort(name: str, value: Any, text: str) -> EvaluationRequest:
-        if name in CohortConfig.model_fields:
-            config = CohortConfig(**{name: value})
-            about = {
-                "agents": config.agents or None,
-                "dimensions": config.dimensions or None,
-                "touched": config.touched,
-            }
-            return EvaluationSettings().request(pp.load_world(root), **about)
-        return EvaluationSettings(**{name: value}).request(pp.load_world(root), ["ann"])
-
     def component(name: str, value: Any, text: str) -> EvaluationRequest:
         made = PersonaWorld.model_validate({"world": str(root), "prefix": "office", "settings": {name: value}})
         place = made.place(tmp_path)
@@ -215,7 +203,6 @@ def surfaces(
         "baseline": of_command("baseline"),
         "python": python,
         "assets": lambda name, value, text: EvaluationSettings(**{name: value}).request(pp.load_world(root)),
-        "cohort": cohort,
         "ci_job": lambda name, value, text: EvaluationRequest(**RegressionConfig(**{name: value, **_beside(name)}).given),
         "component": component,
         "pytest": of_pytest,
@@ -230,7 +217,7 @@ class _Ini:
         self.getini = values.__getitem__
 
 
-SURFACES = ("evaluate", "baseline", "python", "assets", "cohort", "ci_job", "component", "pytest", "action")
+SURFACES = ("evaluate", "baseline", "python", "assets", "ci_job", "component", "pytest", "action")
 
 
 def test_every_option_has_a_value_here_and_every_exception_a_reason() -> None:

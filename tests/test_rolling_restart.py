@@ -1,4 +1,4 @@
-"""A deployment under way: everything of the compose file as processes, restarted and killed in the middle of a cohort.
+"""A deployment under way: everything of the compose file as processes, restarted and killed in the middle of an evaluation.
 
 One test, because what it costs is starting processes. What it replaces stood in three: sensors and daemon, workers that share no
 disk, and the commands of the compose file.
@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -31,19 +31,17 @@ AGENTS = ("ada", "ben", "cleo", "dan")
 CLAIMS = len(ALL_DIMENSIONS)
 # Of these the judge is shown the persona, so that an edited one is judged again.
 OF_THE_PERSONA = 2
-EDITED = "evaluate_agent"
-# A step an agent, and everybody in one run; what Compose gives its variables for otherwise.
+BEN = {"dagster/partition": "ben"}
+# What Compose gives its variables for otherwise.
 FAST = {
     "PERSONA_SENSOR_SECONDS": "2",
-    "PERSONA_COHORT_SIZE": "2",
-    "PERSONA_SHARD_SIZE": "1",
     # The judge is silent for as long as the test wants it.
     "PERSONA_JUDGE_DEADLINE": "600",
 }
 START_SENSOR = """mutation($selector: SensorSelector!) { startSensor(sensorSelector: $selector) {
   __typename ... on Sensor { sensorState { status } } } }"""
-LAUNCH = """mutation($selector: JobOrPipelineSelector!) { launchRun(executionParams: {selector: $selector}) {
-  __typename } }"""
+LAUNCH = """mutation($selector: JobOrPipelineSelector!, $tags: [ExecutionTag!]) { launchRun(
+  executionParams: {selector: $selector, executionMetadata: {tags: $tags}}) { __typename } }"""
 REPOSITORY = {"repositoryLocationName": "persona-pipeline", "repositoryName": "__repository__"}
 # Somebody's own project with a code server of its own beside: another world in it, and a job that waits for a file.
 OTHERS = """
@@ -86,7 +84,11 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
     module = OTHERS.format(file=str(tmp_path / "go on"), root=str(others))
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "others.py").write_text(module, encoding="utf-8")
-    addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
+    addresses = {
+        "PERSONA_DATABASE_URL": postgres_url,
+        "PERSONA_DAGSTER_DATABASE_URL": postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
+        "ANTHROPIC_BASE_URL": server.url,
+    }
     # Calls are counted below.
     path = os.pathsep.join([str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")])
     fixed = {
@@ -128,9 +130,10 @@ def start_all(deployment: Deployment) -> None:
         deployment.start(name)
 
 
-def start_workers(deployment: Deployment) -> None:
+def start_workers(deployment: Deployment, names: Sequence[str] = ("one", "two")) -> None:
     # The second is on another server: it shares no folder with anybody.
-    for name, apart in (("one", False), ("two", True)):
+    for name in names:
+        apart = name == "two"
         words = {"--concurrency=4": "--concurrency=1", "--hostname=worker@%h": f"--hostname=worker@{name}"}
         deployment.start("worker", name, apart=apart, words=words)
 
@@ -139,10 +142,10 @@ def wait_until_observed(deployment: Deployment, instance: dg.DagsterInstance) ->
     """Wait until the messages are read and a look that began afterwards found nothing that is not recorded."""
 
     def read() -> bool:
-        runs = runs_of(instance, "read_messages")
+        runs = instance.get_runs(dg.RunsFilter(tags={"persona/asked": "message_files"}))
         return bool(runs) and all(run.is_finished for run in runs)
 
-    nothing = f"Sensor source_observations skipped: {len(AGENTS)} agents, nothing changed\n"
+    nothing = f"Sensor source_changes skipped: {len(AGENTS)} agents, nothing changed\n"
     wait_until(read)
     looked = deployment.log("daemon").read_text("utf-8", "replace").count(nothing)
     deployment.wait_for("daemon", nothing, looked + 2)
@@ -152,8 +155,17 @@ def told_to_start(deployment: Deployment) -> bool:
     """Switch the sensor on at the webserver, as a person does; whether the webserver knows it already."""
     if not deployment.serves("3000"):
         return False
-    selector = {**REPOSITORY, "sensorName": "world_changes"}
+    selector = {**REPOSITORY, "sensorName": "automation"}
     return deployment.ask(START_SENSOR, selector=selector)["startSensor"]["__typename"] == "Sensor"
+
+
+def evaluate(deployment: Deployment, first: str, last: str) -> None:
+    """Launch a run over agents, as a backfill does."""
+    names = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+    tags = [{"key": name, "value": value} for name, value in zip(names, (first, last), strict=True)]
+    selector = {**REPOSITORY, "jobName": "evaluate_agent"}
+    answer = deployment.ask(LAUNCH, selector=selector, tags=tags)
+    assert answer["launchRun"]["__typename"] == "LaunchRunSuccess"
 
 
 def refuses_to_launch(deployment: Deployment) -> bool:
@@ -163,8 +175,8 @@ def refuses_to_launch(deployment: Deployment) -> bool:
 
 
 def events_by_agent(instance: dg.DagsterInstance) -> dict[str, Counter[str]]:
-    """Return how often each agent's scores, runs and comparisons were recorded, by asset."""
-    names = [*(f"{dimension}_scores" for dimension in ALL_DIMENSIONS), "evaluation_runs", "baseline_comparisons"]
+    """Return how often each agent's scores and verdicts were recorded, by asset."""
+    names = [*(f"{dimension}_scores" for dimension in ALL_DIMENSIONS), "verdicts"]
     found: dict[str, Counter[str]] = {}
     for name in names:
         records = instance.fetch_materializations(dg.AssetKey(name), limit=1000).records
@@ -173,7 +185,7 @@ def events_by_agent(instance: dg.DagsterInstance) -> dict[str, Counter[str]]:
 
 
 def checks_by_agent(instance: dg.DagsterInstance) -> Counter[str]:
-    """Return how many checks of each agent's comparison were recorded."""
+    """Return how many checks of each agent's verdict were recorded."""
     found: Counter[str] = Counter()
     for run in instance.get_runs():
         records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
@@ -181,7 +193,7 @@ def checks_by_agent(instance: dg.DagsterInstance) -> Counter[str]:
             event = record.event_log_entry.get_dagster_event()
             check = event.asset_check_evaluation_data
             # The check over all agents is of no partition.
-            if check.asset_key == dg.AssetKey("baseline_comparisons") and check.partition:
+            if check.asset_key == dg.AssetKey("verdicts") and check.partition:
                 found[check.partition] += 1
     return found
 
@@ -201,18 +213,29 @@ def contents(server: MessagesServer, start: int) -> set[str]:
 
 
 def runs_of(instance: dg.DagsterInstance, job: str) -> list[dg.DagsterRun]:
-    """Return the runs of a job, newest first: reading messages is one of its own."""
+    """Return the runs of a job, newest first."""
     return list(instance.get_runs(dg.RunsFilter(job_name=job)))
 
 
-def only_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
-    [run] = runs_of(instance, "evaluate_cohort")
-    return run
+def runs_of_several(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """Return the runs over several agents, oldest first."""
+    runs = [run for run in instance.get_runs() if "dagster/asset_partition_range_start" in run.tags]
+    return runs[::-1]
+
+
+def runs_of_ben(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    return list(instance.get_runs(dg.RunsFilter(tags=BEN)))
+
+
+def worker_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Return the container of the worker that has a run's step."""
+    [worker] = [name for name, steps in steps_by_worker(instance, run.run_id).items() if "evaluate" in steps]
+    return worker.removeprefix("worker@")
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("postgres")
-def test_everything_is_restarted_in_the_middle_of_a_cohort(
+def test_everything_is_restarted_in_the_middle_of_an_evaluation(
     deployment: Deployment,
     instance: dg.DagsterInstance,
     server: MessagesServer,
@@ -225,9 +248,11 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     with ThreadPoolExecutor() as threads:
         # What is seen before all of it is recorded would begin a run of its own.
         wait_until_observed(deployment, instance)
-        # In the middle of the first two agents the judge answers nobody any more.
+        # In the middle of the first run the judge answers nobody any more.
         server.answer_only(paid + 3)
-        wait_until(lambda: told_to_start(deployment))
+        wait_until(lambda: deployment.serves("3000"))
+        evaluate(deployment, "ada", "ben")
+        evaluate(deployment, "cleo", "dan")
         assert deployment.ask(LAUNCH, selector=WAITING)["launchRun"]["__typename"] == "LaunchRunSuccess"
         checks = [
             threads.submit(check, deployment, service, container)
@@ -237,44 +262,46 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         for checked in checks:
             checked.result()
 
-    # A worker is killed with the step it has; the other one finishes its step before it stops.
-    deployment.kill("two")
+    # A worker is killed with the step it has, which the other one is given.
+    first = runs_of_several(instance)[0]
+    has_it = worker_of(instance, first)
+    deployment.kill(has_it)
     server.drop_unanswered()
-    server.answer_only(None)
-    deployment.stop("one")
-    server.answer_only(server.paid)
+    seen = calls()
     with redis.Redis(port=int(deployment.ports["6379"]), password="letters") as queue:
         # Whose host died is given to another after PERSONA_CELERY_LOST_SECONDS: the hour is over.
         lost = queue.zrange("unacked_index", 0, -1)
         assert len(lost) == 1
         queue.zadd("unacked_index", dict.fromkeys(lost, 0))
-    start_workers(deployment)
-    seen = calls()
     # The webserver whoever may only look has is the same program: that one comes back in the middle.
     for name, next_one in (("webserver", "viewer"), ("daemon", "daemon")):
         deployment.stop(name)
         deployment.start(next_one)
-    # Two agents again, of whom one has answers from before. The code server waits for its run, which cannot end yet.
+    # What was not answered is asked again. The code server waits for its run, which cannot end yet.
     wait_until(lambda: calls() > seen + CLAIMS)
     draining = deployment.running.pop("code")
     draining.terminate()
     deployment.wait_for("viewer", "Serving dagster-webserver")
     check(deployment, "viewer")
-    assert draining.poll() is None and only_run(instance).status is dg.DagsterRunStatus.STARTED
+    assert draining.poll() is None and runs_of_several(instance)[0].status is dg.DagsterRunStatus.STARTED
     server.answer_only(None)
     draining.wait(PATIENCE)
     deployment.start("code")
-    wait_until(lambda: only_run(instance).is_finished)
+    start_workers(deployment, [has_it])
+    wait_until(lambda: [run.is_finished for run in runs_of_several(instance)] == [True, True])
     assert refuses_to_launch(deployment)
 
-    run = only_run(instance)
-    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert {run.status for run in runs_of_several(instance)} == {dg.DagsterRunStatus.SUCCESS}
     once = dict.fromkeys(AGENTS, 1)
     assert events_by_agent(instance) == dict.fromkeys(events_by_agent(instance), once)
     assert checks_by_agent(instance) == dict.fromkeys(AGENTS, 4)
     assert server.paid - paid == len(contents(server, asked)) == len(AGENTS) * CLAIMS
-    assert set(steps_by_worker(instance, run.run_id)) == {"worker@one", "worker@two"}
+    assert set(steps_by_worker(instance, first.run_id)) == {"worker@one", "worker@two"}
 
+    # Everybody has a verdict: the sensor asks for nothing but what changes from here on.
+    deployment.stop("viewer")
+    deployment.start("webserver")
+    wait_until(lambda: told_to_start(deployment))
     # An edited persona, as git-sync brings it to each server. Killed are the process of the worker that has the step, which is done
     # again at once, and then the code server with the run.
     server.answer_only(server.paid)
@@ -285,19 +312,18 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     seen = calls()
     # Everything that is asked has arrived before whoever asked is killed: the server pays for no answer that nobody waits for.
     wait_until(lambda: calls() >= seen + OF_THE_PERSONA)
-    [run] = runs_of(instance, EDITED)
-    [has_it] = [worker for worker, steps in steps_by_worker(instance, run.run_id).items() if "scores" in steps]
-    kill_children(deployment.running[has_it.removeprefix("worker@")].pid)
+    [run] = runs_of_ben(instance)
+    kill_children(deployment.running[worker_of(instance, run)].pid)
     server.drop_unanswered()
     wait_until(lambda: calls() >= seen + 2 * OF_THE_PERSONA)
     deployment.kill("code")
     server.answer_only(None)
     deployment.start("code")
-    wait_until(lambda: [run.is_finished for run in runs_of(instance, EDITED)] == [True, True])
+    wait_until(lambda: [run.is_finished for run in runs_of_ben(instance)] == [True, True])
 
-    retried, killed = runs_of(instance, EDITED)
+    retried, killed = runs_of_ben(instance)
     assert (killed.status, retried.status) == (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
-    assert retried.parent_run_id == killed.run_id and killed.tags["reason"] == "persona changed"
+    assert retried.parent_run_id == killed.run_id
     edited = {**once, "ben": 2}
     assert events_by_agent(instance) == dict.fromkeys(events_by_agent(instance), edited)
     assert server.paid - paid == len(contents(server, asked)) == len(AGENTS) * CLAIMS + OF_THE_PERSONA
@@ -323,5 +349,4 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     for shared in (deployment.folder / "volumes", deployment.folder / "two"):
         written = {path.relative_to(shared / "world") for path in (shared / "world").rglob("*") if path.is_file()}
         assert written == {path.relative_to(deployment.world) for path in deployment.world.rglob("*") if path.is_file()}
-    assert list(deployment.folder.glob("*/state/reports/cohort/report.html"))
     assert list((deployment.folder / "volumes" / "logs").rglob("*.err")), "what steps print is kept on the volume"

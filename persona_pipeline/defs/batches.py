@@ -1,4 +1,4 @@
-"""Judging at half the price, in message batches: what would go out, the jobs that submit and collect, the sensor that looks."""
+"""Judging at half the price, in message batches: what would go out, the assets that submit and collect, the schedule that looks."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
+from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
 from persona_pipeline.evaluation.estimate import questions_of
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
@@ -109,20 +109,20 @@ def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:
     return found | ({"usd": sum(prices)} if len(prices) == len(summaries) else {})
 
 
-POLL_SECONDS = 300
+POLL_CRON, COLLECTING = "*/5 * * * *", "collected_batches"
 
 
 def build_batches(place: Place) -> dg.Definitions:
-    """Return what is about the message batches of a place: two jobs, and the sensor that has ended ones collected."""
+    """Return what is about the message batches of a place: two assets, and the schedule that has ended ones collected."""
 
-    @place.op()
-    def submit_planned_requests(
-        context: dg.OpExecutionContext, world: WorldResource, evaluation: EvaluationSettings, config: BatchConfig
-    ) -> None:
-        """Submit every judgment an evaluation would ask for that is neither answered nor under way."""
+    @place.asset("submitted_batches", "batches", kinds={"anthropic"}, uses=[WORLD, EVALUATION], op_tags=_TAGS)
+    def submitted_batches(context: dg.AssetExecutionContext, config: BatchConfig) -> dg.MaterializeResult:
+        """Submits what an evaluation would ask the judge, and is neither answered nor under way, at half the price. Made twice, it
+        bills once."""
         with known_failures(), api_failures():
-            opened = world.open()
+            opened = world_of(place, context)
             options = ModelOptions.from_settings(opened.settings)
+            evaluation = evaluation_of(place, context)
             request = evaluation.request(opened, config.agents or None, config.dimensions or None)
             questions = questions_of(opened, options, request)
             if request.max_usd or opened.settings.daily_usd:
@@ -130,10 +130,10 @@ def build_batches(place: Place) -> dg.Definitions:
             done = message_batches.submit_batch(opened.store, options, questions)
         if done.uncertain:
             context.log.warning(
-                f"{done.uncertain} submissions had no answer; collect_batches finds out what became of them"
+                f"{done.uncertain} submissions had no answer; collected_batches finds out what became of them"
             )
-        context.add_output_metadata(
-            {
+        return dg.MaterializeResult(
+            metadata={
                 "judgments": len(questions),
                 "submitted": done.submitted,
                 "answered_before": done.cached,
@@ -143,45 +143,34 @@ def build_batches(place: Place) -> dg.Definitions:
             }
         )
 
-    @place.op()
-    def collect_ended_batches(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Bring the answers of ended batches into the store."""
+    @place.asset("collected_batches", "batches", kinds={"anthropic", "sql"}, op_tags=_TAGS)
+    def collected_batches(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        """Brings the answers of ended batches into the store; an evaluation then pays for nothing in them."""
         with known_failures(), api_failures():
-            opened = world.open()
+            opened = world_of(place, context)
             summaries = message_batches.collect_batches(opened.store, ModelOptions.from_settings(opened.settings))
         for summary in summaries:
             for reason, count in summary.reasons.items():
                 context.log.warning(
-                    f"{summary.batch_id}: {count} judgments are unscored ({reason}); submit_batches submits them again"
+                    f"{summary.batch_id}: {count} judgments are unscored ({reason}); submitted_batches submits them again"
                 )
-        context.add_output_metadata({**summary_metadata(summaries), "still_open": count_open(opened.store)})
+        still_open = count_open(opened.store)
+        return dg.MaterializeResult(metadata={**summary_metadata(summaries), "still_open": still_open})
 
-    submit_batches = place.job(
-        "submit_batches",
-        submit_planned_requests,
-        "Submits what an evaluation would ask the judge as message batches, at half the price. Run twice, it bills once.",
-        tags=_TAGS,
-    )
-    collect_batches = place.job(
-        "collect_batches",
-        collect_ended_batches,
-        "Collects message batches that have ended; an evaluation with the judge anthropic then pays for nothing in them.",
-        tags=_TAGS,
-    )
-
-    @place.sensor(
-        job=collect_batches,
-        minimum_interval_seconds=POLL_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
+    @dg.schedule(
+        name=place.name("open_batches"),
+        target=collected_batches,
+        cron_schedule=POLL_CRON,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        required_resource_keys=place.names([WORLD]),
         description="Collects message batches while there are open ones. Collecting costs nothing.",
     )
-    def open_batches(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.RunRequest | dg.SkipReason:
-        """Ask for a collection when a batch is open and none is under way."""
-        count = count_open(world.open().store)
+    def open_batches(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        count = count_open(world_of(place, context).store)
         if not count:
             return dg.SkipReason("no batch is open")
-        if run_tags.is_under_way(context.instance, collect_batches.name):
+        if run_tags.is_under_way(context.instance, COLLECTING):
             return dg.SkipReason("a collection is under way")
-        return dg.RunRequest(tags=run_tags.request_tags(f"{count} open batches"))
+        return dg.RunRequest(tags=run_tags.request_tags(f"{count} open batches", asked=COLLECTING))
 
-    return dg.Definitions(jobs=[submit_batches, collect_batches], sensors=[open_batches])
+    return dg.Definitions(assets=[submitted_batches, collected_batches], schedules=[open_batches])

@@ -86,6 +86,8 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
         "world",
         deps=[upstream],
         kinds={"sql"},
+        # That an agent is no partition yet tells the sensor of changes that it is new.
+        uses=(),
         # Not eager(): that waits until no partition of the other asset is missing.
         automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
         description=f"The rows of `{upstream.to_user_string()}` as messages in the store, by id: they are added or updated, never "
@@ -95,7 +97,6 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
         partitions, read_to = _unread(context, upstream)
         total = SyncResult()
         failed: dict[str, str] = {}
-        # That an agent is no partition yet tells sensors that it is new.
         with (
             known_failures(),
             opened_world(place) as world,
@@ -170,15 +171,10 @@ def build_world(
     ``batches``, ``weeks``.
     """
     parts: list[dg.Definitions] = []
-    messages_from: list[dg.AssetKey] = []
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
-        messages_from = [place.key("message_rows")]
-    elif messages:
-        messages_from = [dg.AssetKey.from_user_string(messages.asset)]
-    agents = build_agents(place, messages_from, weekly="weeks" not in leave_out)
-    cohort = build_cohort(agents.specs)
-    parts += [agents.definitions, cohort.definitions, build_changes(agents, cohort.evaluate_cohort)]
+    agents = build_agents(place, weekly="weeks" not in leave_out)
+    parts += [agents.definitions, build_cohort(agents), build_changes(agents.specs)]
     if "suites" not in leave_out:
         parts.append(build_suites(place))
     if "corrections" not in leave_out:
@@ -315,7 +311,7 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         str,
         Field(
             min_length=1,
-            description="What its asset keys begin with (office/evaluation_runs), and with two underscores its jobs, sensors, "
+            description="What its asset keys begin with (office/verdicts), and with two underscores its jobs, sensors, "
             "schedules, resources and pools (office__evaluate_agent).",
         ),
     ]
@@ -430,7 +426,6 @@ def build_persona_checks(
         can_subset=True,
         ins={"rows": dg.AssetIn(key)} if returns == "rows" else None,
     )
-    @place.bound
     def checks(context: dg.AssetCheckExecutionContext, **inputs: Any) -> Iterator[dg.AssetCheckResult]:
         asked = [names[check.name] for check in context.selected_asset_check_keys]
         with known_failures():

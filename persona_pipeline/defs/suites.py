@@ -21,8 +21,14 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome, PartitionRequest, evaluated, partition_requests
 from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION, lineage_tags
-from persona_pipeline.defs.platform.place import OWNERS, VALUES, Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, bad_input, known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, OWNERS, WORLD, Place
+from persona_pipeline.defs.platform.resources import (
+    EvaluationSettings,
+    bad_input,
+    evaluation_of,
+    known_failures,
+    world_of,
+)
 from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.running.opening import (
@@ -218,10 +224,13 @@ def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
         "them all.",
     )
 
-    @dg.multi_observable_source_asset(name=source_key(place, file).to_python_identifier(), specs=[spec])
-    @place.bound
-    def suite_source(world: WorldResource) -> dg.ObserveResult:
-        opened = world.open()
+    @dg.multi_observable_source_asset(
+        name=source_key(place, file).to_python_identifier(),
+        specs=[spec],
+        required_resource_keys=place.names([WORLD]),
+    )
+    def suite_source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        opened = world_of(place, context)
         version, _ = look_at_suite(opened.root, file, opened.settings)
         return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
 
@@ -239,17 +248,16 @@ def build_suite(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
         partitions_def=target_partitions(place, file),
         checks={check.name: check.description for check in CHECKS},
         blocking=True,
+        uses=[WORLD, EVALUATION],
         pool=place.judge_pool,
         code_version=place.judge_version,
         description=f"How each target does in `suites/{file.path}`, test by test: rows of `suite_runs`.",
     )
-    def suite(
-        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> dg.MaterializeResult:
+    def suite(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         with known_failures():
-            opened_world = world.open()
-            opened = open_suite(opened_world.root, file, opened_world.settings)
-            run = run_target(place, opened_world, opened, context.partition_key, evaluation)
+            world = world_of(place, context)
+            opened = open_suite(world.root, file, world.settings)
+            run = run_target(place, world, opened, context.partition_key, evaluation_of(place, context))
         # A blank instance (CI) knows no targets, and an output fails on a partition that is not registered.
         context.instance.add_dynamic_partitions(partitions_name(place, file), [context.partition_key])
         return suite_outcome(run).result(checks=[check.result(run) for check in CHECKS])
@@ -268,56 +276,66 @@ class SuitesConfig(dg.Config):
 
 
 def build_run_eval_suites(place: Place) -> dg.JobDefinition:
-    @place.op(out=dg.DynamicOut(dict, io_manager_key=place.name(VALUES)))
+    """Return the job that runs suites; its config stands under the name of its step."""
+
+    @place.op(uses=[WORLD, EVALUATION], pool=place.judge_pool)
     def choose_suites(
-        context: dg.OpExecutionContext, world: WorldResource, config: SuitesConfig
-    ) -> Iterator[dg.DynamicOutput]:
-        """List the suite files to run, one a step."""
+        context: dg.OpExecutionContext, config: SuitesConfig
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
+        """Run the suite files that are asked for; fails when one of them failed, which stops no other."""
         with known_failures():
-            files = choose_files(suite_files(world.open().root), config.suites)
+            world = world_of(place, context)
+            files = choose_files(suite_files(world.root), config.suites)
         if not files:
             context.log.warning("there is no suite: suites/ holds no *.eval.yaml")
+        failed: list[str] = []
         for file in files:
-            value = {"name": list(file.name), "path": file.path}
-            yield dg.DynamicOutput(value, mapping_key="__".join(file.name), metadata={"file": file.path})
-
-    @place.op(pool=place.judge_pool, out=dg.Out(io_manager_key=place.name(VALUES)))
-    def run_suite_file(
-        context: dg.OpExecutionContext, chosen: dict, world: WorldResource, evaluation: EvaluationSettings
-    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
-        """Ask all targets of a suite; fails when one of them failed. A target that cannot be asked stops no other."""
-        file = SuiteFile(tuple(chosen["name"]), chosen["path"])
-        with known_failures():
-            opened_world = world.open()
-            opened = open_suite(opened_world.root, file, opened_world.settings)
-            if not opened.target_names:
-                raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
-        context.instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
-        problems: list[Problem] = []
-        lines: list[str] = []
-        remedies: set[str] = set()
-        for target in opened.target_names:
-            with known_failures():
-                try:
-                    run = run_target(place, opened_world, opened, target, evaluation)
-                except ConfigError as error:
-                    problems += error.problems
-                    continue
-            lines += [f"{target}: {line}" for line in VERDICT.find(run)]
-            remedies |= {ALLOW_CODE} if needs_leave(run) else set()
-            yield from _events(place, context.instance, file, target, run)
-        if problems:
-            raise bad_input(ConfigError(problems))
-        if lines:
-            text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, metadata.MOST_LINES), *remedies])
-            raise dg.Failure(text, allow_retries=False)
+            try:
+                yield from run_suite_file(place, context, world, file)
+            except dg.Failure as failure:
+                failed.append(failure.description or file.label)
+                context.log.error(failed[-1])
+        if failed:
+            raise dg.Failure("\n".join(failed), allow_retries=False)
         yield dg.Output(None)
 
     return place.job(
         "run_eval_suites",
-        lambda: choose_suites().map(run_suite_file),
-        "Every eval suite with all its targets, a step a file; fails when a test failed or could not be judged.",
+        choose_suites,
+        "Every eval suite with all its targets; fails when a test failed or could not be judged.",
     )
+
+
+def run_suite_file(
+    place: Place, context: dg.OpExecutionContext, world: World, file: SuiteFile
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+    """Ask all targets of a suite, and yield what its asset would have left for each.
+
+    A target that cannot be asked stops no other. Raises ``dg.Failure``: one failed, or the file is not valid.
+    """
+    with known_failures():
+        opened = open_suite(world.root, file, world.settings)
+        if not opened.target_names:
+            raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
+    context.instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
+    problems: list[Problem] = []
+    lines: list[str] = []
+    remedies: set[str] = set()
+    for target in opened.target_names:
+        with known_failures():
+            try:
+                run = run_target(place, world, opened, target, evaluation_of(place, context))
+            except ConfigError as error:
+                problems += error.problems
+                continue
+        lines += [f"{target}: {line}" for line in VERDICT.find(run)]
+        remedies |= {ALLOW_CODE} if needs_leave(run) else set()
+        yield from _events(place, context.instance, file, target, run)
+    if problems:
+        raise bad_input(ConfigError(problems))
+    if lines:
+        text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, metadata.MOST_LINES), *remedies])
+        raise dg.Failure(text, allow_retries=False)
 
 
 def observed_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str | None, int | None]:
@@ -354,11 +372,9 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
         description="Records which versions of the suites there are, so that results of an edited one show as stale, keeps the "
         "partitions in step with the targets they name, and says when the graph lacks a suite. Starts no run.",
     )
-    def suite_observations(
-        context: dg.SensorEvaluationContext, world: WorldResource
-    ) -> dg.SensorResult | dg.SkipReason:
+    def suite_observations(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
-        opened, instance = world.open(), context.instance
+        opened, instance = world_of(place, context), context.instance
         files = suite_files(opened.root)
         note = reload_note(files, loaded)
         if note:
@@ -387,9 +403,9 @@ def build_suite_changes(place: Place, run_eval_suites: dg.JobDefinition) -> dg.S
         description="Runs a suite when suite_observations saw that its file, or a file it names, changed: tests, prompts, targets, "
         "recorded answers, programs; or what it reads of an agent: persona, claims, baseline.",
     )
-    def suite_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
+    def suite_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Request a run a suite whose recorded version is another than the one last acted upon, which the cursor holds."""
-        files = suite_files(world.open().root)
+        files = suite_files(world_of(place, context).root)
         look, before = acted_upon(context.cursor)
         now = {file.label: observed_version(context.instance, source_key(place, file))[0] for file in files}
         changed = [file for file in files if now[file.label] not in (None, before.get(file.label))]

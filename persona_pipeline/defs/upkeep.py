@@ -28,10 +28,10 @@ from persona_pipeline.defs.platform.dagster_internals import (
     RANGE,
     delete_run,
     events_of_run,
-    forget_observations,
+    forget_reported,
 )
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource, known_agents, known_failures
+from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
@@ -111,12 +111,12 @@ def _outgrown(report: AgentReport) -> Sequence[str]:
 def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
     about = {NOTHING_DUE: "No baseline is old, missing, outgrown or of another judge."}
 
-    @specs.place.asset("baseline_review", "evaluation", deps=[specs.comparisons], kinds={"json", "sql"}, checks=about)
-    def baseline_review(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    @specs.place.asset("baseline_review", "evaluation", deps=[specs.verdicts], kinds={"json", "sql"}, checks=about)
+    def baseline_review(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """Which golden baselines need a person: too old, missing, taken with another judge, regressed, outgrown. Judges nothing."""
         days = specs.place.orchestration.review_days
         with known_failures():
-            opened = world.open()
+            opened = world_of(specs.place, context)
             now = datetime.now(UTC)
             reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
         due = [item for item in reviewed if item.remarks]
@@ -156,10 +156,10 @@ _OF_CALIBRATION = {
 
 def build_calibration(place: Place) -> dg.AssetsDefinition:
     @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
-    def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
+    def calibration(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """How far each judge agrees with people. Judges nothing."""
         with known_failures():
-            opened = world.open()
+            opened = world_of(place, context)
             found, labelled = calibrate_world(opened), WorldReader(opened).label_counts()
         few = [item.message.partition(": ")[2] for item in label_findings("", labelled)]
         return dg.MaterializeResult(
@@ -275,12 +275,10 @@ def _reasons_table(found: CorrectionStatistics) -> dg.MarkdownMetadataValue:
 
 def build_corrections(place: Place) -> dg.Definitions:
     @place.asset("correction_statistics", "corrections", kinds={"sql"})
-    def correction_statistics(
-        context: dg.AssetExecutionContext, world: WorldResource, config: CorrectionsConfig
-    ) -> dg.MaterializeResult:
+    def correction_statistics(context: dg.AssetExecutionContext, config: CorrectionsConfig) -> dg.MaterializeResult:
         """What the gate did to outgoing messages: passed, corrected, forced, let through unchecked; how fast, for how much."""
         with known_failures():
-            found = statistics.correction_statistics(world.open().store, config.span())
+            found = statistics.correction_statistics(world_of(place, context).store, config.span())
         return corrections_outcome(found).result()
 
     tags = request_tags("daily count")
@@ -308,14 +306,14 @@ def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
         for run_id in list(old_runs(instance, before, ours)):
             delete_run(instance, run_id)
             deleted += 1
-        sources = [*specs.sources.by_name.values(), *([specs.weeks.messages] if specs.weeks else [])]
-        observed = forget_observations(instance, [spec.key for spec in sources], before)
-        context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
+        sources = [*specs.sources.values(), *([specs.weeks.messages] if specs.weeks else [])]
+        reported = forget_reported(instance, [spec.key for spec in sources], before)
+        context.add_output_metadata({"deleted": deleted, "reported": reported, "before": before.isoformat()})
 
     @place.op()
-    def forget_what_is_old(context: dg.OpExecutionContext, world: WorldResource) -> None:
+    def forget_what_is_old(context: dg.OpExecutionContext) -> None:
         """Take words out of corrections, and claims and reasons out of runs; delete messages. Of each its setting says how old."""
-        opened = world.open()
+        opened = world_of(place, context)
         store, kept = opened.store, opened.settings
         ages = (
             ("corrections", forget_texts, kept.keep_text_days),
@@ -356,7 +354,7 @@ def old_runs(instance: dg.DagsterInstance, before: datetime, ours: Ours = lambda
 
 
 def subjects(run: dg.DagsterRun) -> list[Subject]:
-    """Return what a run is about: some of its assets or checks, some suites, some agents and dimensions, or all of its job."""
+    """Return what a run is about: some of its assets or checks, some suites, or all of its job."""
     # A run over several partitions is about those: another one of the same job may be about others.
     partitions = [run.tags[tag] for tag in (PARTITION, *RANGE) if tag in run.tags]
     whole = (run.job_name, " to ".join(partitions))
@@ -368,10 +366,7 @@ def subjects(run: dg.DagsterRun) -> list[Subject]:
     suites = config.get("choose_suites", {}).get("config", {}).get("suites")
     if suites:
         return [(*whole, name) for name in suites]
-    cohort = config.get("cohort_shards", {}).get("config", {})
-    parts = ["comparison"] if cohort.get("compare_only") else cohort.get("dimensions") or []
-    agents = [(*whole, agent_id) for agent_id in cohort.get("agents") or ([""] if parts else [])] or [whole]
-    return [(*agent, part) for agent in agents for part in parts] or agents
+    return [whole]
 
 
 def _covered(subject: Subject, newer: set[Subject]) -> bool:
@@ -386,7 +381,6 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
         else dg.DefaultSensorStatus.STOPPED,
         description="Posts failed runs to PERSONA_ALERT_WEBHOOK (a Slack incoming webhook, or anything that takes its JSON).",
     )
-    @place.bound
     def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         """Post what failed, with the first reasons."""
         settings, names = place.orchestration, alerts_of(place)

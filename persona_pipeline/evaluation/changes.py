@@ -23,7 +23,6 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 CONVERGENCE = "convergence"
 PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
 # A dimension stands for the claims about it.
-SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
@@ -167,25 +166,6 @@ class Debounce:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What to evaluate of one agent.
-
-    Attributes:
-        reasons: the sources that changed: 'persona', 'messages', 'baseline' or a dimension.
-        dimensions: dimensions to score again; None: everything from the persona on.
-    """
-
-    agent_id: str
-    reasons: tuple[str, ...]
-    dimensions: tuple[str, ...] | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of the agent is evaluated."""
-        return self.dimensions is None
-
-
-@dataclass(frozen=True)
 class SourceChange:
     """A source that is not as it was recorded."""
 
@@ -228,10 +208,3 @@ def find_changes(
             else:
                 changes.append(SourceChange(agent_id, source, version))
     return changes, waiting
-
-
-def work_of(agent_id: str, sources: Collection[str], *, in_parts: bool) -> Work:
-    """Return what to evaluate of an agent these sources of which changed; ``in_parts``: a part alone can be evaluated."""
-    reasons = tuple(source for source in SOURCES if source in sources)
-    whole = not in_parts or PERSONA in sources or MESSAGES in sources
-    return Work(agent_id, reasons, None if whole else tuple(name for name in ALL_DIMENSIONS if name in sources))

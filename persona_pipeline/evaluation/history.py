@@ -201,7 +201,7 @@ def unfinished_finding(agent_id: str) -> Finding:
     return Finding(
         kind="coverage",
         message=f"{agent_id}: the newest run is not finished, so it has no verdict",
-        remedy="materialize baseline_comparisons, or evaluate the agent again",
+        remedy="materialize verdicts, or evaluate the agent again",
         command=f"persona-pipeline evaluate --agents {shlex.quote(agent_id)}",
         agent_id=agent_id,
     )

@@ -97,11 +97,6 @@ class WorldReader:
         with self.world.store.together():
             return self.rules(self.questions(request), request)
 
-    def stored(self, scope: AgentScope, request: EvaluationRequest) -> Snapshot:
-        """Like ``snapshot`` of one agent on a window of its own, as the store has it: no file of it is read but its baseline."""
-        with self.world.store.together():
-            return self.rules(self.scopes(Snapshot(agents=[scope])), request)
-
     def questions(self, request: EvaluationRequest) -> Snapshot:
         """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""
         world, dimensions = self.world, select_dimensions(request.dimensions)
@@ -367,14 +362,6 @@ class WorldReader:
         if since is not None and since >= end:
             raise ConfigError(f"since {since.isoformat()} is not before the window's end {end.isoformat()}")
         return window if since is None else replace(window, start=since)
-
-    def scope(self, agent_id: str, dimensions: Sequence[str], window: Window | None = None) -> AgentScope:
-        """Return an agent's scope on a window of its own, by default the newest it was evaluated on."""
-        newest = runs.newest_windows(self.world.store, [agent_id], now=self.world.horizon).get(agent_id)
-        found = window or newest
-        if found is None:
-            raise ConfigError(_no_window(agent_id))
-        return AgentScope(agent_id, found, tuple(dimensions), past=newest is not None and found.end < newest.end)
 
     def reports(
         self, agent_ids: Collection[str], since: datetime | None = None, *, whole: int | None = None

@@ -42,7 +42,7 @@ from persona_pipeline.evaluation.plan import (
     with_generated,
 )
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
-from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
+from persona_pipeline.evaluation.snapshot import ReplayedJudge, RunReplay, Snapshot
 from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
@@ -64,7 +64,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, LooserRule, RunReport, Terms
+from persona_pipeline.guard.report import AgentReport, Finding, LooserRule, RunReport, Terms
 from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -75,7 +75,7 @@ from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.loading import StoredSet, write_sets
 from persona_pipeline.world.propositions.models import select_dimensions
-from persona_pipeline.world.runs import AT_ONCE, record_windows, write_runs
+from persona_pipeline.world.runs import AT_ONCE, write_runs
 from persona_pipeline.world.speakers import NameMatch
 from persona_pipeline.world.world import World
 
@@ -279,46 +279,6 @@ def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[F
         snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
         _write(world, [], snapshot, {}, {})
     return list(snapshot.facts.values())
-
-
-def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
-    """Fix the window of one agent and keep it, unless it is past: the steps that follow score its newest window."""
-    world.persona(agent_id)
-    reader = WorldReader(world)
-    window = reader.window(request.window, request.as_of, request.since)
-    scope = reader.scope(agent_id, select_dimensions(request.dimensions), window)
-    if not scope.past:
-        with world.store.begin() as connection:
-            record_windows(connection, [(agent_id, window, None)])
-    return scope
-
-
-def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
-    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it."""
-    request, reader = world.settled(request), WorldReader(world)
-    with reader.alone([scope.agent_id]):
-        snapshot = reader.stored(scope, request)
-        decided = evaluate(snapshot, judge, request)
-        raise_problems(decided.broken)
-        write(world, decided)
-    return decided.results[0].report
-
-
-def score_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentEvaluation:
-    """Score the scope's dimensions into the agent's run, what fell confirmed, and return the run so far.
-
-    The run stays unfinished until ``evaluate_stored`` compares it: with no dimensions named it judges nothing new.
-    """
-    request, reader = world.settled(request), WorldReader(world)
-    with reader.alone([scope.agent_id]):
-        snapshot = reader.stored(scope, request)
-        raise_problems(snapshot.broken)
-        plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
-        raise_problems(broken)
-        guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
-        snapshot, judged = with_anchors(*_judged(snapshot, plans, judge, guard), judge)
-        _write(world, [SavedRun(judged[0].evaluation, whole=False, finished=False)], snapshot, {}, {})
-    return judged[0].evaluation
 
 
 @dataclass

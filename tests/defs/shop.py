@@ -67,9 +67,11 @@ class Shop:
     instance: dg.DagsterInstance
     roots: dict[str, Path]
 
-    def run(self, job: str, agent_id: str = "", **options: Any) -> dg.ExecuteInProcessResult:
+    def run(
+        self, job: str, agent_id: str = "", tags: dict[str, str] | None = None, **options: Any
+    ) -> dg.ExecuteInProcessResult:
         """Run a job, of one agent or of all."""
-        tags = {PARTITION: agent_id} if agent_id else {}
+        tags = tags or ({PARTITION: agent_id} if agent_id else {})
         definition = self.defs.resolve_job_def(job)
         return definition.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False, **options)
 
@@ -88,7 +90,7 @@ class Shop:
             instance=self.instance, resources=resources, cursor=cursor, repository_def=repository
         )
         with context as opened:
-            result = sensor(opened)
+            result = sensor._raw_fn(opened)
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result
 

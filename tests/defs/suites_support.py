@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, event_log_values
+from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.suites import build_run_eval_suites, build_source, build_suite
 from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.support import PARTITION, Watched
@@ -49,7 +49,7 @@ class Suites(Watched):
         return dg.Definitions(
             assets=[*(build_suite(place, file) for file in files), *(build_source(place, file) for file in files)],
             jobs=[build_run_eval_suites(place)],
-            resources={"world": self.world, "evaluation": EvaluationSettings(), "values": event_log_values},
+            resources={"world": self.world, "evaluation": EvaluationSettings()},
         )
 
     def run(self, *names: str, **settings: Any) -> dg.ExecuteInProcessResult:

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,16 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.platform.resources import AGENTS, WorldResource
+from persona_pipeline.defs.agents.specs import build_specs
+from persona_pipeline.defs.platform.dagster_internals import (
+    MATERIALIZED,
+    RANGE,
+    lineage_tags,
+    newest_events,
+    newest_versions,
+)
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
 
 PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
 
@@ -27,14 +38,16 @@ def rows_of(shown: dg.MetadataValue | str) -> list[dict[str, str]]:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
+EVALUATED = ("adherence_scores", "consistency_scores", "convergence_scores", "fluency_scores", "ideas_quantity_scores")
+JUDGED = (*EVALUATED, "in_character", "verdicts")
+
+
 @dataclass(frozen=True)
 class Requested:
-    """One run a tick asked for. ``assets`` None: the whole job."""
+    """What a tick asked for of one agent."""
 
-    job: str
-    agent_id: str | None
-    assets: tuple[str, ...] | None
-    config: dict[str, Any]
+    agent_id: str
+    assets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class Watched:
     root: Path
     instance: dg.DagsterInstance
     database_url: str = ""
-    cursors: dict[str, str | None] = field(default_factory=dict)
+    cursors: dict[str, Any] = field(default_factory=dict)
 
     @property
     def world(self) -> WorldResource:
@@ -55,7 +68,7 @@ class Watched:
         with dg.build_sensor_context(
             instance=self.instance, resources={"world": self.world}, cursor=self.cursors.get(name)
         ) as context:
-            result = defs.resolve_sensor_def(name)(context)
+            result = defs.resolve_sensor_def(name)._raw_fn(context)
             cursor = context.cursor
         assert isinstance(result, dg.SensorResult | dg.SkipReason)
         return result, cursor
@@ -112,43 +125,66 @@ class Project(Watched):
         return replace(self, root=root, instance=instance, cursors={**self.cursors})
 
     def observe(self) -> None:
-        """Let the sensors that are always on have message files read and record what is there."""
+        """Let the sensor that is always on have message files read and report what is there."""
         self.read_messages()
-        self.requests("source_observations")
+        self.requests("source_changes")
 
     def read_messages(self) -> None:
-        """Let the sensor of message files ask for the run that reads them, and run it."""
-        for request in self.requests("message_files"):
-            assert self.run(request.job_name or "read_messages").success
+        """Let the sensor that is always on ask for the run that reads message files, and run it."""
+        for _ in self.requests("source_changes"):
+            assert self.materialize("message_files").success
+
+    def asked_for(self, *, started: bool = True) -> list[Requested]:
+        """Let Dagster's own sensor look, note a run of what it asks for, which does nothing, and return it.
+
+        ``started``: whether the daemon lived to note the runs.
+        """
+        found: dict[str, list[str]] = defaultdict(list)
+        result = dg.evaluate_automation_conditions(defs, self.instance, dg.AssetSelection.assets(*JUDGED))
+        for name in JUDGED:
+            for agent_id in result.get_requested_partitions(dg.AssetKey(name)):
+                found[agent_id or ""].append(name)
+        for agent_id, names in found.items() if started else ():
+            self.instance.create_run_for_job(
+                defs.resolve_job_def("evaluate_agent"),
+                asset_selection=frozenset(map(dg.AssetKey, names)),
+                tags={PARTITION: agent_id},
+                status=dg.DagsterRunStatus.FAILURE,
+            )
+        return [Requested(agent_id, tuple(sorted(names))) for agent_id, names in sorted(found.items())]
 
     def tick(self) -> list[Requested]:
-        """Observe once, then return the runs the other sensor asks for."""
+        """Report once, then return what is asked for."""
         self.observe()
-        return [
-            Requested(
-                request.job_name or "",
-                request.partition_key,
-                tuple(sorted(key.to_user_string() for key in request.asset_selection))
-                if request.asset_selection is not None
-                else None,
-                dict(request.run_config),
-            )
-            for request in self.requests("world_changes")
-        ]
+        return self.asked_for()
 
     def remember(self) -> None:
-        """Record what is there as if everybody had been evaluated on it."""
+        """Report what is there, and say that everybody was evaluated on it."""
         self.observe()
+        specs = build_specs(Place())
         for agent_id in self.instance.get_dynamic_partitions(AGENTS):
-            self.instance.report_runless_asset_event(
-                dg.AssetMaterialization("baseline_comparisons", partition=agent_id)
-            )
+            for spec in specs.judged:
+                inputs = {dep.asset_key: self._newest(dep.asset_key, agent_id) for dep in spec.deps}
+                tags = lineage_tags("evaluated", spec.code_version, inputs)
+                self.instance.report_runless_asset_event(
+                    dg.AssetMaterialization(spec.key, partition=agent_id, tags=tags)
+                )
+                self.instance.create_run_for_job(
+                    defs.resolve_job_def("evaluate_agent"),
+                    asset_selection=frozenset([spec.key]),
+                    tags={PARTITION: agent_id},
+                    status=dg.DagsterRunStatus.SUCCESS,
+                )
+
+    def _newest(self, key: dg.AssetKey, agent_id: str) -> tuple[str | None, int | None]:
+        versions = newest_versions(self.instance, key, MATERIALIZED, [agent_id])
+        return versions.get(agent_id), newest_events(self.instance, key, MATERIALIZED, {agent_id}).get(agent_id)
 
     def agents_requested(self) -> list[str]:
-        """Observe once and return whom the other sensor asks to evaluate."""
-        return [item.agent_id or "" for item in self.tick()]
+        """Report once and return whom Dagster asks to evaluate."""
+        return [item.agent_id for item in self.tick()]
 
-    def why_idle(self, sensor: str = "source_observations") -> str:
+    def why_idle(self, sensor: str = "source_changes") -> str:
         """Run a sensor once and return why it did nothing."""
         self.read_messages()
         result, _ = self.look(sensor)
@@ -161,11 +197,23 @@ class Project(Watched):
         """Run ``evaluate_agent``, all of it or some assets of it."""
         return self.run("evaluate_agent", {PARTITION: agent_id}, assets, **settings)
 
+    def evaluate_all(
+        self, assets: tuple[str, ...] | None = None, agent_ids: Sequence[str] = (), **settings: Any
+    ) -> dg.ExecuteInProcessResult:
+        """Evaluate partitions that follow each other in one run, as a backfill does; by default all."""
+        there = agent_ids or known_agents(self.root)
+        self.instance.add_dynamic_partitions(AGENTS, list(there))
+        return self.run("evaluate_agent", dict(zip(RANGE, (there[0], there[-1]), strict=True)), assets, **settings)
+
     def materialize(
-        self, asset: str, run_config: dict[str, Any] | None = None, **settings: Any
+        self,
+        asset: str,
+        run_config: dict[str, Any] | None = None,
+        tags: dict[str, str] | None = None,
+        **settings: Any,
     ) -> dg.ExecuteInProcessResult:
         """Materialize an asset by hand."""
-        return self.run("__ASSET_JOB", assets=(asset,), run_config=run_config, **settings)
+        return self.run("__ASSET_JOB", tags, (asset,), run_config, **settings)
 
     def run(
         self,

@@ -12,40 +12,45 @@ from persona_pipeline.guard.anchors import FILE, Anchor, AnchoredAgent, save_anc
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from persona_pipeline.world.runs import runs_by_window
-from tests.defs.support import Project, rows_of
+from tests.defs.support import Project, metadata_of, rows_of
 from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
 
 
-def facts(result: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
-    """Return the metadata an op's output carries."""
-    (event,) = [e for e in result.all_events if e.event_type_value == "STEP_OUTPUT" and e.step_key == op]
-    return {name: value.value for name, value in event.step_output_data.metadata.items()}
+def facts(result: dg.ExecuteInProcessResult, name: str) -> dict[str, Any]:
+    """Return the metadata of an asset."""
+    return {key: value.value for key, value in metadata_of(result, name).items()}
 
 
 def submit(project: Project, *agents: str, **settings: Any) -> dg.ExecuteInProcessResult:
-    config = {"ops": {"submit_planned_requests": {"config": {"agents": list(agents)}}}}
-    return project.run("submit_batches", run_config=config, **settings)
+    config = {"ops": {"submitted_batches": {"config": {"agents": list(agents)}}}}
+    return project.materialize("submitted_batches", config, **settings)
 
 
 def submitted(project: Project, *agents: str, **settings: Any) -> dict[str, Any]:
     result = submit(project, *agents, **settings)
     assert result.success
-    return facts(result, "submit_planned_requests")
+    return facts(result, "submitted_batches")
 
 
 def collected(project: Project) -> dict[str, Any]:
-    result = project.run("collect_batches")
+    result = project.materialize("collected_batches")
     assert result.success
-    return facts(result, "collect_ended_batches")
+    return facts(result, "collected_batches")
 
 
-def polled(project: Project) -> dg.RunRequest | dg.SkipReason:
-    with dg.build_sensor_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = defs.resolve_sensor_def("open_batches")(context)
-    assert isinstance(found, dg.RunRequest | dg.SkipReason)
-    return found
+@pytest.fixture
+def small(small_root: Path, instance_on_disk: dg.DagsterInstance) -> Project:
+    # A schedule opens its instance by reference, as the daemon's code server does.
+    return Project(small_root, instance_on_disk)
+
+
+def polled(project: Project) -> list[dict[str, str]]:
+    """Return the tags of the collections that the schedule asks for."""
+    schedule = defs.get_repository_def().get_schedule_def("open_batches")
+    with dg.build_schedule_context(instance=project.instance, resources={"world": project.world}) as context:
+        return [dict(request.tags) for request in schedule.evaluate_tick(context).run_requests or ()]
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
@@ -54,25 +59,25 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
 
 
 def test_what_batches_brought_is_evaluated_without_a_call(small: Project, server: MessagesServer) -> None:
-    assert isinstance(polled(small), dg.SkipReason)
+    assert not polled(small)
     sent = submitted(small)
     assert (sent["judgments"], sent["submitted"], sent["batches"]) == (JUDGMENTS, JUDGMENTS, "msgbatch_0000")
 
     server.batches.ended = False
-    assert isinstance(polled(small), dg.RunRequest)
+    assert polled(small)
     assert (collected(small)["collected"], collected(small)["still_open"]) == (0, 1)
     server.batches.ended = True
     found = collected(small)
     assert (found["collected"], found["answered"], found["unscored"], found["still_open"]) == (1, JUDGMENTS, 0, 0)
     assert found["usd"] > 0
-    assert isinstance(polled(small), dg.SkipReason)
+    assert not polled(small)
 
     paid = []
     for agent_id in ("ann", "bob"):
         evaluated = small.evaluate(agent_id, judge="anthropic")
-        (run,) = evaluated.asset_materializations_for_node("evaluation_runs")
-        assert run.metadata["overall"].value > 0
-        paid.append(run.metadata["judge/usd"].value)
+        run = metadata_of(evaluated, "verdicts")
+        assert run["overall"].value > 0
+        paid.append(run["judge/usd"].value)
     # Whoever uses it first bears what the batch cost.
     assert sum(paid) == pytest.approx(found["usd"], abs=1e-4)
     assert (server.calls, server.paid) == ([], 0)
@@ -142,7 +147,7 @@ def test_a_batch_above_the_limit_is_not_sent(small: Project, server: MessagesSer
 def test_what_cannot_pass_fails_at_once(small: Project, server: MessagesServer, agents: list[str], said: str) -> None:
     server.batches.refuse = status(400, "invalid_request_error")
     assert said in failure(submit(small, *agents))
-    assert isinstance(polled(small), dg.SkipReason)
+    assert not polled(small)
 
 
 def test_without_a_key_it_says_so(small: Project) -> None:
@@ -151,13 +156,13 @@ def test_without_a_key_it_says_so(small: Project) -> None:
 
 def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> None:
     submitted(small)
-    request = polled(small)
-    assert isinstance(request, dg.RunRequest)
-    assert request.tags["reason"] == "1 open batches"
-    run = small.instance.create_run_for_job(defs.resolve_job_def("collect_batches"), status=dg.DagsterRunStatus.STARTED)
-    assert isinstance(polled(small), dg.SkipReason)
+    [tags] = polled(small)
+    assert tags["reason"] == "1 open batches"
+    job = defs.resolve_job_def("upkeep")
+    run = small.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    assert not polled(small)
     small.instance.delete_run(run.run_id)
-    assert isinstance(polled(small), dg.RunRequest)
+    assert polled(small)
 
 
 def test_a_store_without_batches_is_not_polled(small_root: Path) -> None:

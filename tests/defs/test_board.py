@@ -54,6 +54,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
         window = None if shutil.which("chromium") is None else stack.enter_context(chromium()).new_context()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DAGSTER_HOME", str(root))
+            patch.chdir(root)
             with dg.DagsterInstance.get() as instance:
                 instance.add_dynamic_partitions(AGENTS, EVERYBODY)
 
@@ -82,7 +83,7 @@ def pages(window: "BrowserContext | None", board: Board, said: dict[str, Told], 
     if window is None:
         return
     newest = board.backfills[-1]
-    asset = "/assets/baseline_comparisons"
+    asset = "/assets/verdicts"
     # Address, and what stands there once the page is complete.
     shown = {
         "runs": ("/runs", rf"{newest}\s[\s\S]*?(Failure|Success)"),
@@ -112,7 +113,7 @@ def pages(window: "BrowserContext | None", board: Board, said: dict[str, Told], 
 
 
 def checks(told: Told) -> dict[str, str]:
-    found = told.assets["baseline_comparisons"]["assetChecksOrError"]["checks"]
+    found = told.assets["verdicts"]["assetChecksOrError"]["checks"]
     return {item["name"]: item["executionForLatestMaterialization"]["status"] for item in found}
 
 
@@ -148,7 +149,7 @@ def test_a_backfill_of_agents_in_character_is_green_and_so_is_its_repeat(told: d
     assert failed(said) == {}
     assert set(checks(said).values()) == {"SUCCEEDED"}
     # A sensor sees the edited baseline whenever it looks: before a comparison with it, or after.
-    rest = [asset for key, asset in said.assets.items() if key != "baseline_comparisons"]
+    rest = [asset for key, asset in said.assets.items() if key != "verdicts"]
     assert {status for asset in rest for status in asset["staleStatusByPartition"]} == {"FRESH"}
 
 
@@ -186,5 +187,5 @@ def test_the_pages_say_so(told: dict[str, Told], name: str) -> None:
     status = re.search(r"Status\n(\w+)", shown["backfill"])
     assert status is not None and status[1] == ("Failed" if red else "Succeeded")
     by_asset = dict(re.findall(r"(\w+)\n100% completed\n([\d\s]+)", shown["backfill"]))
-    assert by_asset["baseline_comparisons"].split() == ["4", "0", "4", "0"]
+    assert by_asset["verdicts"].split() == ["4", "0", "4", "0"]
     assert by_asset["in_character"].split() == (["4", "0", "3", "1"] if red else ["4", "0", "4", "0"])

@@ -122,8 +122,7 @@ def test_the_messages_asset_shows_a_name_that_is_nearly_an_agents(small: Project
     write_yaml(small.root / "personas" / "michael.yaml", {"display_name": "Michael", "persona": "Michael is loud."})
     add(small.root, "more.jsonl", row("x", "My mug!", "2026-03-10T12:00:00Z", "Micheal"))
     small.observe()
-    config = {"ops": {"cohort_shards": {"config": {"agents": ["michael", "ann"]}}}}
-    events = small.run("evaluate_cohort", run_config=config).get_asset_materialization_events()
+    events = small.evaluate_all().get_asset_materialization_events()
     told = [item.partition for item in events if item.asset_key == dg.AssetKey("messages")
             and "names_that_do_not_match" in item.step_materialization_data.materialization.metadata]  # fmt: skip
     assert told == ["michael"]

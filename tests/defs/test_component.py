@@ -103,10 +103,10 @@ def test_a_world_is_evaluated_in_its_own_store_and_leaves_the_other_alone(shop: 
 
 
 def test_many_agents_at_once_are_reported_under_the_worlds_own_keys(shop: Shop) -> None:
-    config = {"ops": {"cohort_shards": {"config": {"agents": ["jim"]}}}}
-    shop.run("office__evaluate_cohort", run_config=config)
-    for name in ("evaluation_runs", "baseline_comparisons"):
-        assert shop.instance.get_materialized_partitions(dg.AssetKey(["office", name])) == {"jim"}
+    shop.instance.add_dynamic_partitions("office/agents", ["jim", "pam"])
+    tags = {"dagster/asset_partition_range_start": "jim", "dagster/asset_partition_range_end": "pam"}
+    shop.run("office__evaluate_agent", tags=tags)
+    assert shop.instance.get_materialized_partitions(dg.AssetKey(["office", "verdicts"])) == {"jim", "pam"}
     assert {key.path[0] for key in shop.instance.get_asset_keys()} == {"office"}
 
 
@@ -198,7 +198,7 @@ def test_of_a_partitioned_asset_only_what_came_is_loaded_by_its_own_io_manager(
 
 def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:
     shop.materialize("messages", "lab/message_rows")
-    seen = shop.look("lab__source_observations")
+    seen = shop.look("lab__source_changes")
     assert isinstance(seen, dg.SensorResult)
     assert {event.asset_key.path[0] for event in seen.asset_events} == {"lab"}
     [added] = seen.dynamic_partitions_requests or ()
@@ -206,19 +206,15 @@ def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:
     for event in seen.asset_events:
         shop.instance.report_runless_asset_event(event)
     shop.instance.add_dynamic_partitions("lab/agents", ["ann", "bob"])
-    asked = shop.look("lab__world_changes")
-    assert isinstance(asked, dg.SensorResult)
-    assert [(item.job_name, item.partition_key) for item in asked.run_requests or ()] == [
-        ("lab__evaluate_agent", "ann"),
-        ("lab__evaluate_agent", "bob"),
-    ]
-    assert isinstance(shop.look("office__world_changes"), dg.SkipReason)
-    assert not isinstance(shop.look("office__message_files"), dg.SkipReason)
+    for world, expected in ("lab", {"ann", "bob"}), ("office", set()):
+        asked = dg.evaluate_automation_conditions(shop.defs, shop.instance, dg.AssetSelection.key_prefixes(world))
+        assert asked.get_requested_partitions(dg.AssetKey([world, "verdicts"])) == expected
+    assert not isinstance(shop.look("office__source_changes"), dg.SkipReason)
 
 
 def test_an_edit_in_one_world_makes_nothing_of_the_other_stale(shop: Shop) -> None:
     shop.materialize("messages", "lab/message_rows")
-    seen = shop.look("lab__source_observations")
+    seen = shop.look("lab__source_changes")
     assert isinstance(seen, dg.SensorResult)
     for event in seen.asset_events:
         shop.instance.report_runless_asset_event(event)
@@ -227,17 +223,17 @@ def test_an_edit_in_one_world_makes_nothing_of_the_other_stale(shop: Shop) -> No
     assert stale(shop, "ann") == set()
     path = shop.roots["lab"] / "personas" / "ann.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("dry", "wry"), encoding="utf-8")
-    again = shop.look("lab__source_observations")
+    again = shop.look("lab__source_changes")
     assert isinstance(again, dg.SensorResult)
     for event in again.asset_events:
         shop.instance.report_runless_asset_event(event)
-    assert stale(shop, "ann") == {"lab/personas", "lab/fluency_scores"}
+    assert stale(shop, "ann") == {"lab/fluency_scores"}
 
 
 def stale(shop: Shop, agent_id: str) -> set[str]:
     graph = shop.defs.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(shop.instance, graph, LoadingContextForTest(shop.instance))
-    keys = [dg.AssetKey(["lab", name]) for name in ("personas", "messages", "fluency_scores", "baseline_comparisons")]
+    keys = [dg.AssetKey(["lab", name]) for name in ("personas", "messages", "fluency_scores", "verdicts")]
     return {key.to_user_string() for key in keys if resolver.get_stale_causes(key, agent_id)}
 
 
@@ -258,21 +254,22 @@ def test_settings_are_the_worlds_own_and_the_environments_where_it_says_nothing(
         }  # fmt: skip
         assert [(versions[name] or "").partition(":")[2] for name in roots] == ["everybodys-model", "lab-model"]
         sensors = {item.name: item for item in shop.defs.get_repository_def().sensor_defs}
-        office, lab = sensors["office__world_changes"], sensors["lab__world_changes"]
+        office, lab = sensors["office__automation"], sensors["lab__automation"]
         assert office.default_status is dg.DefaultSensorStatus.RUNNING
         assert lab.default_status is dg.DefaultSensorStatus.STOPPED
         assert (sensors["office__voice_alarms"].minimum_interval_seconds, lab.minimum_interval_seconds) == (7, 10)
         for name in roots:
             shop.materialize(f"{name}/regression_report")
-            assert shop.has_store(name) and (roots[name] / ".persona" / "reports" / "cohort").is_dir()
+            assert shop.has_store(name)
+        assert (roots["office"] / ".persona" / "reports").is_dir()
     assert not (tmp_path / "shared.db").exists() and not (tmp_path / "reports").exists()
 
 
 def test_what_is_left_out_is_not_there(shop: Shop) -> None:
     names = {item.name for item in shop.defs.get_repository_def().schedule_defs}
     assert {name for name in names if name.startswith("lab__")} == set() and "office__nightly" in names
-    jobs = {job.name for job in shop.defs.resolve_all_job_defs()}
-    assert "lab__submit_batches" not in jobs and "office__submit_batches" in jobs
+    keys = shop.defs.resolve_all_asset_keys()
+    assert {key.path[0] for key in keys if key.path[-1] == "submitted_batches"} == {"office"}
 
 
 def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
@@ -296,8 +293,8 @@ def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
 def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = [shop.run("evaluate_agent").run_id for _ in range(2)]
     own = [shop.materialize("messages").run_id for _ in range(2)]
-    lab = [shop.run("lab__read_messages").run_id for _ in range(2)]
-    office = [shop.run("office__read_messages").run_id for _ in range(2)]
+    lab = [shop.materialize("lab/message_files").run_id for _ in range(2)]
+    office = [shop.materialize("office/message_files").run_id for _ in range(2)]
     monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: pd.Timedelta(seconds=-days))
     assert shop.run("office__upkeep").success
     left = {run.run_id for run in shop.instance.get_runs()}
@@ -369,7 +366,7 @@ def test_the_scaffolder_writes_a_world_that_loads_and_is_valid() -> None:
             "prefix": "the_office",
         }
         with sandbox.build_all_defs() as defs:
-            assert dg.AssetKey(["the_office", "evaluation_runs"]) in defs.resolve_all_asset_keys()
+            assert dg.AssetKey(["the_office", "verdicts"]) in defs.resolve_all_asset_keys()
         assert pp.load_world(folder / "world").agent_ids() == ["mira", "otto"]
         assert not (folder / "world" / "dagster.yaml").exists()
 
@@ -408,11 +405,9 @@ def test_a_check_of_nobody_is_refused(small_root: Path) -> None:
         pp.build_persona_checks(asset="chats", world=small_root, settings={"judge_modle": "x"})
 
 
-def test_an_asset_that_writes_the_store_itself_is_upstream_of_what_was_said(
+def test_what_an_asset_writes_to_the_store_itself_is_not_brought_in_again(
     roots: dict[str, Path], instance: dg.DagsterInstance
 ) -> None:
     attributes = {"lab": {"messages": {"asset": "messages", "returns": "nothing"}}}
     with open_shop(instance, {"lab": roots["lab"]}, attributes, OWN) as shop:
-        specs = {spec.key.to_user_string(): spec for spec in shop.defs.resolve_all_asset_specs()}
-        assert [dep.asset_key.to_user_string() for dep in specs["lab/message_windows"].deps] == ["messages"]
-        assert "lab/message_rows" not in specs
+        assert dg.AssetKey(["lab", "message_rows"]) not in shop.defs.resolve_all_asset_keys()

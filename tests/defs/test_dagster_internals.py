@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import dagster as dg
 import pytest
+from dagster._core.definitions import data_version
+from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key
+from dagster._core.storage import tags
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.base import EventLogStorage
 from dagster_postgres import PostgresEventLogStorage
@@ -33,15 +36,20 @@ ATTRIBUTES = [
     (dg.DagsterEvent, "step_failure_data"),
     (dg.DagsterEvent, "event_specific_data"),
 ]
+# How Dagster calls what is written out here.
 TAGS = {
-    "CODE_VERSION_TAG": "dagster/code_version",
-    "DATA_VERSION_IS_USER_PROVIDED_TAG": "dagster/data_version_is_user_provided",
-    "DATA_VERSION_TAG": "dagster/data_version",
-    "GRPC_INFO_TAG": ".dagster/grpc_info",
-    "NULL_EVENT_POINTER": "NULL",
-    "PARTITION_NAME_TAG": "dagster/partition",
-    "ASSET_PARTITION_RANGE_START_TAG": "dagster/asset_partition_range_start",
-    "ASSET_PARTITION_RANGE_END_TAG": "dagster/asset_partition_range_end",
+    "CODE_VERSION": data_version.CODE_VERSION_TAG,
+    "DATA_VERSION": data_version.DATA_VERSION_TAG,
+    "VERSION_IS_OURS": data_version.DATA_VERSION_IS_USER_PROVIDED_TAG,
+    "INPUT_VERSION": data_version.INPUT_DATA_VERSION_TAG_PREFIX,
+    "INPUT_EVENT": data_version.INPUT_EVENT_POINTER_TAG_PREFIX,
+    "NO_VERSION": data_version.DEFAULT_DATA_VERSION.value,
+    "NO_EVENT": data_version.NULL_EVENT_POINTER,
+    "LAUNCHED_BY": tags.GRPC_INFO_TAG,
+    "PARTITION": tags.PARTITION_NAME_TAG,
+    "RANGE": (tags.ASSET_PARTITION_RANGE_START_TAG, tags.ASSET_PARTITION_RANGE_END_TAG),
+    "RETRIED_BY": tags.AUTO_RETRY_RUN_ID_TAG,
+    "WILL_RETRY": tags.WILL_RETRY_TAG,
 }
 
 
@@ -68,5 +76,10 @@ def test_the_attribute_is_there(owner: type, name: str) -> None:
 
 
 @pytest.mark.parametrize("name, value", TAGS.items())
-def test_stored_events_are_read_by_the_tag_they_were_written_with(name: str, value: str) -> None:
+def test_stored_events_are_read_by_the_tag_they_were_written_with(name: str, value: object) -> None:
     assert getattr(dagster_internals, name) == value
+
+
+def test_a_partition_of_two_dimensions_is_tagged_as_dagster_does() -> None:
+    key = dg.MultiPartitionKey({"agent": "pam", "week": "2026-06-01"})
+    assert dagster_internals.partition_tags(key) == get_tags_from_multi_partition_key(key)

@@ -11,7 +11,6 @@ import yaml
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import BatchConfig
-from persona_pipeline.defs.cohort import CohortConfig
 from persona_pipeline.defs.platform.place import build_executor
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
@@ -36,9 +35,7 @@ def test_every_job_sensor_and_schedule_is_described() -> None:
     assert [thing.name for thing in things if not thing.description] == []
 
 
-@pytest.mark.parametrize(
-    "config", [WorldResource, EvaluationSettings, CohortConfig, BatchConfig, SuitesConfig, CorrectionsConfig]
-)
+@pytest.mark.parametrize("config", [WorldResource, EvaluationSettings, BatchConfig, SuitesConfig, CorrectionsConfig])
 def test_the_launchpad_explains_every_field(config: type[dg.Config]) -> None:
     shape = config.to_fields_dict()
     assert [name for name, field in shape.items() if not field.description] == []
@@ -58,8 +55,8 @@ def test_settings_that_make_no_sense_start_nothing(small: Project, settings: dic
 
 def test_scores_carry_prompt_and_model_in_their_code_version_and_share_the_judge_pool() -> None:
     scores = defs.resolve_assets_def("fluency_scores")
-    assert (scores.op.name, scores.op.pool) == ("scores", "judge")
-    [version] = {spec.code_version for spec in scores.specs}
+    assert (scores.op.name, scores.op.pool) == ("evaluate", "judge")
+    [version] = {spec.code_version for spec in scores.specs if spec.key.path[-1].endswith("_scores")}
     assert version == f"{PROMPT_VERSION}:claude-haiku-5-5"
 
 
@@ -69,7 +66,7 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
         for sensor in defs.get_repository_def().sensor_defs
         if sensor.default_status is dg.DefaultSensorStatus.RUNNING
     }
-    assert running == {"source_observations", "message_files", "open_batches", "suite_observations"}
+    assert running == {"source_changes", "suite_observations"}
 
 
 def test_one_setting_switches_everything_on_that_starts_runs() -> None:

@@ -87,20 +87,17 @@ def test_a_look_opens_no_message_file_and_asks_for_one_run_at_a_time(
 
     with monkeypatch.context() as patched:
         patched.setattr(MessageFile, "__init__", refused)
-        [request] = small.requests("message_files")
-        small.start(dg.RunRequest(job_name="read_messages", tags=request.tags))
-        assert small.look("message_files")[0].skip_message == "a run reads them already"  # pyright: ignore
-        seen = small.look("source_observations")[0]
-        assert isinstance(seen, dg.SensorResult) and not seen.asset_events
+        [request] = small.requests("source_changes")
+        small.start(dg.RunRequest(job_name="upkeep", tags=request.tags))
+        assert small.requests("source_changes") == [], "a run reads them already"
     [waiting] = small.instance.get_runs()
     small.instance.delete_run(waiting.run_id)
-    found = small.look("message_files")[0]
-    assert isinstance(found, dg.SkipReason) and "in a few minutes" in (found.skip_message or "")
+    assert small.requests("source_changes") == [], "a run could not read them; it waits for a few minutes"
     long_ago = datetime.now(UTC) - timedelta(hours=1)
-    small.cursors["message_files"] = f"{(small.cursors['message_files'] or '').split()[0]} {long_ago.isoformat()}"
-    assert len(small.requests("message_files")) == 1
-    assert small.run("read_messages").success
-    assert small.requests("message_files") == []
+    small.cursors["source_changes"] = f"{small.cursors['source_changes'].split()[0]} {long_ago.isoformat()}"
+    assert len(small.requests("source_changes")) == 1
+    assert small.materialize("message_files").success
+    assert small.requests("source_changes") == []
 
 
 def test_half_of_what_is_being_read_is_no_version(judged: Project) -> None:
@@ -129,8 +126,7 @@ def test_an_agent_that_was_evaluated_just_now_waits(judged: Project, monkeypatch
     with world.store.begin() as connection:
         connection.execute(sa.update(tables.evaluation_runs).values(created_at=later))
         connection.execute(sa.update(tables.evaluations_asked).values(asked_at=later))
-    [request] = judged.requests("world_changes")
-    assert (request.partition_key, request.tags["reason"]) == ("ann", "messages and persona changed")
+    assert judged.agents_requested() == ["ann"]
     assert judged.agents_requested() == []
     replace_in(persona, "wet", "damp")
     assert judged.agents_requested() == [], "what a sensor of any host asked for counts too"
@@ -149,7 +145,7 @@ def test_when_the_days_dollars_are_spent_changes_wait_for_tomorrow(
     day = limit.take(2.0)
     replace_in(judged.root / "personas/ann.yaml", "dry", "wet")
     assert judged.agents_requested() == []
-    assert "today's 2 dollars are spent" in judged.why_idle("world_changes")
+    assert "today's 2 dollars are spent" in judged.why_idle()
     assert day
     limit.settle(day, 2.0, 0.5)
     assert judged.agents_requested() == ["ann"]

@@ -16,9 +16,8 @@ from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon import sensor as sensor_daemon
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.testing.worlds import write_small_world
-from persona_pipeline.world import World
+from tests.defs.support import PARTITION, Project
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in
 
@@ -58,7 +57,7 @@ def look(reference: InstanceRef, killed: Crash | None) -> None:
     ):
         [location] = workspace.create_request_context().code_locations
         [repository] = location.get_repositories().values()
-        instance.start_sensor(repository.get_sensor("world_changes"))
+        instance.start_sensor(repository.get_sensor("automation"))
         logger = logging.getLogger("daemon")
         for _ in range(2):
             list(sensor_daemon.execute_sensor_iteration(workspace, logger, None, None, debug_crash_flags=crash))
@@ -72,35 +71,31 @@ def daemon(instance: dg.DagsterInstance, killed: Crash | None = None) -> None:
     assert process.exitcode == (-signal.SIGKILL if killed else 0)
 
 
-def requested(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """Return what was asked for: agent and reason, oldest first."""
-    return [(run.tags["agent"], run.tags["reason"]) for run in reversed(instance.get_runs())]
+def requested(instance: dg.DagsterInstance) -> list[str]:
+    """Return the partitions that the daemon asked for, oldest first."""
+    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/sensor_name": "automation"}))
+    return [run.tags[PARTITION] for run in reversed(runs)]
 
 
 @pytest.mark.parametrize(
     "killed",
     [
-        pytest.param(("world_changes", "AUTOMATION_EVALUATIONS_ADDED"), id="runs not noted"),
-        pytest.param(("world_changes", "RUN_LAUNCHED"), id="one run started"),
+        pytest.param(("automation", "AUTOMATION_EVALUATIONS_ADDED"), id="runs not noted"),
+        pytest.param(("automation", "RUN_LAUNCHED"), id="one run started"),
     ],
 )
 def test_an_edit_leads_to_one_run_wherever_the_daemon_dies(
     tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch, killed: Crash
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(small_root))
-    # What reads message files would be queued too.
-    world = World.open(small_root)
-    world.mirror_messages()
-    world.store.close()
     home = tmp_path / "dagster"
     home.mkdir()
     with dg.instance_for_test(overrides=QUEUED, temp_dir=str(home)) as instance:
-        daemon(instance, killed)
+        Project(small_root, instance).remember()
         daemon(instance)
-        assert sorted(agent for agent, _ in requested(instance)) == ["ann", "bob"]
-        assert sorted(instance.get_dynamic_partitions(AGENTS)) == ["ann", "bob"]
+        assert requested(instance) == []
         replace_in(small_root / "personas/bob.yaml", "machines", "engines")
         daemon(instance, killed)
         daemon(instance)
         daemon(instance)
-        assert len(requested(instance)) == 3 and requested(instance)[-1][0] == "bob"
+        assert requested(instance) == ["bob"]

@@ -11,16 +11,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import sqlalchemy as sa
 
-from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
-from persona_pipeline.defs.agents import checks, outcomes
-from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
+from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents import verdicts as checks
+from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
 from persona_pipeline.defs.agents.weeks import week_outcome
-from persona_pipeline.defs.cohort import newest_lines, report_of_interest
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.evaluation.run import run_evaluation
@@ -129,8 +127,7 @@ def report(world: World, state: State) -> RunReport:
 
 
 def specs() -> Specs:
-    place = Place()
-    return build_specs(place, build_sources(place))
+    return build_specs(Place())
 
 
 def test_every_reader_says_what_the_run_says(world: World, report: RunReport, state: State) -> None:
@@ -143,11 +140,12 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     [line, _] = compared_lines(world)
     assert line.run_id == said.evaluation.run_id
     assert (line.conclusion, line.label) == (said.conclusion, word)
-    assert agent_line(checks.newest_report("ann", world)).conclusion == said.conclusion
-    assert newest_lines(world, AGENTS, None)[0] == line
+    assert agent_line(checks.newest_reports(["ann"], world)["ann"]).conclusion == said.conclusion
 
     known = specs()
-    results = [gate.result(known, checks.newest_report("ann", world), line) for gate in checks.GATE if gate.blocking]
+    results = [
+        gate.result(known, checks.newest_reports(["ann"], world)["ann"], line) for gate in checks.GATE if gate.blocking
+    ]
     assert all(item.passed for item in results) is (state.exit_code == 0)
     assert (failure_of([line]) is None) is (state.exit_code == 0)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -156,13 +154,9 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     # Bob is judged alike in all states but the one in which only ann is silent.
     assert word in (everyone.description or "")
     assert (outcomes.in_character_outcome(line) is not None) is (state.verdict is Result.HELD)
-    assert outcomes.comparison_outcome(said).metadata["verdict"] == word
+    assert outcomes.verdict_outcome(said).metadata["verdict"] == word
     assert week_outcome(said).metadata["verdict"] == word
 
-    lines = compared_lines(world)
-    whole = report_of_interest(world, lines, EvaluationRequest())
-    assert whole.agents["ann"].conclusion == said.conclusion
-    assert whole.exit_code == state.exit_code
     remarks = review_agent(world, "ann", now=datetime.now(UTC), days=10_000).remarks
     assert any(word in remark for remark in remarks) is (state.verdict is not Result.HELD)
 
@@ -171,36 +165,6 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert page["row"].conclusion == said.conclusion and page["run"].id == said.evaluation.run_id
     assert {row.agent_id: row.conclusion for row in everybody(world)["rows"]}["ann"] == said.conclusion
     assert (report_notice(report) is None) is (state.exit_code == 0)
-
-
-def test_a_run_that_is_not_finished_cannot_be_told(tmp_path: Path) -> None:
-    from persona_pipeline.evaluation.read import WorldReader
-    from persona_pipeline.evaluation.run import open_scope, score_stored
-
-    world = two_weeks(tmp_path, STATES["held"]).open()
-    evaluated(world, lambda _: 8, GOOD, update_baseline=True)
-    request = EvaluationRequest(window="7d", as_of=datetime.fromisoformat(BAD), agents=["ann"], samples=1)
-    scope = open_scope(world, "ann", request)
-    world.sync_persona("ann")
-    score_stored(
-        world, WorldReader(world).scope("ann", ["adherence"], scope.window), ScriptedJudge(lambda _: 0), request
-    )
-    [line, _] = compared_lines(world)
-    assert line.conclusion.verdict is Result.CANNOT_TELL and line.exit_codes == {3}
-    assert checks.newest_report("ann", world).conclusion == line.conclusion
-    assert stored_report(world, AGENTS).agents["ann"].conclusion == line.conclusion
-
-
-def test_a_cohort_keeps_its_verdict_while_another_process_judges_an_agent_again(tmp_path: Path) -> None:
-    world = two_weeks(tmp_path, STATES["held"]).open()
-    evaluated(world, lambda _: 8, GOOD, update_baseline=True)
-    evaluated(world, lambda _: 8, BAD)
-    lines = compared_lines(world)
-    with world.store.begin() as connection:
-        connection.execute(sa.update(tables.evaluation_runs).values(status="running", comparison=None, findings=None))
-    report = report_of_interest(world, lines, EvaluationRequest())
-    assert failure_of(lines, report.exit_code, {}) is None
-    assert [line.exit_codes for line in compared_lines(world)] == [{3}, {3}]
 
 
 def test_a_world_in_which_no_agent_was_evaluated_is_not_in_character(small_world: World) -> None:
@@ -261,7 +225,7 @@ def test_every_surface_shows_every_status_of_a_dimension(name: str) -> None:
     [row] = ReportView(report).rows
     for form in ("json", "html", "markdown", "junit"):
         assert render(report, form)
-    assert status.word in str(outcomes.comparison_outcome(report.agents["ann"]).metadata["comparison"])
+    assert status.word in str(outcomes.verdict_outcome(report.agents["ann"]).metadata["comparison"])
     assert row.status.exit_code == status.exit_code
     junit = render(report, "junit")
     assert ("<failure" in junit, "<error" in junit) == (status.junit == "failure", status.junit == "error")

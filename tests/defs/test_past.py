@@ -6,11 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
-from persona_pipeline.world.models import Window
 from tests.defs.support import Project, metadata_of
 from tests.support.evaluating import latest_runs
 from tests.support.worlds import copy_sample, replace_in
@@ -22,11 +20,11 @@ def newest(project: Project) -> dict[str, object]:
     """Return the newest event of each asset of michael's, and the state of the check that is red."""
     storage = project.instance.event_log_storage
     kind = dg.DagsterEventType.ASSET_MATERIALIZATION
-    names = ("messages", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+    names = ("fluency_scores", "verdicts")
     found: dict[str, object] = {
         name: storage.get_latest_storage_id_by_partition(dg.AssetKey(name), kind).get("michael") for name in names
     }
-    key = dg.AssetCheckKey(dg.AssetKey("baseline_comparisons"), "no_regression")
+    key = dg.AssetCheckKey(dg.AssetKey("verdicts"), "no_regression")
     checks = storage.get_asset_check_partition_info([key], partition_keys=["michael"])
     return {**found, "check": [item.latest_execution_status.value for item in checks]}
 
@@ -57,30 +55,26 @@ def red(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Proj
 def test_the_past_changes_nothing_that_is_newest(red: Project, several: bool) -> None:
     before = newest(red)
     assert before["check"] == ["FAILED"]
-    if several:
-        config = {"ops": {"cohort_shards": {"config": {"agents": ["michael"]}}}}
-        result = red.run("evaluate_cohort", run_config=config, as_of=PAST)
-    else:
-        result = red.evaluate("michael", as_of=PAST)
+    result = red.evaluate_all(agent_ids=["michael"], as_of=PAST) if several else red.evaluate("michael", as_of=PAST)
     assert result.success, "before the drift nothing had fallen"
     made = {event.asset_key.path[0] for event in result.get_asset_materialization_events() if event.asset_key}
-    assert made <= {"personas", "proposition_sets"}
+    assert made <= {"personas", "proposition_sets", "messages", "baseline_files"}
     said = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
     assert said.pop(ALL_IN_CHARACTER) is False
     assert said == {gate.name: gate.name not in ("no_regression", "baseline_is_current") for gate in GATE}, (
         "the checks are those of the newest window"
     )
-    assert observed(result) == {"evaluation_runs", "baseline_comparisons"}
+    assert observed(result) == {"verdicts"}
     assert newest(red) == before
 
 
 def test_a_claim_edited_after_a_look_at_the_past_is_scored_on_the_newest_window(red: Project) -> None:
-    ends = [metadata_of(red.evaluate("michael"), "evaluation_runs")["window_end"].value]
+    ends = [metadata_of(red.evaluate("michael"), "verdicts")["window_end"].value]
     red.evaluate("michael", as_of=PAST)
     replace_in(red.root / "propositions/fluency/michael.yaml", "claim: ", "claim:  ")
-    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons")
+    part = ("proposition_sets/fluency", "fluency_scores", "verdicts")
     result = red.evaluate("michael", part)
-    ends.append(metadata_of(result, "evaluation_runs")["window_end"].value)
+    ends.append(metadata_of(result, "verdicts")["window_end"].value)
     assert not result.success and ends[0] == ends[1]
 
 
@@ -94,24 +88,3 @@ def test_the_past_is_kept_and_shown_in_the_history(red: Project) -> None:
 
 def test_an_agent_that_was_never_evaluated_begins_wherever_it_is_asked_for(sample: Project) -> None:
     assert metadata_of(sample.evaluate("pam", as_of=PAST), "messages")
-
-
-@pytest.mark.parametrize("start", ["2026-06-07T23:59:59Z", None], ids=["a week", "all of time"])
-def test_a_run_keeps_to_the_window_it_noted(sample: Project, start: str | None) -> None:
-    run = sample.instance.create_run_for_job(_empty_job, tags={})
-    window = Window(end=parse_time(PAST, name="end"), start=parse_time(start, name="start") if start else None)
-    assert run_tags.pinned_window(sample.instance, run.run_id) is None
-    run_tags.pin_window(sample.instance, run.run_id, window)
-    assert run_tags.pinned_window(sample.instance, run.run_id) == window
-
-
-def test_another_run_of_the_agent_does_not_move_the_window_of_this_one(sample: Project) -> None:
-    sample.evaluate("pam", ("personas", "messages"), as_of=PAST)
-    run = sample.evaluate("pam", ("personas", "messages"))
-    pinned = run_tags.pinned_window(sample.instance, run.run_id)
-    assert pinned is not None and pinned.end > parse_time(PAST, name="end")
-
-
-@dg.job
-def _empty_job() -> None:
-    pass

@@ -1,8 +1,6 @@
 """Which names and settings a world has in a code location, while several worlds are under way in one process."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
 
 import dagster as dg
 import pytest
@@ -15,18 +13,6 @@ from persona_pipeline.defs.platform.resources import WorldResource, at_place
 
 def place(model: str, root: Path | None = None) -> Place:
     return Place((model,), Settings(judge_model=model, root=root))
-
-
-def test_resources_come_by_the_names_of_the_place_and_under_the_names_of_the_function() -> None:
-    def models(context: object, world: str, evaluation: str) -> Iterator[tuple[str, str]]:
-        yield world, evaluation
-
-    one, two = place("one").bound(models), place("two").bound(models)
-    assert list(one(None, one__world="a", one__evaluation="b")) == [("a", "b")]
-    assert list(two(None, two__world="c", two__evaluation="d")) == [("c", "d")]
-    assert one.__name__ == "models"
-    # Where Dagster before 1.13.24 looks for resources.
-    assert get_type_hints(one) == {"context": object, "one__world": str, "one__evaluation": str}
 
 
 def test_two_worlds_in_one_process_have_each_their_own_settings(small_root: Path, sample_root: Path) -> None:

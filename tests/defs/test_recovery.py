@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 
-import dagster as dg
 import pytest
 
-from persona_pipeline.defs import changes as definitions
 from persona_pipeline.defs import suites as suite_sensors
 from tests.defs.suites_support import Suites, suites_of
 from tests.defs.support import Project
 from tests.support.worlds import replace_in
 
-OBSERVER, LAUNCHER = "source_observations", "world_changes"
+OBSERVER = "source_changes"
 EVERYTHING = 100
 
 
@@ -23,15 +21,9 @@ def revert(project: Project) -> None:
     replace_in(project.root / "personas/bob.yaml", "engines", "machines")
 
 
-def complete(project: Project, *agent_ids: str) -> None:
-    for agent_id in agent_ids:
-        project.instance.report_runless_asset_event(dg.AssetMaterialization("evaluation_runs", partition=agent_id))
-
-
 @pytest.fixture
 def settled(small: Project) -> Project:
-    small.tick()
-    complete(small, "ann", "bob")
+    small.remember()
     return small
 
 
@@ -47,7 +39,7 @@ def test_an_edit_runs_once_however_often_the_daemon_dies(settled: Project, death
     edit(settled)
     for _ in range(deaths):
         settled.requests(OBSERVER, dies_after=EVERYTHING)
-        assert settled.requests(LAUNCHER, dies_after=EVERYTHING) == []
+        assert [item.agent_id for item in settled.asked_for(started=False)] == ["bob"]
     assert settled.agents_requested() == ["bob"]
     assert settled.agents_requested() == []
 
@@ -55,50 +47,15 @@ def test_an_edit_runs_once_however_often_the_daemon_dies(settled: Project, death
 def test_only_the_part_that_was_edited_runs(settled: Project) -> None:
     replace_in(settled.root / "propositions/fluency/_default.yaml", "interesting", "boring")
     settled.requests(OBSERVER, dies_after=1)
-    assert [(item.agent_id, item.assets) for item in settled.tick()] == [
-        (
-            agent_id,
-            ("baseline_comparisons", "evaluation_runs", "fluency_scores", "in_character", "proposition_sets/fluency"),
-        )
-        for agent_id in ("ann", "bob")
-    ]
+    part = ("fluency_scores", "in_character", "verdicts")
+    assert [(item.agent_id, item.assets) for item in settled.tick()] == [("ann", part), ("bob", part)]
 
 
 def test_an_edit_undone_while_the_daemon_was_dead_leaves_nothing_out_of_date(settled: Project) -> None:
     edit(settled)
     settled.requests(OBSERVER, dies_after=EVERYTHING)
     revert(settled)
-    assert settled.agents_requested() == ["bob"], "what was recorded is not what is there"
-    assert settled.agents_requested() == []
-
-
-def test_a_tick_that_failed_half_way_starts_only_the_other_half(settled: Project) -> None:
-    replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
-    edit(settled)
-    settled.observe()
-    cursor = settled.cursors[LAUNCHER]
-    ann, bob = settled.requests(LAUNCHER)
-    settled.start(ann)
-    settled.cursors[LAUNCHER] = cursor
-    assert (ann.partition_key, bob.partition_key) == ("ann", "bob")
-    assert settled.agents_requested() == ["bob"]
-    assert settled.agents_requested() == []
-
-
-@pytest.mark.parametrize("cohort_size", ["1", "20"])
-def test_runs_that_were_started_all_the_same_are_not_started_again(
-    settled: Project, cohort_size: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERSONA_COHORT_SIZE", cohort_size)
-    replace_in(settled.root / "personas/ann.yaml", "dry", "wry")
-    edit(settled)
-    settled.observe()
-    cursor = settled.cursors[LAUNCHER]
-    for request in settled.requests(LAUNCHER):
-        settled.start(request)
-    settled.cursors[LAUNCHER] = cursor
-    assert settled.agents_requested() == []
-    assert settled.cursors[LAUNCHER] != cursor, "it is not looked up for ever"
+    assert settled.agents_requested() == [], "the verdict that there is rests on it"
 
 
 def test_a_removed_agent_is_not_waited_for(settled: Project) -> None:
@@ -145,22 +102,6 @@ def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suite
     world.cursors[launcher] = cursor
     assert world.tick() == []
     assert world.tick() == []
-
-
-@pytest.mark.parametrize(
-    "cursor, expected",
-    [
-        (None, (None, {})),
-        ("", (None, {})),
-        ("event 17", (17, {})),
-        ('event 17 {"ann": 3}', (17, {"ann": 3})),
-        ("event 17 {", (None, {})),
-        pytest.param("17", (None, {}), id="of an older release"),
-        pytest.param("{}", (None, {}), id="of a still older one"),
-    ],
-)
-def test_the_cursor_is_an_event(cursor: str | None, expected: tuple[int | None, dict[str, int]]) -> None:
-    assert definitions.acted_upon(cursor) == expected
 
 
 @pytest.mark.parametrize("cursor", [None, "", "1795330000000", "[]", '{"look": "x"}'])

@@ -12,8 +12,8 @@ from dagster._core.storage.dagster_run import DagsterRun
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.dagster_internals import (
     DATA_VERSION,
-    OBSERVED,
-    forget_observations,
+    MATERIALIZED,
+    forget_reported,
     newest_versions,
 )
 from persona_pipeline.defs.upkeep import old_runs, subjects
@@ -47,10 +47,6 @@ def suites(*names: str) -> dict[str, Any]:
     return run("run_eval_suites", config={"choose_suites": {"config": {"suites": list(names)}}})
 
 
-def cohort(*agents: str, **config: Any) -> dict[str, Any]:
-    return run("evaluate_cohort", config={"cohort_shards": {"config": {"agents": list(agents), **config}}})
-
-
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
@@ -69,13 +65,7 @@ def cohort(*agents: str, **config: Any) -> dict[str, Any]:
         pytest.param([suites("rare"), suites("busy"), suites()], [0, 1], id="all suites stand for each"),
         pytest.param([suites(), suites("busy")], [], id="one suite does not stand for all"),
         pytest.param([suites("a", "b"), suites("a"), suites("b")], [0], id="two runs stand for one about both"),
-        pytest.param([cohort(), cohort("ann", "bob")], [], id="some agents do not stand for everybody"),
-        pytest.param([cohort("ann", "bob"), cohort()], [0], id="everybody stands for some"),
-        pytest.param([cohort("ann"), cohort("ann", dimensions=["fluency"])], [], id="a dimension is not everything"),
-        pytest.param([cohort("ann", dimensions=["fluency"]), cohort("ann")], [0], id="everything is each dimension"),
-        pytest.param([cohort("ann"), cohort("ann", compare_only=True)], [], id="a comparison is no evaluation"),
-        pytest.param([cohort(compare_only=True), cohort(compare_only=True)], [0], id="comparisons of everybody"),
-        pytest.param([run("read_messages"), run("upkeep"), run("read_messages")], [0], id="jobs"),
+        pytest.param([run("capture_baseline"), run("upkeep"), run("capture_baseline")], [0], id="jobs"),
     ],
 )
 def test_what_is_forgotten(instance: dg.DagsterInstance, runs: list[dict[str, Any]], expected: list[int]) -> None:
@@ -105,11 +95,9 @@ def test_real_runs_are_about_what_they_were_asked_for(small: Project) -> None:
 def test_the_job_leaves_nothing_of_a_run_behind(
     small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = {"module": "persona_pipeline.defs.platform.instance_storage", "class": "EnvironmentStorage"}
-    overrides = {"storage": {"custom": {**storage, "config": {"base_dir": "dagster"}}}}
     home = tmp_path / "home"
     home.mkdir()
-    with dg.instance_for_test(overrides=overrides, temp_dir=str(home)) as instance:
+    with dg.instance_for_test(temp_dir=str(home)) as instance:
         project = Project(small_root, instance)
         old, new = (project.evaluate("ann", ("personas",)).run_id for _ in range(2))
         assert list(home.rglob(f"*{old}*"))
@@ -121,13 +109,13 @@ def test_the_job_leaves_nothing_of_a_run_behind(
 
 
 def test_of_what_sensors_observed_the_newest_of_each_agent_stays(instance: dg.DagsterInstance) -> None:
-    key, other = dg.AssetKey("persona_files"), dg.AssetKey("of_somebody_else")
+    key, other = dg.AssetKey("personas"), dg.AssetKey("of_somebody_else")
     for asset, partition, version in [(key, "ann", "1"), (key, "bob", "1"), (other, "ann", "1"), (other, "ann", "2")]:
         instance.report_runless_asset_event(
-            dg.AssetObservation(asset, partition=partition, tags={DATA_VERSION: version})
+            dg.AssetMaterialization(asset, partition=partition, tags={DATA_VERSION: version})
         )
-    instance.report_runless_asset_event(dg.AssetObservation(key, partition="ann", tags={DATA_VERSION: "2"}))
-    assert forget_observations(instance, [key], LATER - timedelta(days=2)) == 0
-    assert [forget_observations(instance, [key], LATER) for _ in range(2)] == [1, 0]
-    assert newest_versions(instance, key, OBSERVED) == {"ann": "2", "bob": "1"}
-    assert len(instance.fetch_observations(other, limit=9).records) == 2
+    instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="ann", tags={DATA_VERSION: "2"}))
+    assert forget_reported(instance, [key], LATER - timedelta(days=2)) == 0
+    assert [forget_reported(instance, [key], LATER) for _ in range(2)] == [1, 0]
+    assert newest_versions(instance, key, MATERIALIZED) == {"ann": "2", "bob": "1"}
+    assert len(instance.fetch_materializations(other, limit=9).records) == 2

@@ -20,7 +20,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The sample world, evaluated before the drift; to be copied."""
     with dg.DagsterInstance.ephemeral() as instance:
         sample = Project(copy_sample(tmp_path_factory.mktemp("evaluated") / "world"), instance)
-        sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+        sample.evaluate_all(as_of=BEFORE_THE_DRIFT)
         yield sample
 
 

@@ -81,11 +81,7 @@ def test_they_agree_on_a_dimension_whose_files_were_deleted(
     with world.store.connect() as connection:
         scores = tables.evaluation_scores
         assert "fluency" not in connection.execute(sa.select(scores.c.dimension)).scalars().all()
-    assert not sample.run("evaluate_cohort", run_config=cohort_of("pam")).success
+    assert not sample.evaluate_all(agent_ids=["pam"]).success
     [again] = latest_runs(world.store, "pam")
     assert again.evaluation == run.evaluation
     assert again.findings == run.findings
-
-
-def cohort_of(*agent_ids: str) -> dict:
-    return {"ops": {"cohort_shards": {"config": {"agents": list(agent_ids)}}}}

@@ -1,12 +1,15 @@
 """What starts runs by the clock."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
+from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.cohort import build_nightly
+from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from tests.defs.support import Project
@@ -14,8 +17,7 @@ from tests.support.worlds import write_yaml
 
 
 def nightly_schedule(settings: OrchestrationSettings) -> dg.ScheduleDefinition:
-    evaluate_cohort = defs.resolve_job_def("evaluate_cohort")
-    return build_nightly(Place(orchestration_settings=settings), evaluate_cohort)
+    return build_nightly(build_specs(Place(orchestration_settings=settings)), defs.resolve_job_def("evaluate_agent"))
 
 
 @pytest.fixture
@@ -24,27 +26,30 @@ def small(small_root: Path, instance_on_disk: dg.DagsterInstance) -> Project:
     return Project(small_root, instance_on_disk)
 
 
-def requested(project: Project, settings: OrchestrationSettings) -> list[list[str]]:
-    """Return whom each requested run evaluates."""
+def requested(project: Project, settings: OrchestrationSettings) -> list[tuple[str, str]]:
+    """Return the first and last partition of each requested run."""
     schedule = nightly_schedule(settings)
-    with dg.build_schedule_context(instance=project.instance, resources={"world": project.world}) as context:
-        found = schedule(context)
-    requests = [found] if isinstance(found, dg.RunRequest) else []
-    return [request.run_config["ops"]["cohort_shards"]["config"]["agents"] for request in requests]
+    tonight = datetime(2026, 3, 12, 2, tzinfo=UTC)
+    with dg.build_schedule_context(
+        instance=project.instance, resources={"world": project.world}, scheduled_execution_time=tonight
+    ) as context:
+        data = schedule.evaluate_tick(context)
+    return [(request.tags[RANGE[0]], request.tags[RANGE[1]]) for request in data.run_requests or ()]
 
 
 def settings_of(**values: object) -> OrchestrationSettings:
     return OrchestrationSettings.model_validate(values)
 
 
-def test_everybody_there_is_tonight_is_one_run(small: Project) -> None:
-    assert requested(small, settings_of()) == [["ann", "bob"]]
+def test_everybody_there_is_tonight_is_asked_for_so_many_in_a_run(small: Project) -> None:
+    assert requested(small, settings_of()) == [("ann", "bob")]
     write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
-    assert requested(small, settings_of(cohort_size=1)) == [["ann", "bob", "cleo"]]
+    assert requested(small, settings_of(shard_size=2)) == [("ann", "bob"), ("cleo", "cleo")]
+    assert requested(small, settings_of(nightly_agents="ann, cleo")) == [("ann", "ann"), ("cleo", "cleo")]
 
 
 def test_the_cohort_can_be_named_and_who_has_no_file_is_left_out(small: Project) -> None:
-    assert requested(small, settings_of(nightly_agents="bob, zoe")) == [["bob"]]
+    assert requested(small, settings_of(nightly_agents="bob, zoe")) == [("bob", "bob")]
 
 
 def test_a_world_without_agents_skips(small: Project) -> None:
@@ -66,5 +71,5 @@ def test_hour_and_zone_come_from_the_environment(values: dict[str, object], cron
 
 
 def test_no_schedule_runs_before_it_is_switched_on() -> None:
-    schedules = defs.get_repository_def().schedule_defs
+    schedules = [item for item in defs.get_repository_def().schedule_defs if item.name != "open_batches"]
     assert {schedule.default_status for schedule in schedules} == {dg.DefaultScheduleStatus.STOPPED}

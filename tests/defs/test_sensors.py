@@ -7,20 +7,19 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.defs import changes
-from persona_pipeline.defs.agents.specs import build_sources
+from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS
-from tests.defs.support import Project
+from tests.defs.support import JUDGED, Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
-FLUENCY = ("baseline_comparisons", "evaluation_runs", "fluency_scores", "in_character", "proposition_sets/fluency")
+FLUENCY = ("fluency_scores", "in_character", "verdicts")
+COMPARISON = ("in_character", "verdicts")
 
 
-def settle(project: Project, *agent_ids: str) -> None:
-    """Run the first tick and say that these agents' evaluations are done."""
-    project.tick()
-    for agent_id in agent_ids:
-        project.instance.report_runless_asset_event(dg.AssetMaterialization("evaluation_runs", partition=agent_id))
+def settle(project: Project) -> None:
+    """Say that everybody was evaluated on what is there."""
+    project.remember()
 
 
 def say(root: Path, agent_id: str, count: int, at: datetime) -> None:
@@ -45,19 +44,7 @@ def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
 def test_nothing_changed_nothing_runs(small: Project) -> None:
     small.tick()
     assert small.why_idle() == "2 agents, nothing changed"
-    assert small.why_idle("world_changes") == "nothing was observed to change"
-
-
-def test_memory_survives_a_restart_and_the_loss_of_its_cursor(
-    small_root: Path, instance_on_disk: dg.DagsterInstance
-) -> None:
-    project = Project(small_root, instance_on_disk)
-    project.observe()
-    for request in project.requests("world_changes"):
-        project.start(request)
-    with dg.DagsterInstance.from_ref(instance_on_disk.get_ref()) as restarted:
-        assert Project(small_root, restarted, cursors=project.cursors).agents_requested() == []
-        assert Project(small_root, restarted).agents_requested() == []
+    assert small.asked_for() == []
 
 
 def test_what_was_evaluated_while_nobody_launched_is_not_asked_for_again(small: Project) -> None:
@@ -66,31 +53,36 @@ def test_what_was_evaluated_while_nobody_launched_is_not_asked_for_again(small: 
     assert small.agents_requested() == ["bob"]
 
 
-def test_a_cursor_of_an_older_release_counts_as_none(small: Project) -> None:
-    small.cursors["world_changes"] = "1795330000000"
-    assert small.agents_requested() == ["ann", "bob"]
-
-
 def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:
-    settle(small, "ann", "bob")
+    settle(small)
     replace_in(small.root / "personas/bob.yaml", "machines", "engines")
     requested = small.tick()
-    assert [(item.job, item.agent_id, item.assets) for item in requested] == [("evaluate_agent", "bob", None)]
+    assert [(item.agent_id, item.assets) for item in requested] == [("bob", JUDGED)]
 
 
 def test_an_edit_that_is_undone_runs_twice(small: Project) -> None:
-    settle(small, "ann", "bob")
+    settle(small)
     persona = small.root / "personas/bob.yaml"
     replace_in(persona, "machines", "engines")
     assert small.agents_requested() == ["bob"]
+    small.remember()
     replace_in(persona, "engines", "machines")
     assert small.agents_requested() == ["bob"]
     assert small.agents_requested() == []
 
 
+def test_an_edit_that_is_undone_before_it_was_evaluated_leaves_the_verdict_that_stands(small: Project) -> None:
+    settle(small)
+    persona = small.root / "personas/bob.yaml"
+    replace_in(persona, "machines", "engines")
+    small.observe()
+    replace_in(persona, "engines", "machines")
+    assert small.agents_requested() == []
+
+
 @pytest.mark.parametrize("stem, expected", [("_default", ["ann", "bob"]), ("bob", ["bob"])])
 def test_an_edited_proposition_file_evaluates_its_dimension(small: Project, stem: str, expected: list[str]) -> None:
-    settle(small, "ann", "bob")
+    settle(small)
     claim = {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]}
     write_yaml(small.root / "propositions/fluency" / f"{stem}.yaml", claim)
     requested = small.tick()
@@ -98,20 +90,10 @@ def test_an_edited_proposition_file_evaluates_its_dimension(small: Project, stem
 
 
 def test_an_edited_baseline_only_compares_again(sample: Project) -> None:
-    settle(sample, "pam")
+    settle(sample)
     replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
     requested = sample.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [("pam", ("baseline_comparisons", "in_character"))]
-
-
-def test_a_part_is_only_evaluated_of_an_agent_that_was_evaluated_whole(small: Project) -> None:
-    small.tick()
-    write_yaml(
-        small.root / "propositions/fluency/bob.yaml",
-        {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]},
-    )
-    requested = small.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [("bob", None)]
+    assert [(item.agent_id, item.assets) for item in requested] == [("pam", COMPARISON)]
 
 
 def test_a_burst_of_edits_makes_one_run_an_agent(sample: Project) -> None:
@@ -131,7 +113,7 @@ def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project)
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
 
 
-def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back(small: Project) -> None:
+def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_comes_back(small: Project) -> None:
     settle(small)
     persona = small.root / "personas/bob.yaml"
     kept = persona.read_text(encoding="utf-8")
@@ -139,6 +121,9 @@ def test_a_removed_persona_loses_its_partition_and_runs_again_when_it_comes_back
     assert small.agents_requested() == []
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann"]
     persona.write_text(kept, encoding="utf-8")
+    assert small.agents_requested() == []
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
+    replace_in(persona, "machines", "engines")
     assert small.agents_requested() == ["bob"]
 
 
@@ -186,31 +171,6 @@ def test_an_edited_message_is_seen(small: Project) -> None:
     assert small.agents_requested() == ["bob"]
 
 
-def test_many_agents_at_once_become_one_run(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERSONA_COHORT_SIZE", "1")
-    requested = small.tick()
-    assert [(item.job, item.agent_id) for item in requested] == [("evaluate_cohort", None)]
-    assert requested[0].config["ops"]["cohort_shards"]["config"] == {
-        "agents": ["ann", "bob"],
-        "dimensions": [],
-        "compare_only": False,
-    }
-
-
-def test_a_default_file_of_many_agents_scores_its_dimension_in_one_run(
-    small: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERSONA_COHORT_SIZE", "1")
-    settle(small, "ann", "bob")
-    replace_in(small.root / "propositions/adherence/_default.yaml", "interesting", "boring")
-    requested = small.tick()
-    assert requested[0].config["ops"]["cohort_shards"]["config"] == {
-        "agents": ["ann", "bob"],
-        "dimensions": ["adherence"],
-        "compare_only": False,
-    }
-
-
 @pytest.mark.parametrize(
     "path, content",
     [
@@ -237,15 +197,16 @@ def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None
     assert small.agents_requested() == ["ann", "bob"]
 
 
-def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> None:
-    first, _ = small.look("source_observations")
-    assert isinstance(first, dg.SensorResult) and not first.run_requests and first.dynamic_partitions_requests
+def test_partitions_follow_the_personas_without_a_run(small: Project) -> None:
+    first, _ = small.look("source_changes")
+    assert isinstance(first, dg.SensorResult) and first.dynamic_partitions_requests
     [request] = first.dynamic_partitions_requests
     assert list(request.partition_keys) == ["ann", "bob"]
+    assert [run.asset_selection for run in first.run_requests or ()] == [[dg.AssetKey("message_files")]]
     assert not first.asset_events, "versions wait for the messages, which nobody has read yet"
     small.read_messages()
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "gone"])
-    second, _ = small.look("source_observations")
+    second, _ = small.look("source_changes")
     assert isinstance(second, dg.SensorResult) and second.dynamic_partitions_requests
     [removal] = second.dynamic_partitions_requests
     assert isinstance(removal, dg.DeleteDynamicPartitionsRequest) and list(removal.partition_keys) == ["gone"]
@@ -257,11 +218,10 @@ def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> No
 def test_a_first_look_at_many_is_recorded_in_pieces(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MOST_RECORDED", 1)
     small.read_messages()
-    sources = len(build_sources(Place()).by_name)
+    sources = len(build_specs(Place()).sources)
     seen: list[set[str | None]] = []
-    while isinstance((result := small.look("source_observations")[0]), dg.SensorResult):
+    while isinstance((result := small.look("source_changes")[0]), dg.SensorResult):
         assert len(result.asset_events) == sources
         seen.append({event.partition for event in result.asset_events})
-        small.requests("source_observations")
-        assert len(small.instance.get_dynamic_partitions(AGENTS)) == len(seen)
+        small.requests("source_changes")
     assert seen == [{"ann"}, {"bob"}]

@@ -4,8 +4,9 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from persona_pipeline.defs.agents.verdicts import AgentVerdict, verdict
+from persona_pipeline.defs.agents.outcomes import scores_outcome
+from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE, AgentVerdict, verdict
+from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.guard.report import (
@@ -17,19 +18,13 @@ from persona_pipeline.guard.report import (
     Result,
     RunReport,
 )
+from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.defs.support import Project
+from tests.support.worlds import write_yaml
 
+NAMES = ("personas", "messages", "fluency_scores", "verdicts")
 PAST = "2026-06-14T23:59:59Z"
 EVERYBODY = {"dwight", "jim", "michael", "pam"}
-
-
-def evaluate_all(
-    project: Project, assets: tuple[str, ...] | None = None, **settings: object
-) -> dg.ExecuteInProcessResult:
-    """Launch every partition, as Dagster does for assets whose backfill is a single run."""
-    project.observe()
-    tags = {"dagster/asset_partition_range_start": "dwight", "dagster/asset_partition_range_end": "pam"}
-    return project.run("evaluate_agent", tags, assets, **settings)
 
 
 def tag_of(project: Project, result: dg.ExecuteInProcessResult) -> str | None:
@@ -38,78 +33,101 @@ def tag_of(project: Project, result: dg.ExecuteInProcessResult) -> str | None:
 
 
 def compared(project: Project) -> set[str]:
-    return project.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("baseline_comparisons"))
+    return project.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("verdicts"))
 
 
 def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> None:
-    result = evaluate_all(sample, as_of=PAST)
+    result = sample.evaluate_all(as_of=PAST)
     assert result.success and compared(sample) == EVERYBODY
     checks = {(check.check_name, check.partition) for check in result.get_asset_check_evaluations()}
     assert checks == {(gate.name, agent_id) for gate in GATE for agent_id in EVERYBODY} | {(ALL_IN_CHARACTER, None)}
-    assert {event.step_key for event in result.all_events if event.is_step_success} == {"personas"}
+    assert {event.step_key for event in result.all_events if event.is_step_success} == {"evaluate"}
     assert tag_of(sample, result) == "in character"
 
 
 def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
     (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
-    result = evaluate_all(sample, as_of=PAST)
+    result = sample.evaluate_all(as_of=PAST)
     assert not result.success and compared(sample) == EVERYBODY - {"jim"}
     assert (tag_of(sample, result) or "").startswith("broken: jim")
 
 
 def test_an_agent_to_look_at_comes_last_on_the_pages_of_assets(sample: Project) -> None:
-    evaluate_all(sample)
-    event = sample.instance.get_latest_materialization_event(dg.AssetKey("baseline_comparisons"))
+    sample.evaluate_all()
+    event = sample.instance.get_latest_materialization_event(dg.AssetKey("verdicts"))
     shown = event and event.asset_materialization
     assert shown and (shown.partition, shown.metadata["verdict"].value) == ("michael", "drifted")
 
 
 def test_a_part_of_all_partitions_is_that_part_of_everybody(sample: Project) -> None:
-    evaluate_all(sample, as_of=PAST)
-    part = ("proposition_sets/fluency", "fluency_scores", "evaluation_runs", "baseline_comparisons", "in_character")
-    result = evaluate_all(sample, part, as_of=PAST)
+    sample.evaluate_all(as_of=PAST)
+    part = ("proposition_sets/fluency", "fluency_scores", "verdicts", "in_character")
+    result = sample.evaluate_all(part, as_of=PAST)
     names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
     assert result.success and names == set(part), (
         "to a backfill, what is planned and stayed as it was must be said again"
     )
 
 
-def test_all_partitions_without_their_comparison_say_what_to_select(sample: Project) -> None:
-    result = evaluate_all(sample, ("personas",))
+def test_sources_alone_are_brought_in_and_nothing_is_judged(sample: Project) -> None:
+    (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
+    result = sample.evaluate_all(("personas",))
+    made = {event.partition for event in result.all_events if event.is_step_materialization}
     failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
-    assert "select baseline_comparisons too" in failure.error_display_string
+    assert made == EVERYBODY - {"jim"} and "jim.yaml:2" in failure.error_display_string
 
 
-def test_every_agent_asset_is_launched_as_one_run() -> None:
+def test_a_broken_baseline_is_its_agents_alone(sample: Project) -> None:
+    write_yaml(sample.root / "baselines/pam.json", {"agentId": "pam"})
+    result = sample.evaluate_all(as_of=PAST)
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
+    assert "dimensions is required" in failure.error_display_string and compared(sample) == EVERYBODY - {"pam"}
+
+
+def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None:
+    versions = []
+    for run in (sample.evaluate_all, lambda: sample.evaluate("michael")):
+        run()
+        found = {name: newest_versions(sample.instance, dg.AssetKey(name), MATERIALIZED, ["michael"]) for name in NAMES}
+        versions.append(found)
+    assert versions[0] == versions[1]
+
+
+def test_baselines_alone_are_compared_again_without_judging(sample: Project) -> None:
+    sample.evaluate_all(as_of=PAST)
+    (sample.root / "recordings").rename(sample.root / "gone")
+    result = sample.evaluate_all(("verdicts", "in_character"))
+    names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
+    assert result.success and names == {"verdicts", "in_character"}
+
+
+def test_a_drifted_agent_is_red_and_the_others_are_not(sample: Project) -> None:
+    sample.evaluate_all()
+    red = sample.instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
+    assert set(red(dg.AssetKey("in_character"))) == {"michael"}
+
+
+def test_who_judged_is_part_of_the_version_of_a_score() -> None:
+    scored = DimensionEvaluation(dimension="fluency", score=7.0)
+    versions = [
+        scores_outcome(item, dg.AssetSpec("x", code_version=judge)).version
+        for item in (scored, None)
+        for judge in ("1:a", "1:a", "1:b")
+    ]
+    assert versions[0] == versions[1] and versions[3] == versions[4]
+    assert len(set(versions)) == 4, "a score that another judge gave alike stays out of date otherwise"
+
+
+def test_many_partitions_are_launched_25_a_run() -> None:
     job = defs.resolve_job_def("evaluate_agent")
     policies = {job.asset_layer.asset_graph.get(key).backfill_policy for key in job.asset_layer.executable_asset_keys}
-    assert policies == {dg.BackfillPolicy.single_run()}
+    assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=25)}
 
 
-@pytest.mark.parametrize("job", ["evaluate_agent", "evaluate_cohort", "persona_regression", "regression_report"])
+@pytest.mark.parametrize("job", ["evaluate_agent", "persona_regression"])
 def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
-    alone = sample.evaluate("michael")
-    is_asset = job == "regression_report"
-    result = alone if job == "evaluate_agent" else sample.materialize(job) if is_asset else sample.run(job)
-    others = "; cannot be told: dwight, jim, pam" if is_asset else ""
-    assert tag_of(sample, result) == f"drifted: michael{others}"
-
-
-def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    sample.run("evaluate_cohort")
-    (sample.root / "recordings").rename(sample.root / "gone")
-    result = sample.materialize("regression_report")
-    assert not result.success
-    [check] = result.get_asset_check_evaluations()
-    assert "michael: adherence 8.7 → 0.3" in (check.description or "")
-    metadata = result.asset_materializations_for_node("regression_report")[0].metadata
-    assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "drifted: michael")
-    assert "3 in character, 1 drifted" in str(metadata["overview"].value)
-
-
-def test_the_report_passes_when_everybody_did(sample: Project) -> None:
-    sample.run("evaluate_cohort", as_of=PAST)
-    assert sample.materialize("regression_report").success
+    result = sample.evaluate("michael") if job == "evaluate_agent" else sample.run(job)
+    assert (tag_of(sample, result) or "").startswith("drifted: michael")
 
 
 def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
@@ -159,4 +177,4 @@ def test_runs_and_comparisons_grow_old(
 
 def test_what_grows_old_is_what_the_night_makes() -> None:
     watched = {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs() if spec.freshness_policy}
-    assert watched == {"evaluation_runs", "baseline_comparisons"}
+    assert watched == {"verdicts"}

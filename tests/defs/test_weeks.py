@@ -145,7 +145,7 @@ def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
     runs = weekly.instance.get_runs_count()
     change(world.store)
     world.store.close()
-    assert weekly.requests("source_observations") == []
+    assert weekly.requests("source_changes") == []
     assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
     assert weekly.instance.get_runs_count() == runs
     for week in expected:
@@ -161,7 +161,7 @@ def test_what_aged_out_makes_no_week_out_of_date(weekly: Project) -> None:
     age_out(world.store, 2, now=datetime(2026, 6, 10, tzinfo=UTC))
     say(world.store, "late", 18, "Something new.")
     world.store.close()
-    assert weekly.requests("source_observations") == []
+    assert weekly.requests("source_changes") == []
     assert stale(weekly) == before
 
 
@@ -193,7 +193,7 @@ def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     agents = asset.partitions_def.get_partitions_def_for_dimension("agent")
     assert isinstance(agents, dg.DynamicPartitionsDefinition) and agents.name == "office/agents"
-    assert (asset.op.name, asset.op.pool) == ("office__weekly_scores", "office__judge")
+    assert (asset.op.name, asset.op.pool) == ("office__evaluate_weeks", "office__judge")
     assert not ours & keys_of(definitions_of(("office",), leave_out=["weeks"]))
     assert not {key for key in keys_of(build_world(Place())) if "weekly" in key}, "without a first week there are none"
 

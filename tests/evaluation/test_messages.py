@@ -22,10 +22,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.cli.evaluate import _table
-from persona_pipeline.defs.agents.checks import GATE, all_in_character
 from persona_pipeline.defs.agents.outcomes import run_outcome
-from persona_pipeline.defs.agents.specs import build_sources, build_specs
-from persona_pipeline.defs.agents.verdicts import agent_line
+from persona_pipeline.defs.agents.specs import build_specs
+from persona_pipeline.defs.agents.verdicts import GATE, agent_line, all_in_character
 from persona_pipeline.defs.agents.verdicts import verdict as verdict_label
 from persona_pipeline.defs.metadata import messages_metadata
 from persona_pipeline.defs.platform.place import Place
@@ -356,7 +355,7 @@ def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
     notice, line = report_notice(report), agent_line(agent)
     assert notice is not None
     place = Place()
-    specs = build_specs(place, build_sources(place))
+    specs = build_specs(place)
     with dg.DagsterInstance.ephemeral() as instance:
         everybody = all_in_character(specs, instance, world, None).description
     gate = {item.name: item.result(specs, agent, line).description for item in GATE}

@@ -41,7 +41,7 @@ def test_a_dimension_from_outside_goes_through_everything(tmp_path: Path) -> Non
         "stale": 0,
         "draft": True,
         "table": True,
-        "assets": ["humour_scores", "proposition_files/humour", "proposition_sets/humour"],
+        "assets": ["humour_scores", "proposition_sets/humour"],
         "reports": {"json": True, "markdown": True, "html": True, "junit": True},
     }
 

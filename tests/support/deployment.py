@@ -106,7 +106,7 @@ class Deployment:
         shared = home if apart else self.folder / "volumes"
         if not home.exists():
             home.mkdir(parents=True)
-            shutil.copy(PROJECT / "dagster.yaml", home)
+            shutil.copy(DEPLOY / "dagster.yaml", home)
             workspace = (DEPLOY / "workspace.yaml").read_text(encoding="utf-8").replace("host: code", "host: 127.0.0.1")
             for port, module in enumerate(self.locations, 4001):
                 workspace += f"  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: {module}}}\n"

@@ -67,7 +67,7 @@ def _ci_job(project: Project, judge: Judge, as_of: str) -> None:
 
 
 def _cohort(project: Project, judge: Judge, as_of: str) -> None:
-    project.run("evaluate_cohort", as_of=as_of)
+    project.evaluate_all(as_of=as_of)
 
 
 def _agents(project: Project, judge: Judge, as_of: str) -> None:

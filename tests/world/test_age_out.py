@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.run import open_scope, run_evaluation, score_stored
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import revision
@@ -80,9 +80,6 @@ def test_what_was_evaluated_stays_and_is_neither_touched_nor_evaluated_again(wor
     assert touched_windows(world.store, ["ann"]) == []
     with pytest.raises(ConfigError, match="messages before 2026-06-16 have aged out"):
         run_evaluation(world, judge, request)
-    scope = open_scope(world, "ann", request)
-    with pytest.raises(ConfigError, match="aged out"):
-        score_stored(world, scope, judge, request)
     with world.store.connect() as connection:
         runs = connection.execute(sa.select(tables.evaluation_runs.c.result)).scalars().all()
     assert [run["run_id"] for run in runs] == [before.run_id]

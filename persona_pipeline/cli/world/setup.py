@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from persona_pipeline.cli.running import end
 
 # Those of the template world; to read them off the package would cost every start.
 _LANGUAGES = "ar, de, en, es, fr, it, ja, nl, pt or zh"
-DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
+DEPLOY = "deploy"
 
 
 def init(
@@ -154,13 +153,11 @@ def _bring_in(directory: Path, messages: str) -> int:
 
 
 def deployment(directory: Path) -> dict[str, str]:
-    """Return the files that a world in this folder is deployed with, text by path; ``dagster.yaml`` where it has none."""
+    """Return the files that a world in this folder is deployed with, text by path."""
     from persona_pipeline.deployment import render_deployment
 
     name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") or "personas"
-    written = {f"{DEPLOY}/{path}": text for path, text in render_deployment(name).items()}
-    settings = files("persona_pipeline.world") / "template" / _DAGSTER
-    return written if (directory / _DAGSTER).exists() else {_DAGSTER: settings.read_text(encoding="utf-8"), **written}
+    return {f"{DEPLOY}/{path}": text for path, text in render_deployment(name).items()}
 
 
 def validate(
@@ -208,7 +205,8 @@ def migrate() -> None:
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")
         return
     # Loading Dagster costs seconds and is its own command's affair; what it says is shown as it comes.
-    done = subprocess.run([sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"], check=False)
+    command = [sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"]
+    done = subprocess.run(command, check=False, cwd=os.environ["DAGSTER_HOME"])
     if done.returncode:
         raise ConfigError("Dagster's storage could not be migrated; what it says stands above")
 

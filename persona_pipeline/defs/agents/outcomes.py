@@ -16,56 +16,50 @@ from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
 from persona_pipeline.reporting.text import format_score, one_line
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.messages.store import messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.speakers import NameMatch
 
 
-def persona_outcome(persona: Persona) -> AssetOutcome:
+def persona_metadata(persona: Persona) -> metadata.Metadata:
     """Return who the agent is and which corrections are on."""
-    return AssetOutcome(
-        persona.hash,
-        {
-            "display_name": persona.display_name,
-            "persona": dg.MetadataValue.md(metadata.paragraphs(persona.persona)),
-            "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
-        },
-    )
+    return {
+        "display_name": persona.display_name,
+        "persona": dg.MetadataValue.md(metadata.paragraphs(persona.persona)),
+        "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
+    }
 
 
-def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> AssetOutcome:
+def messages_metadata(window: Window, said: Sequence[Message], names: NameMatch) -> metadata.Metadata:
     """Return the size and bounds of a window, its newest messages, and the ``names`` in it that match no persona."""
     rows = [
         {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[: metadata.MOST_TEXT]}
         for m in said[: -metadata.MOST_SHOWN - 1 : -1]
     ]
     odd = [{"what": line} for line in names.warnings()]
-    facts = {
+    return {
         "dagster/row_count": len(said),
         "window_start": window.start.isoformat() if window.start else "the first message",
         "window_end": window.end.isoformat(),
         "newest_messages": metadata.table(rows, ("time", "where", "text")),
         **({"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}),
     }
-    return AssetOutcome(content_hash([window.end.isoformat(), length, messages_hash(said)]), facts)
 
 
-def propositions_outcome(stored: StoredSet) -> AssetOutcome:
+def propositions_metadata(stored: StoredSet) -> metadata.Metadata:
     """Return the merged claims as a table."""
     propositions = stored.propositions
     if propositions is None:
-        return AssetOutcome(stored.version, {"propositions": 0, "status": "no claims for this agent"})
+        return {"propositions": 0, "status": "no claims for this agent"}
     rows = [
         {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
         for p in propositions.propositions
     ]
-    facts = {
+    return {
         "propositions": len(rows),
         "anti_patterns": sum(p.inverted for p in propositions.propositions),
         "claims": metadata.table(rows, ("id", "claim", "weight", "wanted")),
     }
-    return AssetOutcome(stored.version, facts)
 
 
 def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -> AssetOutcome:
@@ -141,10 +135,12 @@ def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
     return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), facts)
 
 
-def comparison_outcome(report: AgentReport) -> AssetOutcome:
-    """Return what is concluded, the run beside its baseline, and what is wrong."""
+def verdict_outcome(report: AgentReport) -> AssetOutcome:
+    """Return what is concluded of a run, the run, how it stands beside its baseline, and what is wrong."""
+    run = run_outcome(report.evaluation)
     facts = {
         **metadata.conclusion_metadata(report.conclusion),
+        **run.metadata,
         "comparison": metadata.comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
@@ -155,10 +151,9 @@ def comparison_outcome(report: AgentReport) -> AssetOutcome:
         },
         "judge": judge_check(report).text,
         **({"multiple_testing_correction": report.comparison.families} if report.comparison.families else {}),
-        "evaluation_run": report.evaluation.run_id,
         **metadata.findings_metadata(report.findings),
     }
-    return AssetOutcome(content_hash(report.comparison.model_dump(mode="json")), facts)
+    return AssetOutcome(content_hash([run.version, report.comparison.model_dump(mode="json")]), facts)
 
 
 def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:

@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.status import NOTHING
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import outcomes
-from persona_pipeline.defs.agents.several import evaluated_or_retried
+from persona_pipeline.defs.agents.evaluation import evaluated_or_retried
 from persona_pipeline.defs.agents.specs import AGENT, WEEK, Specs, Weeks
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_lines, failure_of
 from persona_pipeline.defs.platform import run_tags
@@ -24,7 +24,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     partition_tags,
 )
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD
+from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.messages.revision import aged_out_before, day_revisions
@@ -121,17 +122,15 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
         return []
 
     @dg.multi_asset(
-        name=place.name("weekly_scores"),
+        name=place.name("evaluate_weeks"),
         specs=[weeks.scores],
         partitions_def=weeks.partitions,
         pool=place.judge_pool,
+        required_resource_keys=place.names([WORLD, EVALUATION]),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Evaluate agents as of the end of weeks, week by week, as any run does. A broken agent stops no other.",
     )
-    @place.bound
-    def weekly_scores(
-        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
-    ) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+    def evaluate_weeks(context: dg.AssetExecutionContext) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
         asked: dict[date, list[str]] = defaultdict(list)
         for key in context.partition_keys:
             about = weeks.partitions.get_partition_key_from_str(key).keys_by_dimension
@@ -142,7 +141,7 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
         context.instance.add_run_tags(context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
         size, broken = place.orchestration.shard_size, dict[str, AgentVerdict]()
         with known_failures():
-            opened = world.open()
+            opened, evaluation = world_of(place, context), evaluation_of(place, context)
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
             for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
@@ -160,4 +159,4 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
         if failure := failure_of(list(broken.values())):
             raise failure
 
-    return [weeks.messages, weekly_scores]
+    return [weeks.messages, evaluate_weeks]

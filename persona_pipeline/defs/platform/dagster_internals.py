@@ -1,4 +1,4 @@
-"""Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
+"""What of Dagster is no public name: one class, and the spelling of tags. A test fails by name when a release changes one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,62 +8,26 @@ from typing import Any
 import dagster as dg
 import sqlalchemy as sa
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.definitions.assets.graph.asset_graph import AssetNode
-from dagster._core.definitions.data_version import (
-    CODE_VERSION_TAG,
-    DATA_VERSION_IS_USER_PROVIDED_TAG,
-    DATA_VERSION_TAG,
-    DEFAULT_DATA_VERSION,
-    NULL_EVENT_POINTER,
-    get_input_data_version_tag,
-    get_input_event_pointer_tag,
-)
 
-# What an event carries that is about a partition of two dimensions: by it Dagster reads its key.
-from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key as partition_tags
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
-from dagster._core.events import AssetMaterializationPlannedData
-
-# What ``dagster.yaml`` may name as its storage has to derive from the first of these.
-from dagster._core.storage.base_storage import DagsterStorage
-from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.event_log.schema import (
-    AssetEventTagsTable,
-    SqlEventLogStorageTable,
-)
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    AUTO_RETRY_RUN_ID_TAG,
-    GRPC_INFO_TAG,
-    PARTITION_NAME_TAG,
-    WILL_RETRY_TAG,
-)
-from dagster._serdes import ConfigurableClass, ConfigurableClassData
-
-__all__ = [
-    "AssetJob",
-    "ConfigurableClass",
-    "ConfigurableClassData",
-    "DagsterSqliteStorage",
-    "DagsterStorage",
-    "LocalComputeLogManager",
-    "SqliteEventLogStorage",
-    "partition_tags",
-]
-
-# An observation says with this tag which version it saw, and a run with this one which partition it is about.
-DATA_VERSION, PARTITION = DATA_VERSION_TAG, PARTITION_NAME_TAG
+# An event says with this tag which version it is of, and a run with this one which partition it is about.
+DATA_VERSION, PARTITION = "dagster/data_version", "dagster/partition"
 # Or with these two, which partitions, the first and the last.
-RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
-
-# A run that a code server executes as its child has this tag.
-LAUNCHED_BY = GRPC_INFO_TAG
+RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+# That the version is the project's own, of which code it is, and which version and event of another asset it rests on.
+VERSION_IS_OURS, CODE_VERSION = "dagster/data_version_is_user_provided", "dagster/code_version"
+INPUT_VERSION, INPUT_EVENT = "dagster/input_data_version", "dagster/input_event_pointer"
+NO_VERSION, NO_EVENT = "INITIAL", "NULL"
+# A run that a code server executes as its child has the first tag, one that is to be started again the second, and the third
+# once it was.
+LAUNCHED_BY, WILL_RETRY, RETRIED_BY = ".dagster/grpc_info", "dagster/will_retry", "dagster/auto_retry_run_id"
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
 PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+
+
+def partition_tags(key: dg.MultiPartitionKey) -> dict[str, str]:
+    """Return what an event carries that is about a partition of several dimensions: by it Dagster reads its key."""
+    return {f"{PARTITION}/{name}": part for name, part in key.keys_by_dimension.items()}
 
 
 def lineage_tags(
@@ -75,14 +39,14 @@ def lineage_tags(
     ``code_version``: None: the asset has none. ``inputs``: version and event of each dependency, None: never recorded.
     """
     tags = {
-        DATA_VERSION_TAG: version,
-        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        DATA_VERSION: version,
+        VERSION_IS_OURS: "true",
         # What Dagster notes for an asset without a version of its code.
-        CODE_VERSION_TAG: code_version or "0",
+        CODE_VERSION: code_version or "0",
     }
     for key, (seen, event) in inputs.items():
-        tags[get_input_data_version_tag(key)] = seen or DEFAULT_DATA_VERSION.value
-        tags[get_input_event_pointer_tag(key)] = NULL_EVENT_POINTER if event is None else str(event)
+        tags[f"{INPUT_VERSION}/{key.to_user_string()}"] = seen or NO_VERSION
+        tags[f"{INPUT_EVENT}/{key.to_user_string()}"] = NO_EVENT if event is None else str(event)
     return tags
 
 
@@ -91,13 +55,9 @@ def newest_events(
     key: dg.AssetKey,
     kind: dg.DagsterEventType,
     partitions: set[str] | None = None,
-    *,
-    after: int | None = None,
 ) -> dict[str, int]:
-    """Return the newest event of each partition, of those after an event: one query, where the public way is one a partition."""
-    # Older versions of Dagster that are promised cannot be told where to begin.
-    newest = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions)
-    return {name: number for name, number in newest.items() if after is None or number > after}
+    """Return the newest event of each partition: one query, where the public way is one a partition."""
+    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions))
 
 
 def newest_versions(
@@ -105,8 +65,19 @@ def newest_versions(
 ) -> dict[str, str]:
     """Return the newest data version of each partition, in one query likewise."""
     storage = instance.event_log_storage
-    found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION_TAG], partitions)
-    return {partition: tags[DATA_VERSION_TAG] for partition, tags in found.items()}
+    found = storage.get_latest_tags_by_partition(key, kind, [DATA_VERSION], partitions)
+    return {partition: tags[DATA_VERSION] for partition, tags in found.items()}
+
+
+def input_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dict[dg.AssetKey, str]:
+    """Return by asset the version that the newest materialization of a partition rests on."""
+    asked = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    prefix = f"{INPUT_VERSION}/"
+    for record in instance.fetch_materializations(asked, limit=1).records:
+        tags = (record.asset_materialization.tags if record.asset_materialization else None) or {}
+        named = {name.removeprefix(prefix): text for name, text in tags.items() if name.startswith(prefix)}
+        return {dg.AssetKey.from_user_string(name): text for name, text in named.items()}
+    return {}
 
 
 def newest_materialization(
@@ -120,7 +91,7 @@ def newest_materialization(
     return None
 
 
-def upstream_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> AssetNode:
+def upstream_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> Any:
     """Return an asset that a step reads; in a run in one's own process there is no public ``repository_def`` that knows it."""
     return context.job_def.asset_layer.get(key)
 
@@ -132,16 +103,6 @@ def upstream_values(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.A
         # One that is made elsewhere has no resources of its own: the project's default loads it, as it would an input.
         [asset] = dg.with_resources([asset], {"io_manager": context.job_def.resource_defs["io_manager"]})
     return dg.AssetValueLoader({key: asset}, context.instance)
-
-
-def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:
-    """Note that a run under way means to materialize an asset. If it then fails without, the partition is red in the catalog."""
-    planned = dg.DagsterEvent(
-        PLANNED.value,
-        run.job_name,
-        event_specific_data=AssetMaterializationPlannedData(key, partition=partition),
-    )
-    instance.report_dagster_event(planned, run.run_id)
 
 
 def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:
@@ -158,13 +119,7 @@ def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None
 def waits_for_retry(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Return whether a run is to be started again and was not yet."""
     run = instance.get_run_by_id(run_id)
-    return run is not None and run.tags.get(WILL_RETRY_TAG) == "true" and AUTO_RETRY_RUN_ID_TAG not in run.tags
-
-
-def with_event_log(storage: Any, kind: type[Any]) -> Any:
-    """Return Dagster's SQLite storage with an event log of another class in the same folder."""
-    storage._event_log_storage = kind(storage._event_log_storage._base_dir)
-    return storage
+    return run is not None and run.tags.get(WILL_RETRY) == "true" and RETRIED_BY not in run.tags
 
 
 def run_code_server(arguments: Sequence[str]) -> None:
@@ -185,27 +140,32 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
     instance.compute_log_manager.delete_logs(prefix=[run_id])
 
 
-def forget_observations(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], before: datetime) -> int:
-    """Delete what sensors observed of assets before a time, but the newest of each partition, and return how many there were.
+def forget_reported(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], before: datetime) -> int:
+    """Delete what sensors reported of assets before a time, but the newest of each partition, and return how many there were.
 
     No run holds them, so none takes them along when it is deleted.
     """
-    columns, tags = SqlEventLogStorageTable.c, AssetEventTagsTable
-    observed = (columns.dagster_event_type == OBSERVED.value) & columns.asset_key.in_([key.to_string() for key in keys])
-    newest = sa.select(sa.func.max(columns.id)).where(observed).group_by(columns.asset_key, columns.partition)
-    superseded = observed & (columns.run_id == "") & columns.id.not_in(newest)
-    query = sa.select(columns.id).where(superseded, columns.timestamp < before.astimezone(UTC).replace(tzinfo=None))
+    log, tags = (sa.table(name, *map(sa.column, columns)) for name, columns in _TABLES.items())
+    kinds = log.c.dagster_event_type.in_([OBSERVED.value, MATERIALIZED.value])
+    about = kinds & log.c.asset_key.in_([key.to_string() for key in keys])
+    newest = sa.select(sa.func.max(log.c.id)).where(about).group_by(log.c.asset_key, log.c.partition)
+    old = about & (log.c.run_id == "") & (log.c.timestamp < before.astimezone(UTC).replace(tzinfo=None))
+    superseded = sa.select(log.c.id).where(old, log.c.id.not_in(newest))
     storage: Any = instance.event_log_storage
     with storage.index_connection() as connection:
-        old = list(connection.execute(query).scalars())
-        for start in range(0, len(old), _AT_ONCE):
-            part = old[start : start + _AT_ONCE]
+        numbers = list(connection.execute(superseded).scalars())
+        for start in range(0, len(numbers), _AT_ONCE):
+            part = numbers[start : start + _AT_ONCE]
             connection.execute(tags.delete().where(tags.c.event_id.in_(part)))
-            connection.execute(SqlEventLogStorageTable.delete().where(columns.id.in_(part)))
-    return len(old)
+            connection.execute(log.delete().where(log.c.id.in_(part)))
+    return len(numbers)
 
 
 _AT_ONCE = 1000
+_TABLES = {
+    "event_logs": ("id", "run_id", "dagster_event_type", "timestamp", "asset_key", "partition"),
+    "asset_event_tags": ("event_id",),
+}
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

@@ -1,8 +1,7 @@
 """Where a world stands in a code location: what its things are called, its settings, and where its steps run."""
 
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,6 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import given
 from persona_pipeline.base.settings import Settings, get_settings
-from persona_pipeline.defs.platform.dagster_internals import AssetJob
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.world.world import World
@@ -33,7 +31,7 @@ def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
 
 
 # The names by which functions ask for resources; in the code location they are those of the place.
-WORLD, EVALUATION, VALUES = "world", "evaluation", "values"
+WORLD, EVALUATION = "world", "evaluation"
 OWNERS = ["team:persona-quality"]
 _PART = re.compile(r"[A-Za-z0-9_]+")
 
@@ -107,31 +105,21 @@ class Place:
         """Return the world, with the settings it has here."""
         return World.open(root, database_url, settings=self.environment)
 
-    def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function as Dagster is to call it: with resources by this place's names."""
-        signature = inspect.signature(function, eval_str=True)
-        renamed = {name: self.name(name) for name in (WORLD, EVALUATION) if name in signature.parameters}
-        inner = {there: name for name, there in renamed.items()}
+    def names(self, resources: Iterable[str]) -> set[str]:
+        """Return the names of resources, as a step asks for them."""
+        return {self.name(resource) for resource in resources}
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **{inner.get(name, name): value for name, value in kwargs.items()})
+    def op(
+        self, *, known_as: str = "", uses: Iterable[str] = (WORLD,), **more: Any
+    ) -> Callable[[Callable[..., Any]], dg.PendingNodeInvocation]:
+        """Make a step of a function; in config and logs it has the function's name, or ``known_as``, at every place.
 
-        parameters = [item.replace(name=renamed.get(item.name, item.name)) for item in signature.parameters.values()]
-        call.__name__, call.__doc__, call.__module__ = function.__name__, function.__doc__, function.__module__
-        signature = signature.replace(parameters=parameters)
-        if inspect.isgeneratorfunction(function):
-            # Of what is no generator function itself Dagster would take it for the type of one output.
-            signature = signature.replace(return_annotation=inspect.Signature.empty)
-        # Dagster before 1.13.24 reads types here, whatever the signature says.
-        call.__annotations__ = {item.name: item.annotation for item in parameters if item.annotation is not item.empty}
-        call.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
-        return call
-
-    def op(self, *, known_as: str = "", **more: Any) -> Callable[[Callable[..., Any]], dg.PendingNodeInvocation]:
-        """Make a step of a function; in config and logs it has the function's name, or ``known_as``, at every place."""
+        ``uses``: its resources.
+        """
+        needed = self.names(uses)
 
         def made(function: Callable[..., Any]) -> dg.PendingNodeInvocation:
-            step = dg.op(name=self.name(function.__name__), **more)(self.bound(function))
+            step = dg.op(name=self.name(function.__name__), required_resource_keys=needed, **more)(function)
             return step.alias(known_as or function.__name__)
 
         return made
@@ -153,9 +141,10 @@ class Place:
         *,
         checks: Mapping[str, str] | None = None,
         blocking: bool = False,
+        uses: Iterable[str] = (WORLD,),
         **more: Any,
     ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-        """Make an asset of a function; ``checks``: descriptions by name."""
+        """Make an asset of a function; ``checks``: descriptions by name; ``uses``: its resources."""
         key = self.key(name)
         partitions = more.get("partitions_def")
         specs = [
@@ -163,9 +152,9 @@ class Place:
             for check, text in (checks or {}).items()
         ]
         fields = {"key": key, "group_name": self.path(group), "owners": OWNERS, "check_specs": specs, **more}
-        return lambda function: dg.asset(**fields)(self.bound(function))
+        return lambda function: dg.asset(**fields, required_resource_keys=self.names(uses))(function)
 
-    def asset_job(self, name: str, selection: dg.AssetSelection, description: str, **more: Any) -> AssetJob:
+    def asset_job(self, name: str, selection: dg.AssetSelection, description: str, **more: Any) -> Any:
         """Return a job that makes assets."""
         return dg.define_asset_job(
             self.name(name), selection, executor_def=self.executor, description=description, **more
@@ -173,7 +162,10 @@ class Place:
 
     def sensor(self, **more: Any) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
         """Make a sensor of a function, under its name."""
-        return lambda function: dg.sensor(name=self.name(function.__name__), **more)(self.bound(function))
+        needed = self.names([WORLD])
+        return lambda function: dg.sensor(name=self.name(function.__name__), required_resource_keys=needed, **more)(
+            function
+        )
 
     def schedule(
         self, name: str, what: dg.JobDefinition | dg.AssetsDefinition, cron: str, description: str, **more: Any

@@ -1,6 +1,5 @@
 """What every run needs: the world, how it is judged, which errors end it, and where small values stay between steps."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,8 +22,8 @@ from persona_pipeline.base.options import (
     with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.dagster_internals import events_of_run
-from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.reporting.text import markdown_code
@@ -34,8 +33,6 @@ from persona_pipeline.world.world import World
 
 # What the instance keeps the agents under, a partition each.
 AGENTS = "agents"
-# The job that reads message files. It makes no agent a partition: that an agent is none yet tells sensors that it is new.
-READS_MESSAGES = "read_messages"
 
 ResourceT = TypeVar("ResourceT", bound=dg.ConfigurableResource)
 
@@ -56,7 +53,7 @@ def known_failures(*, retry: bool = True) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise bad_input(error) from error
+        raise bad_input(error) from None
     except OperationalError as error:
         if not retry:
             raise
@@ -81,7 +78,7 @@ def retry_unanswered(reasons: Mapping[str, int], judge: Judge, retry_number: int
 
 
 class WorldResource(dg.ConfigurableResource):
-    """The world on disk and its store. Registers the agents as partitions when a run starts."""
+    """The world on disk and its store. Registers the agents as partitions when a run of some starts."""
 
     place: ClassVar[Place] = Place()
 
@@ -100,8 +97,8 @@ class WorldResource(dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
-        # Outside a run the sensor adds and removes them.
-        if context.instance and context.run and context.run.job_name != self.place.name(READS_MESSAGES):
+        # A run about none registers none: that an agent is no partition yet tells the sensor that it is new.
+        if context.instance and context.run and any(tag.startswith((PARTITION, *RANGE)) for tag in context.run.tags):
             context.instance.add_dynamic_partitions(self.place.path(AGENTS), known_agents(self.open().root))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
@@ -184,6 +181,16 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return asked.model_copy(update=about)
 
 
+def world_of(place: Place, context: Any) -> World:
+    """Return the world of a step, a sensor or a check, opened."""
+    return getattr(context.resources, place.name(WORLD)).open()
+
+
+def evaluation_of(place: Place, context: Any) -> EvaluationSettings:
+    """Return how a step evaluates."""
+    return getattr(context.resources, place.name(EVALUATION))
+
+
 # An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
 NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
 if not TYPE_CHECKING:
@@ -217,44 +224,11 @@ def known_agents(root: Path) -> list[str]:
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem) and stem not in left_out]
 
 
-VALUE, MAPPING_KEY = "value", "mapping_key"
-
-
-class EventLogValues(dg.IOManager):
-    """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
-
-    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store a value; TypeError: it is no JSON."""
-        if obj is not None:
-            context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
-
-    def load_input(self, context: dg.InputContext) -> Any:
-        """Return the value an upstream step of the same run stored; LookupError: there is none."""
-        upstream = context.upstream_output
-        assert upstream is not None
-        wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")
-        handled = events_of_run(context.instance, upstream.run_id, dg.DagsterEventType.HANDLED_OUTPUT)
-        # From the newest on: a retried step may have stored twice.
-        for event in reversed(handled):
-            data: Any = event.event_specific_data
-            stored: dict[str, Any] = {key: value.value for key, value in data.metadata.items()}
-            if (event.step_key, data.output_name, stored.get(MAPPING_KEY)) == wanted and VALUE in stored:
-                return json.loads(stored[VALUE])
-        raise LookupError(f"step {upstream.step_key} stored no value in run {upstream.run_id}")
-
-
-@dg.io_manager
-def event_log_values() -> EventLogValues:
-    """Values between the steps of one run."""
-    return EventLogValues()
-
-
 def build_platform(place: Place) -> dg.Definitions:
     evaluation = at_place(EvaluationSettings, place)
     return dg.Definitions(
         resources={
             place.name(WORLD): at_place(WorldResource, place)(),
             place.name(EVALUATION): evaluation(**place.asked),
-            place.name(VALUES): event_log_values,
         }
     )

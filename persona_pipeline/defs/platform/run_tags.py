@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -13,10 +12,9 @@ from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
 from persona_pipeline.base.settings import PACKAGE_PARENT
 from persona_pipeline.defs.platform.dagster_internals import PARTITION
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.world.models import Window
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
-VERDICT, PINNED_WINDOW = "persona/verdict", "persona/window"
+VERDICT, ASKED = "persona/verdict", "persona/asked"
 _GIT_SECONDS = 5
 
 # Whether a run is one of a world's.
@@ -43,24 +41,10 @@ def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> No
     instance.add_run_tags(run_id, {VERDICT: verdict})
 
 
-def pin_window(instance: dg.DagsterInstance, run_id: str, window: Window) -> None:
-    """Note the window a run works on, for its later steps: another run of the same agent may fix another one meanwhile."""
-    start = window.start.isoformat() if window.start else ""
-    instance.add_run_tags(run_id, {PINNED_WINDOW: f"{start}/{window.end.isoformat()}"})
-
-
-def pinned_window(instance: dg.DagsterInstance, run_id: str) -> Window | None:
-    """Return the window a step of this run noted; None: none did, so it is about the agent's newest."""
-    run = instance.get_run_by_id(run_id)
-    start, slash, end = run.tags.get(PINNED_WINDOW, "").partition("/") if run else ("", "", "")
-    if not slash:
-        return None
-    return Window(end=datetime.fromisoformat(end), start=datetime.fromisoformat(start) if start else None)
-
-
-def request_tags(reason: str, *, agent_id: str | None = None) -> Mapping[str, str]:
-    """Return the tags a sensor or a schedule requests a run with."""
-    return {REASON: reason, AGENT: agent_id} if agent_id else {REASON: reason}
+def request_tags(reason: str, *, agent_id: str | None = None, asked: str | None = None) -> Mapping[str, str]:
+    """Return the tags a sensor or a schedule requests a run with; ``asked``: what is asked for one at a time."""
+    found = {REASON: reason, AGENT: agent_id, ASKED: asked}
+    return {name: text for name, text in found.items() if text}
 
 
 _UNDER_WAY = [
@@ -71,9 +55,9 @@ _UNDER_WAY = [
 ]
 
 
-def is_under_way(instance: dg.DagsterInstance, job: str) -> bool:
-    """Return whether a run of a job waits or is executed."""
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1))
+def is_under_way(instance: dg.DagsterInstance, asked: str) -> bool:
+    """Return whether a run waits or is executed that was asked for one at a time."""
+    return bool(instance.get_runs(dg.RunsFilter(tags={ASKED: asked}, statuses=_UNDER_WAY), limit=1))
 
 
 def runs_of(definitions: dg.Definitions) -> Ours:

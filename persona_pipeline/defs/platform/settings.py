@@ -28,8 +28,7 @@ class OrchestrationSettings(BaseSettings):
         suites_cron: when the eval suites run.
         suite_allow_code: let eval suites run programs of their own.
         review_days: age in days from which a baseline is called old.
-        cohort_size: more agents than this are evaluated in one run instead of a run each.
-        shard_size: agents a step of that one run evaluates together.
+        shard_size: agents that one run evaluates together, where many are to be evaluated.
         sensor_seconds: pause between two looks at the files and messages.
         new_messages: messages an agent must have sent since its last evaluation for a new one at once.
         quiet_minutes: silence after which fewer new messages are enough.
@@ -59,7 +58,6 @@ class OrchestrationSettings(BaseSettings):
     suites_cron: str = "30 3 * * *"
     suite_allow_code: bool = False
     review_days: int = Field(default=90, ge=1)
-    cohort_size: int = Field(default=20, ge=1)
     shard_size: int = Field(default=25, ge=1)
     sensor_seconds: int = Field(default=30, ge=1)
     new_messages: int = Field(default=20, ge=1)
