@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (352, 400),
-    "lines": (76_365, 63_000),
-    "lines of the core": (34_297, 28_500),
+    "lines": (76_060, 63_000),
+    "lines of the core": (34_001, 28_500),
     "modules with one importer": (60, 60),
     "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),
@@ -91,8 +91,8 @@ SHOWN = {
         "app",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files",
-        "messages.mirroring", "messages.store", "models", "names", "people", "personas",
+        "cards.files", "changes", "messages.files",
+        "messages.mirroring", "messages.revision", "messages.store", "models", "names", "people", "personas",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },
 }  # fmt: skip

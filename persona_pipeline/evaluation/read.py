@@ -52,7 +52,7 @@ from persona_pipeline.scoring.voice_alarm.learning import (
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.changes import Commit, commits_between
-from persona_pipeline.world.messages.counting import aged_out_before
+from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.messages.store import (
     MessageLog,
     message_counts,
