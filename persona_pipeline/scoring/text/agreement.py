@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 import regex
-from pydantic import BaseModel, Field
+from pydantic import ConfigDict, Field, create_model
 
-from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
+from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.text.tokens import (
     ENGLISH,
@@ -30,33 +31,25 @@ LEXICONS = "lexicons"
 _DATA = Path(__file__).parent / "data"
 # Stands for any one word; no token is an asterisk.
 _ANY = "*"
-_SLOT = regex.compile(r"(<\w+>)")
+_SLOT, _CHOICE = regex.compile(r"(<\w+>)"), regex.compile(r"\(([^()]*/[^()]*)\)")
 
 Phrase = tuple[str, ...]
 
 
-class _LexiconFile(BaseModel, extra="forbid"):
-    language: str = Field(min_length=2)
-    recall: float | None = Field(None, ge=0, le=1)
-    phrases: list[str]
-    words: dict[str, list[str]] = {}
-    openings: list[str] = []
-    heads: list[str] = []
-    tails: list[str] = []
-    clauses: list[str] = []
-    weak: list[str] = []
-    faint: list[str] = []
-    continuations: list[str] = []
-    lead_ins: list[str] = []
-    trailing: list[str] = []
-    contrasts: list[str] = []
-    conditions: list[str] = []
-    clause_starts: list[str] = []
-    not_agreeing: list[str] = []
-    disagreement: list[str] = []
-    negations: list[str] = []
-    reach: int = Field(5, ge=0)
-    not_negating: list[str] = []
+_TERM_LISTS = (
+    *("phrases", "openings", "heads", "tails", "clauses", "weak", "faint", "continuations", "lead_ins", "trailing"),
+    *("contrasts", "conditions", "clause_starts", "not_agreeing", "disagreement", "negations", "not_negating"),
+)
+_OF_LISTS: dict[str, Any] = {name: (list[str], ... if name == "phrases" else []) for name in _TERM_LISTS}
+_LexiconFile = create_model(
+    "_LexiconFile",
+    __config__=ConfigDict(extra="forbid"),
+    language=(str, Field(min_length=2)),
+    recall=(float | None, Field(None, ge=0, le=1)),
+    words=(dict[str, list[str]], {}),
+    reach=(int, Field(5, ge=0)),
+    **_OF_LISTS,
+)
 
 
 class _Tree:
@@ -93,7 +86,7 @@ _Lists = Mapping[str, Mapping[str, _Tree]]
 
 @dataclass(frozen=True)
 class AgreementLexicon:
-    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.yaml`` say what each list does.
+    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.txt`` say what each list does.
 
     Attributes:
         recall: share (0-1) of agreeing lines that it found of lines by others that it was not tuned on; None: not measured.
@@ -107,21 +100,47 @@ class AgreementLexicon:
 
     @classmethod
     def load(cls, path: Path | str, *, beside: "AgreementLexicon | None" = None) -> "AgreementLexicon":
-        """Read one language's file. Its terms may use the lists of ``words`` of the lexicon it is loaded ``beside``.
+        """Read a world's file of one language. Its terms may use the lists of ``words`` of the lexicon it is loaded ``beside``.
 
         Raises:
             ConfigError: the file is missing or not of this shape, or a term names a list of ``words`` that is not there.
         """
         document = load_document(path)
-        file = validate_document(_LexiconFile, document)
-        known = {f"<{name}>" for name in file.words} | ({name for name, _ in beside.words} if beside else set())
-        terms = frozenset(
-            (name, term) for name in _TERM_LISTS for term in _forms(getattr(file, name), known, document, name)
-        )
-        listed = ((f"<{name}>", _tokens(word)) for name, list_ in file.words.items() for word in list_)
-        words = frozenset((name, phrase) for name, phrase in listed if phrase)
-        languages = frozenset({base_language(file.language)})
-        return cls(terms, words=words, languages=languages, reach=file.reach, recall=file.recall)
+        file: Any = validate_document(_LexiconFile, document)
+        words = {f"<{name}>": list_ for name, list_ in file.words.items()}
+        known = words.keys() | ({name for name, _ in beside.words} if beside else set())
+        lists: dict[str, list[str]] = {name: getattr(file, name) for name in _TERM_LISTS}
+        named = [
+            (name, at, slot) for name in lists for at, term in enumerate(lists[name]) for slot in _SLOT.findall(term)
+        ]
+        for name, at, slot in named:
+            if slot not in known:
+                there = ", ".join(sorted(known)) or "none"
+                raise ConfigError(document.problem((name, at), f"{slot} is no list of words; there is {there}"))
+        return cls.of(base_language(file.language), lists | words, file.reach, file.recall)
+
+    @classmethod
+    def packaged(cls, path: Path) -> "AgreementLexicon":
+        """Read a file of the package: under the name of a list in brackets its terms, one a line, or words parted by commas."""
+        lists: dict[str, list[str]] = {}
+        found: list[str] = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("["):
+                lists[line[1:-1]] = found = []
+            elif line and line[0] != "#":
+                found += line.split(", ")
+        (language,), (recall,), (reach,) = (lists.pop(name) for name in ("language", "recall", "reach"))
+        return cls.of(language, lists, int(reach), float(recall))
+
+    @classmethod
+    def of(
+        cls, language: str, lists: Mapping[str, Iterable[str]], reach: int, recall: float | None
+    ) -> "AgreementLexicon":
+        """Return the lexicon of terms as text by list; the names of lists of words stand in angle brackets."""
+        terms = [(name, _form(text)) for name, list_ in lists.items() for term in list_ for text in _choices(term)]
+        filled = [(name, form) for name, form in terms if form]
+        words = frozenset(item for item in filled if item[0][0] == "<")
+        return cls(frozenset(filled) - words, words, frozenset({language}), reach, recall)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
         """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
@@ -166,19 +185,16 @@ class AgreementLexicon:
             start += length or 1
 
 
-_TERM_LISTS = tuple(name for name in _LexiconFile.model_fields if name not in ("language", "recall", "words", "reach"))
-
-
 @cache
 def packaged_languages() -> frozenset[str]:
     """Return the codes of the languages whose lexicon ships with the package."""
-    return frozenset(path.name.split(".")[1] for path in _DATA.glob("agreement.*.yaml"))
+    return frozenset(path.name.split(".")[1] for path in _DATA.glob("agreement.*.txt"))
 
 
 @cache
 def packaged_lexicon(language: str) -> AgreementLexicon:
     """Return the lexicon of one of ``packaged_languages``."""
-    return AgreementLexicon.load(_DATA / f"agreement.{language}.yaml")
+    return AgreementLexicon.packaged(_DATA / f"agreement.{language}.txt")
 
 
 def world_lexicon(root: Path) -> AgreementLexicon:
@@ -203,20 +219,19 @@ def _with(lexicon: AgreementLexicon, *languages: str) -> AgreementLexicon:
     return lexicon
 
 
-def _forms(terms: Sequence[str], known: set[str], document: Document, name: str) -> Iterator[Phrase]:
-    """Yield terms as tokens; a list of words is one token in them."""
-    for index, term in enumerate(terms):
-        form: list[str] = []
-        for part in filter(None, _SLOT.split(term)):
-            if not _SLOT.fullmatch(part):
-                form += _tokens(part)
-            elif part in known:
-                form.append(part)
-            else:
-                there = ", ".join(sorted(known)) or "none"
-                raise ConfigError(document.problem((name, index), f"{part} is no list of words; there is {there}"))
-        if form:
-            yield tuple(form)
+def _choices(term: str) -> list[str]:
+    """Return what a term stands for: ``(good/great) idea`` for two, ``(very/) good`` with and without the word."""
+    found = _CHOICE.search(term)
+    if found is None:
+        return [term]
+    return [
+        whole for part in found[1].split("/") for whole in _choices(term[: found.start()] + part + term[found.end() :])
+    ]
+
+
+def _form(term: str) -> Phrase:
+    """Return a term as tokens; a list of words is one token in it."""
+    return tuple(token for part in _SLOT.split(term) for token in ([part] if _SLOT.fullmatch(part) else _tokens(part)))
 
 
 # Spelt in several ways: Arabic with and without vowel signs, with hamza or without.

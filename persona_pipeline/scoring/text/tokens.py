@@ -11,6 +11,7 @@ from heapq import nlargest
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import regex
@@ -180,31 +181,63 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
     """Return the phrases of ``n`` or more tokens that two or more messages, given as tokens, share, and no parts of them.
 
     Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
-    not count.
+    not count. Read off a suffix array (Manber and Myers, 1993), by doubling.
 
     Raises:
         ValueError: ``n`` is below 1.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    automaton = _SuffixAutomaton()
-    for tokens in corpus:
-        automaton.add(tokens)
-    holders = automaton.holders(corpus)
-    repeated = [count >= 2 for count in holders]
-    extended = [False] * len(holders)
-    for state, following in enumerate(automaton.following):
-        if repeated[state]:
-            extended[automaton.link[state]] = True
-        if any(repeated[target] for target in following.values()):
-            extended[state] = True
-    found = [
-        (automaton.end[state], SharedPhrase(" ".join(automaton.phrase(state, corpus)), holders[state], length))
-        for state, length in enumerate(automaton.length)
-        if state and repeated[state] and not extended[state] and length >= n
+    numbers: dict[str, int] = {}
+    # A mark of its own after each message, so that no phrase goes on from one into the next.
+    marked = [
+        numbers.setdefault(token, len(numbers)) for each, own in enumerate(corpus) for token in (*own, f" {each}")
     ]
+    said = [token for own in corpus for token in (*own, "")]
+    owners = np.repeat(np.arange(len(corpus)), [len(own) + 1 for own in corpus]).tolist()
+    order, common = _suffixes(np.array(marked, dtype=np.int64))
+    shared = _longest_shared(order, common, owners)
+    found, start = list[tuple[int, SharedPhrase]](), 0
+    for end in range(1, len(order) + 1):
+        length = shared[order[start]]
+        if end < len(order) and common[end] >= length == shared[order[end]]:
+            continue
+        places = order[start:end]
+        # Neighbours that begin with the phrase are part of a longer one, as is what stands one token into one.
+        alone = common[start] < length and (end == len(order) or common[end] < length)
+        if length >= n and alone and all(place == 0 or shared[place - 1] <= length for place in places):
+            first = min(places)
+            phrase = " ".join(said[first : first + length])
+            found.append((first, SharedPhrase(phrase, len({owners[place] for place in places}), length)))
+        start = end
     found.sort(key=lambda item: (-item[1].messages, -item[1].length, item[0]))
     return [phrase for _, phrase in found]
+
+
+def _suffixes(numbers: Any) -> tuple[list[int], list[int]]:
+    """Return where the suffixes of a sequence begin, in their order, and how much each has in common with the one before."""
+    ranks, length = [np.unique(numbers, return_inverse=True)[1]], 1
+    while len(numbers) and ranks[-1].max() + 1 < len(numbers):
+        after = np.concatenate([ranks[-1][length:], np.full(min(length, len(numbers)), -1)])
+        ranks.append(np.unique(ranks[-1] * (len(numbers) + 1) + after + 1, return_inverse=True)[1])
+        length *= 2
+    order = np.argsort(ranks[-1])
+    ours, before = order[1:].copy(), order[:-1].copy()
+    for level, ranked in reversed([*enumerate(ranks)]):
+        step = (ranked[ours] == ranked[before]) << level
+        ours, before = ours + step, before + step
+    return order.tolist(), [0, *(ours - order[1:]).tolist()]
+
+
+def _longest_shared(order: Sequence[int], common: Sequence[int], owners: Sequence[int]) -> list[int]:
+    """Return of each place the length of the longest phrase from there on that another message holds, too."""
+    longest = [0] * len(order)
+    for places, lengths in ((order, common), (order[::-1], [0, *common[:0:-1]])):
+        reach = 0
+        for before, place, length in zip(places, places[1:], lengths[1:], strict=False):
+            reach = length if owners[before] != owners[place] else min(reach, length)
+            longest[place] = max(longest[place], reach)
+    return longest
 
 
 def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
@@ -214,71 +247,6 @@ def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH)
     """
     openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
-
-
-class _SuffixAutomaton:
-    """Generalised suffix automaton: every phrase of a corpus in linear space (Blumer et al., 1985)."""
-
-    def __init__(self) -> None:
-        self.length, self.link = [0], [-1]
-        self.following: list[dict[str, int]] = [{}]
-        # (message, index after the last token) of the first occurrence.
-        self.end: list[tuple[int, int]] = [(0, 0)]
-        self.added = 0
-
-    def add(self, tokens: Sequence[str]) -> None:
-        last = 0
-        for index, token in enumerate(tokens):
-            last = self._extend(last, token, (self.added, index + 1))
-        self.added += 1
-
-    def _new(self, length: int, link: int, following: dict[str, int], end: tuple[int, int]) -> int:
-        self.length.append(length)
-        self.link.append(link)
-        self.following.append(following)
-        self.end.append(end)
-        return len(self.length) - 1
-
-    def _extend(self, last: int, token: str, end: tuple[int, int]) -> int:
-        known = self.following[last].get(token)
-        if known is not None:
-            return known if self.length[known] == self.length[last] + 1 else self._split(last, token, known)
-        state = self._new(self.length[last] + 1, 0, {}, end)
-        while last != -1 and token not in self.following[last]:
-            self.following[last][token] = state
-            last = self.link[last]
-        if last != -1:
-            known = self.following[last][token]
-            exact = self.length[known] == self.length[last] + 1
-            self.link[state] = known if exact else self._split(last, token, known)
-        return state
-
-    def _split(self, last: int, token: str, known: int) -> int:
-        clone = self._new(self.length[last] + 1, self.link[known], dict(self.following[known]), self.end[known])
-        self.link[known] = clone
-        while last != -1 and self.following[last].get(token) == known:
-            self.following[last][token] = clone
-            last = self.link[last]
-        return clone
-
-    def holders(self, corpus: Sequence[Sequence[str]]) -> list[int]:
-        """Return for each state in how many messages its phrases stand."""
-        counts = [0] * len(self.length)
-        seen = [-1] * len(self.length)
-        for number, tokens in enumerate(corpus):
-            state = 0
-            for token in tokens:
-                state = self.following[state][token]
-                visited = state
-                while visited > 0 and seen[visited] != number:
-                    seen[visited] = number
-                    counts[visited] += 1
-                    visited = self.link[visited]
-        return counts
-
-    def phrase(self, state: int, corpus: Sequence[Sequence[str]]) -> Sequence[str]:
-        message, end = self.end[state]
-        return corpus[message][end - self.length[state] : end]
 
 
 ENGLISH, UNKNOWN = "en", "unknown"

@@ -156,17 +156,19 @@ def test_japanese_terms_match_by_character(tmp_path: Path) -> None:
     assert not is_agreement("明日は雨です。", lexicon)
 
 
-def test_a_list_of_words_stands_for_each_of_them_and_a_star_for_any_word(tmp_path: Path) -> None:
+def test_a_list_of_words_and_a_choice_stand_for_each_of_theirs_and_a_star_for_any_word(tmp_path: Path) -> None:
     path = tmp_path / "agreement.en.yaml"
     path.write_text(
         "language: en\nphrases: []\nwords: {fish: [herring, red mullet]}\n"
-        "openings: ['<fish> it is']\nclauses: ['what * said']\n",
+        "openings: ['<fish> it is', '(very/) fishy (plan/idea)']\nclauses: ['what * said']\n",
         encoding="utf-8",
     )
     lexicon = AgreementLexicon.load(path)
     assert is_agreement("Herring it is, then", lexicon)
     assert is_agreement("Red mullet it is!", lexicon)
     assert not is_agreement("Cod it is", lexicon)
+    assert is_agreement("Fishy idea, Dana", lexicon) and is_agreement("Very fishy plan", lexicon)
+    assert not is_agreement("Very fishy", lexicon)
     assert is_agreement("What Dana said.", lexicon)
     assert not is_agreement("What Dana said was wrong.", lexicon)
 

@@ -9,6 +9,7 @@ import yaml
 from persona_pipeline.corrections.configuration import CorrectionSettings
 from persona_pipeline.corrections.nudges import AntiConvergence
 from persona_pipeline.scoring.text.agreement import (
+    _TERM_LISTS,
     AgreementLexicon,
     agreement_ratio,
     is_agreement,
@@ -31,6 +32,9 @@ def test_there_is_a_lexicon_for_each_and_its_recall_is_stated() -> None:
         lexicon = packaged_lexicon(language)
         assert lexicon.languages == {language}
         assert lexicon.recall is not None
+        assert {name for name, _ in lexicon.terms} <= set(_TERM_LISTS)
+        named = {token for _, term in lexicon.terms for token in term if token[0] == "<"}
+        assert named <= {name for name, _ in lexicon.words | packaged_lexicon("en").words}
 
 
 @pytest.mark.parametrize("language", LINES)
