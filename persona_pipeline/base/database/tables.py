@@ -291,8 +291,6 @@ evaluation_runs = sa.Table(
     sa.Column("result", JsonColumn),
     # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
     sa.Column("outline", JsonColumn),
-    # Adherence of single messages, by id, in runs of earlier releases. No longer written.
-    sa.Column("message_scores", JsonColumn),
     # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
     sa.Column("summary", JsonColumn),
     # Every dimension the agent has propositions of is in it.
@@ -496,9 +494,6 @@ agent_evaluation_config = sa.Table(
     sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
     sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
-    # Nothing reads these two any more: the gate's verdict on the message replaced them.
-    sa.Column("voice_check", sa.Boolean(), nullable=False, server_default=sa.false()),
-    sa.Column("facts_check", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
