@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
+from persona_pipeline.base.database.engine import Store, among, default_url, differing, is_held, open_store, upsert
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
@@ -231,32 +231,21 @@ class World:
             {"agent_id": agent_id, **item.corrections.model_dump(), "source": "persona"}
             for agent_id, item in found.items()
         ]
-        agents, kept = tables.agents, tables.agent_evaluation_config
+        kept = tables.agent_evaluation_config
+        named = [{"id": key, "display_name": item.display_name} for key, item in names.items() if item.display_name]
         with self.store.connect() as connection:
-            known = {row.id: row for row in connection.execute(sa.select(agents).where(among(agents.c.id, found)))}
-            query = sa.select(kept).where(among(kept.c.agent_id, found))
-            known_configs = {row.agent_id: row for row in connection.execute(query)}
-            new_sets = changed_sets(connection, sets)
+            # What a person or a program set is theirs.
+            others = set(connection.execute(sa.select(kept.c.agent_id).where(kept.c.source != "persona")).scalars())
+            own = [row for row in configs if row["agent_id"] not in others]
+            new = [differing(connection, tables.agents, part) for part in (named, rows)]
+            new_configs, new_sets = differing(connection, kept, own, "agent_id"), changed_sets(connection, sets)
         shown = self.display_names() if names else {}
-        new_names = [
-            {"id": agent_id, "display_name": item.display_name or agent_id}
-            for agent_id, item in names.items()
-            if agent_id not in shown or (item.display_name is not None and shown[agent_id] != item.display_name)
-        ]
-
-        def differs(own: sa.Row | None, row: Mapping[str, object]) -> bool:
-            return own is None or any(getattr(own, key) != value for key, value in row.items())
-
-        new = [row for row in rows if differs(known.get(row["id"]), row)]
-        # What a person or a program set is theirs.
-        others = {agent_id for agent_id, row in known_configs.items() if row.source != "persona"}
-        new_configs = [
-            row for row in configs if row["agent_id"] not in others and differs(known_configs.get(row["agent_id"]), row)
-        ]
-        if new or new_configs or new_sets or new_names:
+        unnamed = [{"id": key, "display_name": key} for key in names if key not in shown]
+        if unnamed or any(new) or new_configs or new_sets:
             with self.store.begin() as connection:
-                upsert(connection, agents, new_names)
-                upsert(connection, agents, new)
+                upsert(connection, tables.agents, unnamed, update=False)
+                for part in new:
+                    upsert(connection, tables.agents, part)
                 upsert(connection, kept, new_configs, key=["agent_id"])
                 write_sets(connection, new_sets)
 

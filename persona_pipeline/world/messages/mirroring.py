@@ -29,8 +29,7 @@ from persona_pipeline.world.messages.store import (
     let_in,
     message_of,
     row_of,
-    touched_moments,
-    write_parents,
+    write_rows,
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
@@ -84,18 +83,15 @@ def write_batch(
     known = known_rows(connection, list(first))
     done = _sort(kept, known, reading)
     changed = done.inserted | done.updated
-    write_parents(connection, list(changed))
     rows = [
         {**row_of(message, reading.source), "line": line, "reading": reading.number}
         for message, line in changed.items()
     ]
-    upsert(connection, _TABLE, rows)
+    updated = [(message_of(known[message.id]), message) for message in done.updated]
+    write_rows(connection, rows, list(done.inserted), updated)
     _find(connection, done.found, reading)
     copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
     upsert(connection, _COPIES, copies, update=False)
-    updated = [(message_of(known[message.id]), message) for message in done.updated]
-    touch_windows(connection, touched_moments(done.inserted, updated))
-    let_in(connection, list(done.inserted))
     unchanged = len(kept) - len(changed) - len(done.problems)
     written = WriteResult(len(done.inserted), len(done.updated), unchanged, 0, len(out))
     return written, [*problems, *done.problems]
