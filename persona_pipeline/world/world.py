@@ -21,7 +21,6 @@ from persona_pipeline.world import personas
 from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
 from persona_pipeline.world.messages.mirroring import (
     LEASE,
-    Came,
     SyncResult,
     Unread,
     ingest_rows,
@@ -185,10 +184,9 @@ class World:
         state = (self.environment or get_settings()).state or self.root / ".persona"
         return read_names(self.root, state / "names.json")
 
-    def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
+    def sync(self) -> SyncResult:
         """Bring persona and message files into the store, idempotently."""
-        _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
-        raise_problems(broken)
+        raise_problems(self.sync_personas(self.agent_ids())[1])
         return self.sync_messages()
 
     def sync_persona(self, agent_id: str) -> Persona:
@@ -308,28 +306,27 @@ class World:
                 file.require_text()
                 yield from file.rows(parse_message)
 
-        came = Came(self.message_source(path), str(path))
-        return self.ingest_all([(came, rows)], mapping=mapping, restore=restore)
+        return self.ingest_all([(self.message_source(path), str(path), rows)], mapping=mapping, restore=restore)
 
     def ingest_all(
         self,
-        files: Sequence[tuple[Came, Callable[[], Iterator[Row]]]],
+        files: Sequence[tuple[str, str, Callable[[], Iterator[Row]]]],
         *,
         mapping: Mapping[str, str] | None = None,
         restore: bool = False,
     ) -> SyncResult:
-        """Like ``ingest`` for several files, each with what reads it from its start."""
+        """Like ``ingest`` for several files: each one's name in the store and for people, and what reads it from its start."""
         names, result = self.names(), SyncResult()
         if mapping:
-            found = (row.found for _, rows in files for row in rows())
+            found = (row.found for *_, rows in files for row in rows())
             check_mapping({item.agent_id for item in found if isinstance(item, Message)}, mapping, names.keys())
         aliases = Aliases.of(names)
 
         def owned(message: Message) -> Message:
             return aliases.owned(mapped(message, mapping) if mapping else message)
 
-        for came, rows in files:
-            result.add(ingest_rows(self.store, rows(), came, owned, restore=restore))
+        for source, shown, rows in files:
+            result.add(ingest_rows(self.store, rows(), source, owned, restore=restore, shown=shown))
         return result
 
     def message_source(self, path: Path | str) -> str:
@@ -406,7 +403,7 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    return ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
+    return ingest_rows(world.store, rows_of_records(rows, source, columns), source, aliases.owned)
 
 
 # Names that would mean something where the template itself is kept.
