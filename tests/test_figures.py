@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (352, 400),
-    "lines": (76_338, 63_000),
-    "lines of the core": (34_279, 28_500),
+    "lines": (76_256, 63_000),
+    "lines of the core": (34_197, 28_500),
     "modules with one importer": (60, 60),
     "modules that other rooms import": (138, 70),
     "class names in several modules": (3, 8),

@@ -18,7 +18,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
-from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
+from persona_pipeline.world.messages.files import FIELDS, Row, rows_of_records
 from persona_pipeline.world.messages.mirroring import (
     LEASE,
     SyncResult,
@@ -290,24 +290,6 @@ class World:
         """Return the world's message files, sorted."""
         return message_files(self.root)
 
-    def ingest(self, path: Path, *, mapping: Mapping[str, str] | None = None, restore: bool = False) -> SyncResult:
-        """Add the messages of a file from anywhere; nothing is removed.
-
-        Args:
-            mapping: agents by speaker: their messages in this file are read as if it said so.
-            restore: bring back those that were taken out of the store.
-
-        Raises:
-            ConfigError: the file cannot be read at all, or the mapping names no agent or nobody who speaks in it.
-        """
-
-        def rows() -> Iterator[Row]:
-            with MessageFile(path) as file:
-                file.require_text()
-                yield from file.rows(parse_message)
-
-        return self.ingest_all([(self.message_source(path), str(path), rows)], mapping=mapping, restore=restore)
-
     def ingest_all(
         self,
         files: Sequence[tuple[str, str, Callable[[], Iterator[Row]]]],
@@ -315,7 +297,16 @@ class World:
         mapping: Mapping[str, str] | None = None,
         restore: bool = False,
     ) -> SyncResult:
-        """Like ``ingest`` for several files: each one's name in the store and for people, and what reads it from its start."""
+        """Add the messages of files from anywhere; nothing is removed.
+
+        Args:
+            files: of each its name in the store, its name for people, and what reads it from its start.
+            mapping: agents by speaker: their messages in these files are read as if they said so.
+            restore: bring back those that were taken out of the store.
+
+        Raises:
+            ConfigError: a file cannot be read at all, or the mapping names no agent or nobody who speaks in them.
+        """
         names, result = self.names(), SyncResult()
         if mapping:
             found = (row.found for *_, rows in files for row in rows())
@@ -359,13 +350,11 @@ class World:
         window: Window | None = None,
         *,
         agent_id: str | None = None,
-        channels: Iterable[str] | None = None,
-        synthetic: bool = False,
     ) -> list[Message]:
-        """Return real (or only generated) messages in order of time, none of the future; see ``read_messages``."""
+        """Return real messages in order of time, none of the future; see ``read_messages``."""
         horizon = self.horizon
         span = Window(horizon) if window is None else Window(min(window.end, horizon), window.start)
-        return read_messages(self.store, span, agent_id=agent_id, channels=channels, synthetic=synthetic)
+        return read_messages(self.store, span, agent_id=agent_id)
 
     @property
     def horizon(self) -> datetime:

@@ -195,21 +195,17 @@ def read_messages(
     window: Window | None = None,
     *,
     agent_id: str | None = None,
-    channels: Iterable[str] | None = None,
     synthetic: bool = False,
     limit: int | None = None,
 ) -> list[Message]:
     """Return messages in order of time (then id).
 
-    ``window``: None for all times. ``agent_id``: only this speaker's. ``channels``: only in these channels; direct messages are
-    then left out. ``synthetic``: generated messages instead of real ones, never both. ``limit``: the newest so many, still in
-    order of time.
+    ``window``: None for all times. ``agent_id``: only this speaker's. ``synthetic``: generated messages instead of real ones, never
+    both. ``limit``: the newest so many, still in order of time.
     """
     query = sa.select(_TABLE).where(*_said_during(window, synthetic=synthetic))
     if agent_id is not None:
         query = query.where(_TABLE.c.agent_id == agent_id)
-    if channels is not None:
-        query = query.where(_TABLE.c.channel_id.in_(list(channels)))
     query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
     return sorted(map(message_of, store.rows(query)), key=_place)
 
