@@ -21,10 +21,10 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (352, 400),
-    "lines": (76_256, 63_000),
-    "lines of the core": (34_197, 28_500),
+    "lines": (75_978, 63_000),
+    "lines of the core": (33_919, 28_500),
     "modules with one importer": (60, 60),
-    "modules that other rooms import": (138, 70),
+    "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),
 }
 
@@ -80,7 +80,7 @@ SHOWN = {
     },
     "scoring": {
         "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
-        "text.agreement", "text.language", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
+        "style.likeness", "text.agreement", "text.repetition", "text.said_again", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {

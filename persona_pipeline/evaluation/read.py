@@ -34,8 +34,8 @@ from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
+from persona_pipeline.scoring.style.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
-from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
     FEWEST_OWN,
     HORIZON,

@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
-from persona_pipeline.scoring.text.voices import worth
+from persona_pipeline.scoring.style.rivals import worth
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     NO_CHANGE,

@@ -20,8 +20,8 @@ import regex
 from pydantic import BaseModel
 
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.scoring.style.rivals import worth
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
-from persona_pipeline.scoring.text.voices import VOICE, grams, worth
 from persona_pipeline.world.models import Message
 
 # Half of them for characters, half for words.
@@ -29,6 +29,7 @@ COLUMNS = 1 << 16
 _HALF = COLUMNS >> 1
 # Scripts that put no blanks between words: each character is read as one, since a whole clause would hardly come again.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_SPACES = regex.compile(r"\s\s+")
 _WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
 
 
@@ -45,7 +46,9 @@ def hashed(text: str) -> list[tuple[Any, Any]]:
     text = unicodedata.normalize("NFKC", text)
     words = [word.lower() for word in words_of(text)]
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
-    return [_columns(Counter(grams(text, VOICE)), 0), _columns(Counter([*words, *pairs]), _HALF)]
+    spaced = _SPACES.sub(" ", text)
+    grams = (spaced[place : place + length] for length in (2, 3, 4) for place in range(len(spaced) - length + 1))
+    return [_columns(Counter(grams), 0), _columns(Counter([*words, *pairs]), _HALF)]
 
 
 def _columns(found: Counter[str], first: int) -> tuple[Any, Any]:

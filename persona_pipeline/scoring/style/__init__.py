@@ -1,0 +1,1 @@
+"""How an agent writes, and who writes alike."""
