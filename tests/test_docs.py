@@ -43,7 +43,6 @@ from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.running.plan import explain
-from persona_pipeline.suites.sandbox import processes
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import files
@@ -186,7 +185,6 @@ def test_variables_are_read_somewhere() -> None:
     )
     fields = [*Settings.model_fields, *OrchestrationSettings.model_fields]
     known = {f"PERSONA_{name.upper()}" for name in fields} | set(re.findall(r"\"(PERSONA_[A-Z_]+)\"", code))
-    known |= {f"PERSONA_{name}" for name in (processes._URL, processes._TOKEN)}
     for page, text in TEXTS.items():
         named = {name for name in re.findall(r"\bPERSONA_[A-Z][A-Z0-9_]*", text) if not name.startswith(VARIABLE)}
         assert named - known == set(), page

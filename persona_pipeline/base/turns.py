@@ -9,9 +9,12 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from persona_pipeline.base.documents.json import storable_json
 
 USER, ASSISTANT, SYSTEM, TOOL = "user", "assistant", "system", "tool"
 _TABLE = tomllib.loads((Path(__file__).parent / "data" / "turns.toml").read_text(encoding="utf-8"))
@@ -35,8 +38,10 @@ _CALL_IN_TEXT = re.compile(
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 # A line of a prompt that says its role, or names who speaks.
 _ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
-# JSON or the like that could not be read, as it is where an attribute was cut off.
-_CUT_OFF = re.compile(r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["'])""")
+# What a program writes of its objects, and JSON that could not be read, as it is where an attribute was cut off.
+_NO_WORDS = re.compile(
+    r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["']|[A-Z]\w*\(\w+=.*(?:\)|\.\.\.)\s*$|<[\w.]+ object at 0x)""", re.DOTALL
+)
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
 _CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
@@ -212,15 +217,11 @@ def find_turns(value: Any, role: str, at: str = "") -> list[Turn]:
     return reader.turns
 
 
-def unpacked(value: Any) -> Any:
+def unpacked(value: Any, times: int = 2) -> Any:
     """Return what a text says that is JSON, also where it was encoded twice; else the value itself."""
-    for _ in range(2):
-        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-            break
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            break
+    if times and isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        with suppress(ValueError, RecursionError):
+            return unpacked(json.loads(storable_json(value)), times - 1)
     return value
 
 
@@ -281,7 +282,7 @@ class _Reader:
         """Read what holds turns in a value of any form; the rest is left."""
         value = unpacked(value)
         if isinstance(value, str):
-            if value.strip() and not _CUT_OFF.match(value):
+            if value.strip() and not _NO_WORDS.match(value):
                 self.transcript(value, role)
         elif not value or not depth:
             return
@@ -457,9 +458,10 @@ class _Reader:
             self.calls(turn, more, _at(at, "additional_kwargs"))
 
     def answered(self, result: Any) -> None:
-        """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
+        """Put a result into the call that it answers: by its id (Haystack: its origin's), else its tool's last without one."""
         if not isinstance(result, Mapping):
             return
+        result = {**origin, **result} if isinstance(origin := result.get("origin"), Mapping) else result
         identity, name = _first(result, _KEYS["ids"]), _first(result, (*_KEYS["tools"], "name"))
         made = [call for turn in self.turns for call in turn.calls or ()]
         found = [call for call in made if identity is not None and call.given.get("id") == identity]
@@ -613,13 +615,10 @@ def _is_message(value: Any) -> bool:
 def _holds_messages(value: Any, depth: int) -> bool:
     """Whether a value is a list of messages that say their roles, or an object around one."""
     if isinstance(value, list):
-        return bool(value) and all(_is_message(item) and _says_role(item) for item in value)
+        named = ("role" in item or _named_role(_plain(item).get("type")) for item in value if _is_message(item))
+        return bool(value) and sum(map(bool, named)) == len(value)
     inner = value.values() if isinstance(value, Mapping) and depth else ()
     return any(_holds_messages(unpacked(item), depth - 1) for item in inner)
-
-
-def _says_role(value: Mapping[str, Any]) -> bool:
-    return "role" in value or _named_role(_plain(value).get("type")) is not None
 
 
 def _named_role(kind: Any) -> str | None:

@@ -5,9 +5,9 @@ import html
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.turns import Turn, TurnError, read_message, split_thinking
 from persona_pipeline.importing.times import moment_of_seconds
 from persona_pipeline.world.messages.files import Row, parse_message
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
 
 _DIGITS = 24
@@ -97,8 +98,8 @@ class Source:
 
     @property
     def is_json(self) -> bool:
-        """Whether it begins as JSON."""
-        return self.beginning.lstrip()[:1] in ("{", "[")
+        """Whether it begins as JSON; a date in brackets does not."""
+        return bool(re.match(r"\s*(?:\{|\[(?!\d+[./-]))", self.beginning))
 
     @property
     def is_plain(self) -> bool:
@@ -132,19 +133,6 @@ class Source:
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def content(self, remedy: str = "export it in parts") -> bytes:
-        """Return all of a file; ``remedy``: what to do with one that is too large.
-
-        Raises:
-            ConfigError: it cannot be read, or is larger than 500 MB.
-        """
-        try:
-            if self.path.stat().st_size > _LARGEST:
-                raise ConfigError(Problem(f"is larger than 500 MB; {remedy}", self.name))
-            return self.path.read_bytes()
-        except OSError as error:
-            raise self.unreadable(error) from error
-
     def text(self) -> str:
         """Return all of a file.
 
@@ -152,7 +140,11 @@ class Source:
             ConfigError: it cannot be read, is larger than 500 MB, or in an encoding that is not known.
         """
         try:
-            return decoded_text(self.content("export it as JSON lines, or in parts"), table=self.is_table)
+            if self.path.stat().st_size > _LARGEST:
+                raise ConfigError(Problem("is larger than 500 MB; export it as JSON lines, or in parts", self.name))
+            return decoded_text(self.path.read_bytes(), table=self.is_table)
+        except OSError as error:
+            raise self.unreadable(error) from error
         except UnicodeDecodeError as error:
             encoding = error.encoding.upper().removesuffix("-LE").removesuffix("-BE")
             wrong = f"is not {encoding} (byte {error.start}); save it as UTF-8"
@@ -171,14 +163,12 @@ class ReadOptions:
         fields: message fields by the dotted key their value stands under (``--map KEY=FIELD``).
         starting: when the first conversation began, for formats that say no times.
         aliases: what agents are called, for formats in which several names may be theirs.
-        identities: names by the ids of speakers and places, in all files that are read together.
         remembered: as ``fields``, for files that have these keys. ``roles``: what the words of a column of roles stand for.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     starting: datetime | None = None
     aliases: Aliases = field(default_factory=Aliases)
-    identities: "Identities" = field(default_factory=lambda: Identities())
     remembered: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
 
@@ -197,7 +187,7 @@ class Importer(ABC):
     # Whether it is read from a folder; a folder of files is read file by file.
     of_folders: ClassVar[bool] = False
     # Whether all files are read once before they are imported: how speakers are called depends on who else has the name.
-    looks_ahead: ClassVar[bool] = False
+    looks_ahead: bool = False
 
     @abstractmethod
     def recognises(self, source: Source) -> bool:
@@ -230,25 +220,42 @@ class Importer(ABC):
         """
 
 
+# What a message's fields name, as "kind: id", by the keys of its extras.
+IDENTITIES = {"agent_id": "speaker_id", "channel": "place_id", "recipient": "recipient_id"}
+
+
 @dataclass
 class Identities:
-    """Names of speakers and places by their ids. A name that two ids have gets the id behind it.
+    """Names of speakers and places by their ids, such as ``Discord account: 12``. A name that two ids have gets the id behind it.
 
     ``preferred``: whether a name is to be kept where an id has several; otherwise the first is.
     """
 
     preferred: Callable[[str], bool] = lambda _: False
-    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
     _ids: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def shown(self, kind: str, identity: str, name: str) -> str:
-        """Return the name of an id, which is noted; ``kind``: of what it is an id, such as a Discord channel."""
-        known = self._names.get((kind, identity), "")
+    def told_apart(self, message: Message) -> Message:
+        """Return a message with names that tell its ids apart from all that were seen."""
+        ids = {name: message.extras[key] for name, key in IDENTITIES.items() if key in message.extras}
+        return replace(
+            message, **{name: self.shown(identity, getattr(message, name)) for name, identity in ids.items()}
+        )
+
+    def shown(self, identity: str, name: str) -> str:
+        """Return the name of an id, which is noted."""
+        kind, _, own = identity.partition(": ")
+        known = self._names.get(identity, "")
         if not known or (name != known and self.preferred(name) and not self.preferred(known)):
-            self._ids[kind, known].discard(identity)
-            self._ids[kind, name].add(identity)
-            self._names[kind, identity] = known = name
-        return f"{known} ({identity})" if len(self._ids[kind, known]) > 1 else known
+            self._ids[kind, known].discard(own)
+            self._ids[kind, name].add(own)
+            self._names[identity] = known = name
+        return f"{known} ({own})" if len(self._ids[kind, known]) > 1 else known
+
+    @property
+    def names(self) -> set[str]:
+        """Names of ids."""
+        return {*self._names.values()}
 
     def lines(self) -> list[str]:
         """Return a line for each name that several ids have."""
@@ -256,6 +263,20 @@ class Identities:
             f"{len(ids)} {kind}s are called {name!r}, read as {', '.join(f'{name} ({each})' for each in sorted(ids))}"
             for (kind, name), ids in sorted(self._ids.items())
             if len(ids) > 1
+        ]
+
+    def others(self, stored: Iterable[tuple[str, str]]) -> list[str]:
+        """Return a line for each name that another id has in messages that are stored: pairs of a name and its id."""
+        only = {key: min(ids) for key, ids in self._ids.items() if len(ids) == 1}
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for name, identity in stored:
+            kind, _, own = identity.partition(": ")
+            if only.get((kind, name), own) != own:
+                found[kind, name].add(own)
+        return [
+            f"{name!r} is the {kind} {only[kind, name]} here and {', '.join(sorted(ids))} in stored messages: they are one speaker "
+            "or place until their sources are imported in one command"
+            for (kind, name), ids in sorted(found.items())
         ]
 
 
@@ -338,10 +359,8 @@ def value_at(record: Any, key: str) -> Any:
     first, _, rest = key.partition(".")
     if isinstance(record, Mapping):
         inner = record.get(first)
-    elif isinstance(record, list) and first.isdigit():
-        inner = record[int(first)] if int(first) < len(record) else None
     else:
-        return None
+        inner = next(iter(list_of(record)[int(first) :]), None) if first.isdecimal() else None
     return value_at(inner, rest) if rest else inner
 
 

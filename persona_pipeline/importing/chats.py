@@ -10,7 +10,6 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, read_message
 from persona_pipeline.importing.base import (
     Found,
-    Identities,
     Importer,
     ReadOptions,
     Skipped,
@@ -136,15 +135,15 @@ class ConversationExport(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        return each_record(records(file), lambda line, record: self._found(line, record, options.identities))
+        return each_record(records(file), self._found)
 
-    def _found(self, line: int, record: Mapping[str, Any], identities: Identities) -> list[Found]:
+    def _found(self, line: int, record: Mapping[str, Any]) -> list[Found]:
         if not isinstance(record.get(self.key), (list, dict)):
             raise ValueError(f"is no conversation of {self.name}: it has no {self.key}")
-        return list(self.said(line, record, identities)) or [Skipped(line, "conversation without messages")]
+        return list(self.said(line, record)) or [Skipped(line, "conversation without messages")]
 
     @abstractmethod
-    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         """Yield what the messages of a conversation are."""
 
 
@@ -156,14 +155,14 @@ class ChatGPTExport(ConversationExport):
 
     name: ClassVar[str] = "chatgpt"
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
-    looks_ahead: ClassVar[bool] = True
+    looks_ahead = True
     key = "mapping"
 
     def __init__(self) -> None:
         # When the oldest conversation with a message began, and its id.
         self._first: dict[str, tuple[float, str]] = {}
 
-    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         nodes = {key: object_of(node) for key, node in object_of(record["mapping"]).items()}
         conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
         path, thinking, began = _path(record.get("current_node"), nodes), list[str](), _created(record)
@@ -245,7 +244,7 @@ class ClaudeExport(ConversationExport):
     about: ClassVar[str] = "conversations.json of a Claude export"
     key = "chat_messages"
 
-    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         for message in map(object_of, list_of(record["chat_messages"])):
             role = "assistant" if message.get("sender") == "assistant" else "user"
             blocks = [block for block in map(object_of, list_of(message.get("content"))) if block]
@@ -263,36 +262,39 @@ class DiscordExport(ConversationExport):
 
     name: ClassVar[str] = "discord"
     about: ClassVar[str] = "a channel exported by DiscordChatExporter as JSON"
-    looks_ahead: ClassVar[bool] = True
+    looks_ahead = True
     key = "messages"
 
     def recognises(self, source: Source) -> bool:
         start = source.beginning.lstrip()[:4096]
         return start.startswith("{") and all(f'"{key}"' in start for key in ("guild", "channel", "exportedAt"))
 
-    def said(self, line: int, record: Mapping[str, Any], identities: Identities) -> Iterator[Found]:
-        place = _on_discord("channel", record.get("channel"), identities)
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+        place = _on_discord("channel", record.get("channel"))
         for message in map(object_of, list_of(record["messages"])):
-            is_bot = bool(object_of(message.get("author")).get("isBot"))
+            is_bot, author = (
+                bool(object_of(message.get("author")).get("isBot")),
+                _on_discord("account", message.get("author")),
+            )
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
                 yield Skipped(line, str(message.get("type"))[:40])
                 continue
             yield spoken(line, {
-                "channel": place, "text": _words_on_discord(message), "id": f"discord:{message.get('id')}",
-                "agent_id": _on_discord("account", message.get("author"), identities),
+                "channel": place[0], "place_id": place[1], "agent_id": author[0], "speaker_id": author[1],
+                "text": _words_on_discord(message), "id": f"discord:{message.get('id')}",
                 "role": "assistant" if is_bot else "user", "created_at": message.get("timestamp"),
                 "edited_at": message.get("timestampEdited"),
                 "reactions": [_reaction(object_of(item)) for item in list_of(message.get("reactions"))] or None,
             })  # fmt: skip
 
 
-def _on_discord(kind: str, value: Any, identities: Identities) -> str | None:
-    """Return the name of an account or a channel. A webhook speaks under as many names as it likes."""
+def _on_discord(kind: str, value: Any) -> tuple[Any, str]:
+    """Return the name and the id of an account or a channel. A webhook speaks under as many names as it likes."""
     item = object_of(value)
     name = item.get("nickname") or item.get("name") or item.get("id")
     is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
     identity = name if is_webhook else item.get("id") or name
-    return identities.shown(f"Discord {kind}", str(identity), str(name)) if name else None
+    return name and str(name), f"Discord {kind}: {identity}"
 
 
 def _words_on_discord(message: Mapping[str, Any]) -> str:

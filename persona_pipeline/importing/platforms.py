@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns
+from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns, unpacked
 from persona_pipeline.importing.base import (
     Found,
     Importer,
@@ -26,10 +26,9 @@ from persona_pipeline.importing.base import (
     object_of,
 )
 from persona_pipeline.importing.marks import MARKS
-from persona_pipeline.importing.records import IN_CELLS, decoded, each_record, first_records, records
+from persona_pipeline.importing.records import each_record, first_records, records
+from persona_pipeline.importing.traces.spans import NAMES
 from persona_pipeline.world.messages.files import Row, parse_time
-
-_AGENTS = ("agent_id", "agent_name", "agent", "character", "ls_agent_name", "langgraph_agent")
 
 
 @dataclass(frozen=True)
@@ -138,16 +137,9 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
-    """Return how many turns at the start of what is told are the last ones known; takes time linear in what is told."""
-    tail = known[max(0, len(known) - len(told)) :]
-    line = [*told, None, *tail]
-    borders = [0] * len(line)
-    for place in range(1, len(line)):
-        length = borders[place - 1]
-        while length and line[place] != line[length]:
-            length = borders[length - 1]
-        borders[place] = length + 1 if line[place] == line[length] else 0
-    return borders[-1] if tail else 0
+    """Return how many turns at the start of what is told are the last ones known."""
+    most = min(len(known), len(told))
+    return next((count for count in range(most, 0, -1) if known[-count:] == told[:count]), 0)
 
 
 def turns_in(value: Any, role: str) -> list[Turn]:
@@ -169,19 +161,16 @@ def moment_of(*values: Any) -> datetime:
     value = as_text("created_at", next((value for value in values if value not in (None, "")), None))
     if not isinstance(value, str):
         raise ValueError("says no time")
-    try:
-        return parse_time(value)
-    except ValueError:
-        return parse_time(f"{value}Z")
+    return parse_time(value)
 
 
-def agent_in(*found: Any) -> str | None:
+def agent_in(metadata: Any) -> str | None:
     """Return the agent that metadata names."""
-    listed = [item for item in found if isinstance(item, Mapping)]
-    names = (item.get(key) for key in _AGENTS for item in listed)
+    names = (object_of(metadata).get(key) for key in NAMES["agent"])
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
+_ABOVE = ("parentObservationId", "parent_observation_id")
 _MODEL_CALLS = ("GENERATION", "generation")
 # What LangSmith itself groups runs into threads by, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
@@ -222,7 +211,7 @@ class LangfuseExport(TracedConversations):
             record = {**inner, **{key: value for key, value in record.items() if key != "trace"}}
         own, given = _get(record, "id"), options.given(record)
         trace = _get(record, "traceId", "trace_id") if kind == "observation" else own
-        metadata = decoded(record.get("metadata"), IN_CELLS)
+        metadata, above = unpacked(record.get("metadata")), _get(record, *_ABOVE)
         steps = [step for step in list_of(record.get("observations")) if isinstance(step, dict)]
         started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
         last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
@@ -232,13 +221,13 @@ class LangfuseExport(TracedConversations):
             line=line,
             id=f"{kind}:{own}",
             trace=str(trace or own),
-            parent=_parent(record, trace) if kind == "observation" else None,
+            parent=(f"observation:{above}" if above else f"trace:{trace}") if kind == "observation" else None,
             calls_model=record.get("type") in _MODEL_CALLS,
             conversation=given.get("channel") or str(_get(record, "sessionId", "session_id") or trace or own),
             started=started,
             ended=max(started, ended),
-            asked=decoded(record.get("input"), IN_CELLS),
-            answered=decoded(record.get("output"), IN_CELLS),
+            asked=record.get("input"),
+            answered=record.get("output"),
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)}
@@ -280,11 +269,6 @@ def _kind(record: Mapping[str, Any]) -> str | None:
     return "trace" if "id" in record and "timestamp" in record and ("input" in record or "output" in record) else None
 
 
-def _parent(record: Mapping[str, Any], trace: Any) -> str | None:
-    parent = _get(record, "parentObservationId", "parent_observation_id")
-    return f"observation:{parent}" if parent else f"trace:{trace}"
-
-
 def _get(record: Mapping[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key)), None)
 
@@ -302,7 +286,7 @@ class LangSmithExport(TracedConversations):
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         if not _is_run(record):
             raise ValueError("is no run of LangSmith: it has no run_type")
-        given, extra = options.given(record), decoded(record.get("extra"))
+        given, extra = options.given(record), unpacked(record.get("extra"))
         metadata = object_of(object_of(extra).get("metadata"))
         own, trace = str(record.get("id")), str(record.get("trace_id") or record.get("id"))
         thread = next((metadata[key] for key in _THREADS if metadata.get(key)), record.get("thread_id"))
@@ -313,13 +297,13 @@ class LangSmithExport(TracedConversations):
             line=line,
             id=own,
             trace=trace,
-            parent=_parent_run(record),
+            parent=str(record.get("parent_run_id") or (list_of(record.get("parent_run_ids")) or [""])[-1]) or None,
             calls_model=record.get("run_type") in _MODEL_RUNS,
             conversation=given.get("channel") or str(thread or trace),
             started=started,
             ended=max(started, moment_of(record.get("end_time"), started.isoformat())),
-            asked=decoded(record.get("inputs")),
-            answered=decoded(record.get("outputs")),
+            asked=record.get("inputs"),
+            answered=record.get("outputs"),
             user=user if isinstance(user, str) else None,
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langsmith_{key}": record[key] for key in beside if record.get(key)}
@@ -330,12 +314,12 @@ class LangSmithExport(TracedConversations):
 
 def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
-    listed = decoded(record.get("feedback"))
+    listed = unpacked(record.get("feedback"))
     for item in list_of(listed):
         if isinstance(item, Mapping) and (source := object_of(item.get("feedback_source"))).get("type") != "model":
             value = item.get("value") if item.get("score") is None else item["score"]
             yield {"name": item.get("key"), "value": value, "by": source.get("user_id")}
-    stats = decoded(record.get("feedback_stats"))
+    stats = unpacked(record.get("feedback_stats"))
     for name, item in stats.items() if isinstance(stats, dict) and not listed else ():
         if isinstance(item, Mapping) and item.get("n") == 1:
             yield {"name": name, "value": item.get("avg")}
@@ -343,10 +327,3 @@ def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _is_run(record: Mapping[str, Any]) -> bool:
     return "run_type" in record or ("dotted_order" in record and "trace_id" in record)
-
-
-def _parent_run(record: Mapping[str, Any]) -> str | None:
-    if record.get("parent_run_id"):
-        return str(record["parent_run_id"])
-    listed = list_of(record.get("parent_run_ids"))
-    return str(listed[-1]) if listed else None

@@ -1,5 +1,6 @@
-"""Records of an export: JSON lines, a JSON array, an object around one, or CSV; each with the line it begins on."""
+"""Records of an export: JSON lines, a JSON array, an object around one, CSV, or a chat as text; each with the line it begins on."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -11,11 +12,17 @@ from persona_pipeline.world.messages.files import Row
 
 Told = TypeVar("Told")
 # A cell or field may also hold a text as JSON.
-IN_CELLS = ("{", "[", '"')
+_IN_CELLS = ("{", "[", '"')
+# Where a message begins in a chat that WhatsApp and others write as text: when, and who, where somebody speaks.
+_SAID = re.compile(
+    r"^[\u200e\u200f]*(?!\d{4}-\d\d-\d\d )\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
+    r"(?:\s?[ap]\.?\s?m\.?)?)(?:\]|\s[-\u2013])\s(?:([^:\n\"\u201c]{1,80}):\s)?",
+    re.MULTILINE | re.IGNORECASE,
+)
 Record = tuple[int, dict[str, Any] | ValueError]
 
 
-def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
+def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = _IN_CELLS) -> Iterator[Record]:
     """Yield the records of a file; what is none is a ``ValueError`` that says what and how to mend it.
 
     Args:
@@ -28,12 +35,14 @@ def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str
     yield from _read(source.text(), within, cells)
 
 
-def _read(text: str, within: Sequence[str], cells: Collection[str] = IN_CELLS) -> Iterator[Record]:
+def _read(text: str, within: Sequence[str], cells: Collection[str] = _IN_CELLS) -> Iterator[Record]:
     start, (first, _, rest) = text.lstrip()[:1], text.strip().partition("\n")
-    whole = decoded(text.strip()) if start == "{" else None
-    if start not in ("{", "["):
+    whole = _decoded(text.strip()) if start == "{" else None
+    if _SAID.match(text.lstrip()):
+        yield from _chat(text)
+    elif start not in ("{", "["):
         yield from _csv(text, cells)
-    elif start == "[" and (not rest or isinstance(decoded(first), str)):
+    elif start == "[" and (not rest or isinstance(_decoded(first), str)):
         yield from _array(text)
     elif not isinstance(whole, dict):
         # Of several lines the first is a value of its own: such a file is one of lines, whatever they are.
@@ -84,6 +93,19 @@ def _lines(text: str) -> Iterator[Record]:
                 yield line, ValueError(f"is not JSON ({error.msg}); write one object a line")
 
 
+def _chat(text: str) -> Iterator[Record]:
+    marks, line, before = list(_SAID.finditer(text)), 1, 0
+    for mark, end in zip(marks, [*(other.start() for other in marks[1:]), len(text)], strict=True):
+        line, before, words = (
+            line + text.count("\n", before, mark.start()),
+            mark.start(),
+            text[mark.end() : end].strip(),
+        )
+        # In front of what nobody said, and of pictures, WhatsApp writes an unseen mark.
+        kind = "message" if mark[2] and not words.startswith("\u200e") else "system"
+        yield line, {"date": mark[1], "author": mark[2] or "", "type": kind, "message": words}
+
+
 def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:
     problems: list[Problem] = []
     header: list[str] | None = None
@@ -96,7 +118,7 @@ def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:
         elif len(cells) > len(header) and any(cells[len(header) :]):
             yield line, ValueError("has more cells than the header; quote cells that hold commas")
         else:
-            yield line, {name: decoded(cell, decode) for name, cell in zip(header, cells, strict=False) if cell}
+            yield line, {name: _decoded(cell, decode) for name, cell in zip(header, cells, strict=False) if cell}
     for problem in problems:
         yield problem.line or 1, ValueError(problem.message)
 
@@ -110,7 +132,7 @@ def _names(cells: Sequence[str]) -> list[str]:
     return names
 
 
-def decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
+def _decoded(value: Any, beginnings: Collection[str] = ("{", "[")) -> Any:
     """Return what a text says that is JSON, as exports write objects and lists in cells and fields; else the value itself."""
     if isinstance(value, str) and value[:1] in beginnings:
         with suppress(JsonError):

@@ -2,23 +2,33 @@
 
 import shutil
 import sys
-import tarfile
 import tempfile
 import zipfile
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
-from persona_pipeline.base.database.engine import open_store
+import sqlalchemy as sa
+
+from persona_pipeline.base.database.engine import Store, chunks, open_store
+from persona_pipeline.base.database.tables import run_messages
 from persona_pipeline.base.documents.json import delimiter_of
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.importing.base import TABLES, Found, Identities, Importer, ReadOptions, Skipped, Source
+from persona_pipeline.importing.base import (
+    IDENTITIES,
+    TABLES,
+    Found,
+    Identities,
+    Importer,
+    ReadOptions,
+    Skipped,
+    Source,
+)
 from persona_pipeline.importing.marks import KEYS, marks_of
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.importing.tables import (
@@ -229,7 +239,6 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         remembered={**rules.fields, **options.reading.remembered},
         roles=rules.roles,
         aliases=aliases,
-        identities=identities,
     )
     with ExitStack() as stack:
         files: list[tuple[str, str, _SourceRows]] = []
@@ -252,15 +261,22 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 imported.formats[source.name] = importer.name
                 for file in found:
                     stored = file.name if named.path != Path(item) else world.message_source(file.path)
-                    rows = _SourceRows(importer, file, reading, item, part)
+                    rows = _SourceRows(importer, file, reading, identities, item, part)
                     if importer.looks_ahead:
                         deque(rows(), maxlen=0)
                     files.append((stored, file.name, rows))
         wrong = imported.result.problems
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
         imported.result.problems += wrong
+<<<<<<< HEAD
     imported.shared_names = identities.lines()
     for *_, rows in files:
+=======
+    imported.shared_names = identities.lines() + identities.others(
+        _stored_ids(world.store, identities, options.speakers)
+    )
+    for _, rows in files:
+>>>>>>> main
         imported.read.update(rows.counted.read)
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
@@ -272,6 +288,16 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         if own.agent_id in names:
             imported.marks += marks_of(own, imported.unread)
     return imported
+
+
+def _stored_ids(store: Store, identities: Identities, mapping: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the names of speakers and places in stored messages that were read now too, each with an id that has it."""
+    for name, key in (("agent_id", "speaker_id"), ("channel_id", "place_id")):
+        column, identity = run_messages.c[name], run_messages.c.extras[key].as_string()
+        query = sa.select(column, identity).where(identity.is_not(None)).distinct()
+        for names in chunks(sorted(identities.names - mapping.keys())):
+            with store.connect() as connection:
+                yield from map(tuple, connection.execute(query.where(column.in_(names))))
 
 
 def explained(world: World, path: Path) -> Iterator[str]:
@@ -303,6 +329,7 @@ class _SourceRows:
     importer: Importer
     file: Source
     options: ReadOptions
+    identities: Identities
     given: str = ""
     part: bool = False
     counted: Imported = field(default_factory=Imported)
@@ -315,10 +342,12 @@ class _SourceRows:
                 self.counted.skipped[found.reason] += 1
                 continue
             if isinstance(found.found, Message):
+                message = self.identities.told_apart(found.found)
+                found = replace(found, found=message)
                 self.counted.read[self.given] += 1
-                self.counted.extras.update(found.found.extras.keys())
-                self.counted.cut += bool(cut_keys(found.found.extras))
-                self._keep_marked(found.found)
+                self.counted.extras.update(message.extras.keys() - {*IDENTITIES.values()})
+                self.counted.cut += bool(cut_keys(message.extras))
+                self._keep_marked(message)
             yield found
         if self.swiped:
             # Nobody has answered it: the next swipe may be better.
@@ -349,29 +378,18 @@ class _SourceRows:
 def _unpacked(stack: ExitStack, source: Source) -> Source:
     """Return an archive as the folder of what it holds."""
     name = source.path.name.lower()
-    if not name.endswith((".zip", ".tar", ".tar.gz", ".tgz")) or not source.path.is_file():
+    if not source.path.is_file() or not name.endswith(".zip"):
         return source
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-")))
     try:
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(source.path) as archive:
-                listed = [item for item in archive.infolist() if _may_hold_messages(PurePath(item.filename))]
-                _require_small(source, (item.file_size for item in listed))
-                archive.extractall(folder, listed)
-        else:
-            with tarfile.open(source.path) as archive:
-                _require_small(source, (item.size for item in archive))
-                members = [item for item in archive if _may_hold_messages(PurePath(item.name))]
-                archive.extractall(folder, members, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        with zipfile.ZipFile(source.path) as archive:
+            listed = [item for item in archive.infolist() if _may_hold_messages(PurePath(item.filename))]
+            if sum(item.file_size for item in listed) > _LARGEST_UNPACKED:
+                raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
+            archive.extractall(folder, listed)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise ConfigError(Problem(f"cannot be unpacked ({error})", source.name)) from error
     return replace(source, path=folder)
-
-
-def _require_small(source: Source, sizes: Iterable[int]) -> None:
-    """Raise ``ConfigError`` as soon as the parts of an archive come to more than it may hold."""
-    if any(total > _LARGEST_UNPACKED for total in accumulate(sizes)):
-        raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
 
 
 def _stdin(stack: ExitStack) -> Source:

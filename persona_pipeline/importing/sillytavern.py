@@ -3,21 +3,21 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, object_of, spoken, timestamp
+from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, object_of, spoken
 from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.importing.times import Times
-from persona_pipeline.world.messages.files import Row, parse_time
+from persona_pipeline.world.messages.files import Row
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
-_LONGEST_TIME = 64
+_LONGEST_TIME, _FAR = 64, 1e15
 _SYSTEM = "SillyTavern System"
 _MERIDIEM = re.compile(r"\w{3,}\s+\d{1,2},\s*\d{4}\s+\d{1,2}:\d{2}\s*[ap]m", re.IGNORECASE)
 _HUMANIZED = re.compile(
@@ -141,17 +141,13 @@ class _Chat:
 
 def sent_at(sent: Any) -> datetime:
     """Return the time of a ``send_date`` (UTC without an offset); ValueError: SillyTavern never wrote one like it."""
+    text = str(int(sent) if isinstance(sent, float) and abs(sent) < _FAR else sent).strip()[:_LONGEST_TIME]
+    text = _HUMANIZED.sub(
+        lambda part: f"{part[1]}-{part[2]}-{part[3]} {part[4]}:{part[5]}:{part[6]}.{part[7] or 0:0>3}", text
+    )
     try:
-        if type(sent) in (int, float) or (isinstance(sent, str) and sent.isdecimal()):
-            return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))
-        text = str(sent).strip()[:_LONGEST_TIME]
-        if match := _MERIDIEM.search(text):
-            return Times().read(match[0])
-        if match := _HUMANIZED.search(text):
-            year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-            return datetime(year, month, day, hour, minute, second, int(match[7] or 0) * 1000, tzinfo=UTC)
-        moment = datetime.fromisoformat(text.upper())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
+        match = _MERIDIEM.search(text)
+        return Times().read(match[0] if match else text)
+    except ValueError:
         said = f"send_date {str(sent)[:40]!r} is no time that SillyTavern writes"
         raise ValueError(f"{said}; correct it, or give --starting where it has none") from None

@@ -10,7 +10,6 @@ from persona_pipeline.base.documents.json import JsonError, strict_array
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.importing.base import (
     Found,
-    Identities,
     Importer,
     ReadOptions,
     Skipped,
@@ -51,14 +50,13 @@ class SlackExport(Importer):
     )
 
     of_folders: ClassVar[bool] = True
-    looks_ahead: ClassVar[bool] = True
+    looks_ahead = True
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         # Members by the ids of their apps.
         self._members: dict[str, str] = {}
         self._conversations: dict[str, Mapping[str, Any]] = {}
-        self._identities = Identities()
 
     def recognises(self, source: Source) -> bool:
         return source.is_folder and bool(_days(source.path))
@@ -77,7 +75,6 @@ class SlackExport(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        self._identities = options.identities
         folder, line = file.path.parent.name, 1
         try:
             for line, item in strict_array(file.text()):
@@ -116,23 +113,21 @@ class SlackExport(Importer):
         user = str(item.get("user") or "")
         bulky = [key for key in _BULKY if key in item]
         beside = {key: value for key, value in item.items() if key not in ("type", "text", *bulky)}
+        account, name = self._account(item)
         values = {
             **beside, **{key: item[key] for key in bulky},
-            "id": f"slack:{self._place(folder)}:{item['ts']}", "agent_id": self._shown("account", *self._account(item)),
+            "id": f"slack:{self._place(folder)}:{item['ts']}", "agent_id": name, "speaker_id": f"Slack account: {account}",
             "text": self._text(item), "created_at": moment, "run_id": None, "channel": None, "recipient": None,
         }  # fmt: skip
         other = [str(member) for member in list_of(conversation.get("members")) if member != user]
         if len(other) == 1 and str(conversation.get("id")) == folder:
-            values["recipient"] = self._shown("account", other[0], self._names.get(other[0], other[0]))
+            values |= {"recipient": self._names.get(other[0], other[0]), "recipient_id": f"Slack account: {other[0]}"}
         else:
-            values["channel"] = self._shown("channel", self._place(folder), folder)
+            values |= {"channel": folder, "place_id": f"Slack channel: {self._place(folder)}"}
         return spoken(line, values, "message without text")
 
     def _place(self, folder: str) -> str:
         return str(self._conversations.get(folder, {}).get("id") or folder)
-
-    def _shown(self, kind: str, identity: str, name: str) -> str:
-        return self._identities.shown(f"Slack {kind}", identity, name)
 
     def _account(self, item: Mapping[str, Any]) -> tuple[str, str]:
         """Return the id and the name of who says something. An app may speak under a name of its choice for each message."""

@@ -36,9 +36,16 @@ _LONGEST, _LOOKED_AT, _DEEPEST = 300, 200, 8
 _CAMEL, _ZONE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])"), re.compile(r"[(\[]([^()\[\]]+)[)\]]\s*$")
 # Spreadsheets round long numbers: ids such as 1.23457E+11 are several messages' or tickets'.
 _ROUNDED = re.compile(r"\d[.,]\d+E\+\d+")
+# Several lines of a text that begin with a time in brackets and a name are a whole chat.
+_TRANSCRIPT = re.compile(
+    r"^[(\[]\s*(?:\d+[hms]\s*|\d+:\d\d(?::\d\d)?\s*(?:[ap]m\s*)?)+[)\]]\s+[^:\n]{1,60}:\s", re.M | re.I
+)
+_PERSON = re.compile(r" (?:name|nickname|display name|email)$")
 _SPEAKING = {"agent": "assistant", "bot": "assistant", "customer": "user"}
 _SILENT = {"note": "internal note", "system": "system line"}
 _OTHER = {"agent": "customer", "customer": "agent"}
+# What is told of records of any program by the words of their keys, beside a message's fields.
+_SIDES = (ROLE, "kind", "is_agent", "is_customer", "is_note", "is_public")
 
 
 class UnclearTableError(ConfigError):
@@ -79,7 +86,9 @@ class Layout:
         columns = {target.partition(":")[0]: name for name, target in given.items()}
         order = next((after for target in given.values() if (after := target.partition(":")[2])), "")
         spelt = {_plain(_parted(name)[0]): name for name in reversed(names)}
-        known = words()["columns"] if by_words else {name: [name.replace("_", " ")] for name in FIELDS}
+        known = words()["columns"]
+        if not by_words:
+            known = {name: [name.replace("_", " ")] for name in FIELDS} | {key: known[key] for key in _SIDES}
         for key, spellings in known.items():
             free = (spelt[word] for word in spellings if word in spelt and spelt[word] not in columns.values())
             found = next(free, None)
@@ -95,7 +104,7 @@ class Layout:
         value = value_at(record, self.columns[key]) if key in self.columns else None
         if key in ("text", "reply"):
             text = _inline(value) if isinstance(value, list) else as_text("text", value)
-            return str(text or "").replace("\r\n", "\n")
+            return "" if isinstance(text, dict) else str(text or "").replace("\r\n", "\n")
         value = value if key == "created_at" else as_text(key, value)
         return "" if value is None else str(value).strip()
 
@@ -128,10 +137,16 @@ class HelpdeskTable:
         } | dict(options.fields)
         self.entries = _within(entries, given, source) if source.is_json and given else entries
         self.names = list(dict.fromkeys(name for item in self.entries for name in item.record))
-        self.layout = Layout.of(self.names, given, by_words=not source.is_json)
+        found = _names_in(self.entries) if source.is_json else self.names
+        self.layout = Layout.of(found, given, by_words=not source.is_json)
+        self._leave_replies()
         self.ids_are_whole = "id" in given.values()
         self.roles = {word: kind for kind, listed in words()["roles"].items() for word in listed}
         self.roles |= {_plain(word): kind for word, kind in options.roles.items()}
+        sides = {self._word(item, ROLE) for item in self.entries}
+        if sides & {"customer", "contact"} and not any(self.roles.get(word) == "agent" for word in sides):
+            # Beside customers a user is one of the program.
+            self.roles["user"] = "agent"
         self.roles_known = any(self._role_word(item, ROLE) for item in self.entries)
         sides = [[bool(self.layout.value(item.record, key)) for key in _OTHER] for item in self.entries]
         self.one_side_each = bool(sides) and all(side.count(True) == 1 for side in sides)
@@ -139,6 +154,11 @@ class HelpdeskTable:
             self._require_clear(options)
         spoken = {_plain(self.layout.value(item.record, "agent_id")) for item in self.entries} - {""}
         self.speakers_are_roles = all(self.roles.get(name) in _SPEAKING for name in spoken)
+        # The column of ids of whoever stands in the column of names.
+        self.person = _PERSON.sub("", _plain(self.layout.columns.get("agent_id", "")))
+        self.person_id = next((name for name in found if _plain(name) == f"{self.person} id"), "")
+        self.kind_is_seen = _plain(self.layout.columns.get("kind", "")) == "visibility"
+        self.internal = {"message", "comment"} <= {self._word(item, "kind") for item in self.entries}
         self.times = self._times() if self.entries else Times()
 
     def rows(self) -> Iterator[Found]:
@@ -178,7 +198,7 @@ class HelpdeskTable:
         own, channel, recipient = value("id"), value("channel"), value("recipient")
         if rounded := next(filter(_ROUNDED.fullmatch, (channel, own)), None):
             raise ValueError(f"{rounded!r} is an id that a spreadsheet has rounded; export it again as text")
-        channel = channel or ("" if recipient else item.around or PurePath(self.source.name).stem)
+        channel = channel or ("" if recipient else item.around or _named_after(self.source))
         used = {*columns.values(), *FIELDS}
         shared = {key: cell for key, cell in item.record.items() if key not in used} | {
             "channel": channel or None,
@@ -190,16 +210,30 @@ class HelpdeskTable:
         for text, who, ending in texts:
             # The program's id is one within the conversation.
             given = f"{own}{ending}" if self.ids_are_whole else f"{_place(shared)}:{own}{ending}"[:256]
-            turn = {**shared, "id": own and given, "agent_id": self._speaker(item, who, is_reply=bool(ending))}
-            turns.append({**turn, "text": text, **({"role": _SPEAKING[who]} if who else {})})
+            if len(_TRANSCRIPT.findall(text)) > 1:
+                raise ValueError("holds a whole chat in one text; export one message a row")
+            turn = {**shared, "id": own and given, "text": text, **({"role": _SPEAKING[who]} if who else {})}
+            turns.append({**turn, **self._speaker(item, who, is_reply=bool(ending))})
         return turns
 
-    def _speaker(self, item: _TableRow, side: str, *, is_reply: bool) -> str:
+    def _leave_replies(self) -> None:
+        """Leave a column of conversations that names other messages of the table, which are answered."""
+        read = {key: {self.layout.value(item.record, key) for item in self.entries} - {""} for key in ("id", "channel")}
+        if _plain(self.layout.columns.get("channel", "")) == "parent id" and read["id"] & read["channel"]:
+            self.layout = replace(
+                self.layout, columns={key: name for key, name in self.layout.columns.items() if key != "channel"}
+            )
+
+    def _speaker(self, item: _TableRow, side: str, *, is_reply: bool) -> dict[str, str]:
         author = "" if is_reply or self.speakers_are_roles else self.layout.value(item.record, "agent_id")
         named = self.layout.value(item.record, "customer" if side == "customer" else "agent") if side else ""
         if not (author or named or side):
             raise ValueError("agent_id is missing")
-        return author or named or side
+        own = value_at(item.record, self.person_id) if author and self.person_id else None
+        return {
+            "agent_id": author or named or side,
+            **({} if own in (None, "") else {"speaker_id": f"{self.person}: {own}"}),
+        }
 
     def _side(self, item: _TableRow) -> str:
         """Return who wrote a record by what it says: agent, bot, customer, note, system; "": it does not say."""
@@ -207,8 +241,11 @@ class HelpdeskTable:
             return "note"
         if (kind := self._role_word(item, "kind")) in _SILENT:
             return kind
+        # What is shown to agents, and a comment where others are messages, is internal.
+        if (kind == "agent" and self.kind_is_seen) or (self.internal and self._word(item, "kind") == "comment"):
+            return "note"
         found = self._role_word(item, ROLE) if self.roles_known else ""
-        if self.roles_known and not found:
+        if self.roles_known and not found and not self.source.is_json:
             name, value = self.layout.columns[ROLE], self.layout.value(item.record, ROLE)
             raise ValueError(
                 f"{name} {value[:40]!r} is not known; say whose it is under import: roles: in persona.yaml"
@@ -223,7 +260,10 @@ class HelpdeskTable:
         return found
 
     def _role_word(self, item: _TableRow, key: str) -> str:
-        return self.roles.get(_plain(self.layout.value(item.record, key)), "") if key in self.layout.columns else ""
+        return self.roles.get(self._word(item, key), "") if key in self.layout.columns else ""
+
+    def _word(self, item: _TableRow, key: str) -> str:
+        return _plain(self.layout.value(item.record, key))
 
     def _flag(self, item: _TableRow, key: str) -> bool | None:
         """Return what a column of yes or no says; None: there is none, or it says neither."""
@@ -282,6 +322,12 @@ class HelpdeskTable:
 _SAID = {"agent_id": "who wrote it", "text": "the text", "created_at": "when it was sent"}
 
 
+def _named_after(source: Source) -> str:
+    """Return what a file is called; of one that is called alike in every archive, the archive."""
+    path = PurePath(source.name)
+    return path.parent.stem if path.stem.startswith("_") and path.parent.name else path.stem
+
+
 def _place(values: Mapping[str, Any]) -> str:
     return values["channel"] or values["recipient"]
 
@@ -320,6 +366,7 @@ class Records(Importer):
     def _table(self, file: Source, options: ReadOptions) -> HelpdeskTable:
         key = str(file.path), repr(options.fields)
         self._read[key] = self._read.get(key) or HelpdeskTable(file, options)
+        self.looks_ahead = bool(self._read[key].person_id)
         return self._read[key]
 
 
@@ -348,10 +395,19 @@ def advice(source: Source) -> str:
 
 
 def _guessed(entries: Sequence[_TableRow]) -> dict[str, str]:
-    names = dict.fromkeys(name for item in entries[:_LOOKED_AT] for name in item.record)
-    inner = [f"{name}.{key}" for item in entries[:1] for name in item.record for key in object_of(item.record[name])]
-    columns = Layout.of([*names, *inner], {}).columns
+    columns = Layout.of(_names_in(entries), {}).columns
     return {columns[key]: key for key in (*_SAID, "channel") if key in columns}
+
+
+def _names_in(entries: Sequence[_TableRow]) -> list[str]:
+    """Return the keys of what records hold, those of objects in them with a dot behind the object's own."""
+    looked = [item.record for item in entries[:_LOOKED_AT]]
+    held = [(name, value) for record in looked for name, value in record.items() if value is not None]
+    objects = {name for name, value in held if isinstance(value, dict)}
+    objects -= {name for name, value in held if not isinstance(value, dict)}
+    names = dict.fromkeys(name for record in looked for name in record if name not in objects)
+    inner = (f"{name}.{key}" for record in looked for name in record for key in object_of(record[name]))
+    return list(names | dict.fromkeys(inner))
 
 
 def _groups(entries: Sequence[_TableRow]) -> dict[str, list[_TableRow]]:
@@ -368,14 +424,30 @@ def _objects_in(
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the objects in the lists of a JSON value, with the keys of the list and the name of the object around it."""
     if isinstance(value, dict) and depth:
-        names = (value[key] for key in ("id", "name", "title") if isinstance(value.get(key), str | int))
-        own = str(next(names, around))
+        own = _own_name(value) or around
         for key, item in value.items():
             yield from _objects_in(item, f"{under}.{key}".lstrip("."), own, depth - 1)
     for item in list_of(value) if depth else ():
         if isinstance(item, dict):
             yield under, around, item
             yield from _objects_in(item, under, around, depth - 1)
+
+
+def _own_name(record: Mapping[str, Any]) -> str:
+    """Return the id or name of a conversation that an object is; "": it has none."""
+    named = {_plain(key): item for key, item in record.items() if isinstance(item, str | int)}
+    return str(
+        next((named[word] for word in ("id", *words()["columns"]["channel"], "name", "title") if named.get(word)), "")
+    )
+
+
+def _beside(item: _TableRow, required: Sequence[str]) -> Iterator[_TableRow]:
+    """Yield the objects next to a list that are as what is in it, such as the first message, with the time of the whole."""
+    shared = {key: item.record[key] for key in required if key in item.record}
+    for value in item.record.values():
+        if isinstance(value, dict):
+            row = _TableRow(item.line, shared | value, _own_name(item.record))
+            yield from [row] * all(_has(row, key) for key in required)
 
 
 def _within(entries: Sequence[_TableRow], given: Mapping[str, str], source: Source) -> list[_TableRow]:
@@ -390,7 +462,9 @@ def _within(entries: Sequence[_TableRow], given: Mapping[str, str], source: Sour
     if len(fitting) > 1 and "" not in fitting:
         said = f"these keys are in several lists ({', '.join(fitting)}); give keys that only one of them has"
         raise UnclearTableError(said, source, list(given))
-    return fitting.get("") or next(iter(fitting.values()), list(entries))
+    if "" in fitting or not fitting:
+        return list(entries)
+    return [*(row for item in entries for row in _beside(item, required)), *next(iter(fitting.values()))]
 
 
 def _has(item: _TableRow, key: str) -> bool:

@@ -21,6 +21,13 @@ import pytest
 from persona_pipeline.world import World
 from tests.support.command_line import in_process
 
+# Cases that need a server: where they are held.
+ELSEWHERE = {
+    "dagster-job-without-a-partition": "defs/test_evaluate_agent.py::test_a_run_of_no_known_agent_fails_and_says_how_to_name_one",
+    "gate-stream-with-content-length": "corrections/test_passing.py::test_what_is_written_again_has_no_length_of_what_it_replaces",
+    "judge-answers-in-a-fence": "judging/test_backend.py::test_prompted_json_may_stand_in_a_code_fence_but_not_twice",
+    "judge-reason-half-emoji": "judging/test_recorded.py::test_hostile_text_survives_recording",
+}
 CASES = sorted((Path(__file__).parent / "cases").glob("*/case.toml"))
 
 
@@ -42,6 +49,12 @@ def test_field_case(
         assert text in (root / name).read_text(encoding="utf-8")
     if "messages" in case:
         assert messages_of(root) == case["messages"], output
+
+
+@pytest.mark.parametrize("where", ELSEWHERE.values(), ids=list(ELSEWHERE))
+def test_every_other_case_has_its_test(where: str) -> None:
+    path, _, name = where.partition("::")
+    assert f"def {name}(" in (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
 
 
 def world_of(case: Path, folder: Path) -> Path:

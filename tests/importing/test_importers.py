@@ -466,14 +466,14 @@ def test_the_same_words_twice_have_two_ids_the_same_everywhere() -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(tmp_path / "none", "none.jsonl")
-    for read in (lambda: source.beginning, source.content, source.text):
+    for read in (lambda: source.beginning, source.text):
         with pytest.raises(
             ConfigError, match=r"none.jsonl: cannot be read \(No such file or directory\); check the path"
         ):
             read()
     source.path.write_bytes(b"12345")
     monkeypatch.setattr("persona_pipeline.importing.base._LARGEST", 5)
-    assert source.content() == b"12345"
+    assert source.text() == "12345"
     monkeypatch.setattr("persona_pipeline.importing.base._LARGEST", 4)
     with pytest.raises(ConfigError, match=r"none.jsonl: is larger than 500 MB; export it as JSON lines"):
         source.text()

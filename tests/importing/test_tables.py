@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,6 +132,20 @@ def product(header: str, *rows: str) -> bytes:
     return "\n".join([header, *rows]).encode()
 
 
+def seconds(at: int) -> dict[str, Any]:
+    return {"created_at": 1773478800 + at}
+
+
+def iso(at: int, key: str = "created_at") -> dict[str, Any]:
+    return {key: f"2026-03-14T09:00:{at:02}Z"}
+
+
+AT, NEXT, LAST = "2026-03-14T09:00:00Z", "2026-03-14T09:00:01Z", "2026-03-14T09:00:02Z"
+ZOE, OTTO = {"id": 1, "name": "Zoë", "email": "z@x"}, {"id": 2, "name": "Otto", "email": "o@x"}
+ASKED, NOTED, SAID_SO = "Where is it?", "She is angry", "It left."
+BY_NAME = [("7", "Zoë", ASKED), ("7", "Otto", SAID_SO)]
+BY_ID = [("7", "1", ASKED), ("7", "2", SAID_SO)]
+BY_EMAIL = [("7", "z@x", ASKED), ("7", "o@x", SAID_SO)]
 PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
     "Zendesk, tickets": (
         "tickets.csv",
@@ -141,119 +156,235 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
         "comments.csv",
         product(
             "ticket_id,id,author_id,author_name,author_role,body,html_body,public,created_at",
-            "7,71,1,Zoë,end-user,Where is it?,<p>Where is it?</p>,true,2026-03-14T09:00:00Z",
-            "7,72,2,Otto,agent,She is angry,<p>She is angry</p>,false,2026-03-14T09:01:00Z",
-            "7,73,2,Otto,agent,It left.,<p>It left.</p>,true,2026-03-14T09:02:00Z",
+            f"7,71,1,Zoë,end-user,{ASKED},<p>{ASKED}</p>,true,{AT}",
+            f"7,72,2,Otto,agent,{NOTED},<p>{NOTED}</p>,false,{NEXT}",
+            f"7,73,2,Otto,agent,{SAID_SO},<p>{SAID_SO}</p>,true,{LAST}",
         ),
-        [("7", "Zoë", "Where is it?"), ("7", "Otto", "It left.")],
+        BY_NAME,
     ),
-    "Zendesk, JSON": (
-        "tickets.json",
-        b'[{"id": 7, "comments": [{"id": 1, "author_id": 2, "body": "Hi", "created_at": "2026-03-14T09:00:00Z"}]}]',
-        "comments",
-    ),
-    "Intercom": (
-        "conversations.csv",
-        product(
-            "conversation_id,part_id,part_type,author_type,author_name,body,created_at",
-            "7,1,comment,user,Zoë,Where is it?,1773478800",
-            "7,2,comment,bot,Fin,It left.,1773478860",
-            "7,3,note,admin,Otto,Ask her,1773478870",
-        ),
-        [("7", "Zoë", "Where is it?"), ("7", "Fin", "It left.")],
-    ),
-    "Intercom, API": (
-        "conversation.json",
-        json.dumps(
-            {
-                "type": "conversation",
-                "source": {"body": "Hi", "author": {"name": "Zoë"}},
-                "conversation_parts": {"conversation_parts": [{"body": "Ho", "created_at": 1, "author": {"name": "Fin"}}]},
-            }
-        ).encode(),
-        "conversation_parts.conversation_parts (1)",
-    ),
-    "Freshdesk": (
+    "Freshdesk, tickets": (
         "tickets.csv",
         product("Ticket ID,Subject,Status,Priority,Agent,Created time,Full name", "7,Parcel,Open,Low,Otto,2026-03-14 09:00:00,Zoë"),
         "which column says the text is not clear",
     ),
-    "Freshdesk, conversations": (
-        "conversations.csv",
-        product(
-            "ticket_id,id,body_text,incoming,private,user_id,from_email,created_at",
-            "7,1,Where is it?,true,false,5,zoe@example.com,2026-03-14T09:00:00Z",
-            "7,2,Check that,false,true,6,otto@example.com,2026-03-14T09:00:30Z",
-            "7,3,It left.,false,false,6,otto@example.com,2026-03-14T09:01:00Z",
-        ),
-        [("7", "zoe@example.com", "Where is it?"), ("7", "otto@example.com", "It left.")],
-    ),
-    "HubSpot": (
-        "conversations.csv",
-        product(
-            "Thread ID,Message ID,Direction,Sender Name,Text,Created At",
-            "7,1,INCOMING,Zoë,Where is it?,2026-03-14 09:00",
-            "7,2,OUTGOING,Otto,It left.,2026-03-14 09:01",
-        ),
-        [("7", "Zoë", "Where is it?"), ("7", "Otto", "It left.")],
-    ),
-    "Crisp": (
-        "messages.csv",
-        product(
-            "session_id,from,type,content,user_nickname,timestamp",
-            "s7,user,text,Where is it?,Zoë,1773478800000",
-            "s7,operator,note,Check,Otto,1773478830000",
-            "s7,operator,text,It left.,Otto,1773478860000",
-        ),
-        [("s7", "customer", "Where is it?"), ("s7", "agent", "It left.")],
-    ),
     "Front": (
         "messages.csv",
         product(
-            "Message ID,Conversation ID,Direction,Author,From,To,Message date,Subject,Text",
-            "m1,c7,Inbound,,zoe@example.com,help@example.com,2026-03-14 09:00:00,Parcel,Where is it?",
-            "m2,c7,Outbound,Otto,help@example.com,zoe@example.com,2026-03-14 09:01:00,Parcel,It left.",
+            "Message date,Message ID,Conversation ID,Direction,Inbox,Author,Contact name,From,To,Subject,Extract",
+            f"2026-03-14 09:00:00,m1,7,Inbound,Help,,Zoë,z@x,help@x,Parcel,{ASKED}",
         ),
-        [("c7", "customer", "Where is it?"), ("c7", "Otto", "It left.")],
+        "which column says the text is not clear",
     ),
-    "Help Scout": (
-        "threads.csv",
-        product(
-            "Conversation ID,Thread ID,Type,Created By,Body,Created At",
-            "7,71,customer,Zoë,Where is it?,2026-03-14T09:00:00Z",
-            "7,72,note,Otto,Check,2026-03-14T09:00:30Z",
-            "7,73,message,Otto,It left.,2026-03-14T09:01:00Z",
-        ),
-        [("7", "Zoë", "Where is it?"), ("7", "Otto", "It left.")],
+    "HubSpot, tickets": (
+        "tickets.csv",
+        product("Ticket ID,Ticket name,Ticket description,Create date,Ticket owner", "7,Parcel,Where?,2026-03-14 09:00,Otto"),
+        "who wrote it and the text and when it was sent is not clear",
     ),
     "Gorgias": (
         "messages.csv",
         product(
-            "Ticket ID,Message ID,From agent,Sender name,Body text,Sent datetime",
-            "7,1,false,Zoë,Where is it?,2026-03-14T09:00:00Z",
+            "Ticket ID,Message ID,Channel,Via,From agent,Sender name,Receiver name,Body text,Created datetime,Sent datetime",
+            f"7,1,email,email,false,Zoë,Otto,{ASKED},{AT},{AT}",
+            f"7,2,email,email,true,Otto,Zoë,{SAID_SO},{LAST},{LAST}",
         ),
-        [("7", "Zoë", "Where is it?")],
+        BY_NAME,
     ),
-    "one column of names": (
+    "Salesforce, e-mails": (
+        "EmailMessage.csv",
+        product(
+            "Id,ParentId,TextBody,HtmlBody,FromName,FromAddress,ToAddress,Incoming,Status,MessageDate",
+            f"02s1,7,{ASKED},<p>{ASKED}</p>,Zoë,z@x,help@x,true,0,{AT}",
+            f"02s2,8,{SAID_SO},<p>{SAID_SO}</p>,Otto,help@x,y@x,false,3,{LAST}",
+        ),
+        [("7", "Zoë", ASKED), ("8", "Otto", SAID_SO)],
+    ),
+    "Salesforce, comments": (
+        "CaseComment.csv",
+        product(
+            "Id,ParentId,IsPublished,CommentBody,CreatedById,CreatedDate",
+            f"00a1,7,1,{ASKED},1,{AT}", f"00a2,7,0,{NOTED},2,{NEXT}", f"00a3,7,1,{SAID_SO},2,{LAST}",
+        ),
+        BY_ID,
+    ),
+    "LiveChat, chats": (
         "chats.csv",
-        product("Ticket ID,Customer,Message,Created at", "7,Zoë,<p>Where is it?</p>,2026-03-14T09:00:00Z"),
-        [("7", "Zoë", "Where is it?")],
+        product("conversationId,chat start date Europe/London,visitor nick,operator 1 nick,last rate",
+                "7,2026-03-14 09:00,Zoë,Otto,good"),
+        "who wrote it and the text and when it was sent is not clear",
     ),
-    "Tidio": (
+    "Tidio, contacts": (
+        "contacts.csv", product("ID,First name,Email,Created at", "1,Zoë,z@x,2026-03-14 09:00"), "the text is not clear",
+    ),
+    "a column each": (
+        "7.csv",
+        product("Date,Time,Visitor,Operator,Message", f"14/03/2026,09:00,Zoë,,{ASKED}", f"14/03/2026,09:01,,Otto,{SAID_SO}"),
+        BY_NAME,
+    ),
+    "one column of names": ("7.csv", product("Customer,Message,Created at", f"Zoë,<p>{ASKED}</p>,{AT}"), BY_NAME[:1]),
+    "a tree of comments": (
+        "7.csv",
+        product("id,parent_id,author,text,created_at", f"1,,Zoë,{ASKED},{AT}", f"2,1,Otto,{SAID_SO},{LAST}"),
+        BY_NAME,
+    ),
+    "Discord": (
+        "general.csv",
+        product("AuthorID,Author,Date,Content,Attachments,Reactions",
+                f'"1","Zoë","{AT}","{ASKED}","",""', f'"2","Otto","{LAST}","{SAID_SO}","",""'),
+        [("general", "Zoë", ASKED), ("general", "Otto", SAID_SO)],
+    ),
+    "Replika": (
         "chat.csv",
-        product("Date,Time,Visitor,Operator,Message", "14/03/2026,09:00,Zoë,,Where is it?", "14/03/2026,09:01,,Otto,It left."),
-        [("chat", "Zoë", "Where is it?"), ("chat", "Otto", "It left.")],
+        product("Timestamp,From,Text,Reaction,ID",
+                f"2026-03-14 09:00:00,Me,{ASKED},,a1", f"2026-03-14 09:01:00,Rep,{SAID_SO},Upvote,a2"),
+        [("chat", "Me", ASKED), ("chat", "Rep", SAID_SO)],
+    ),
+    "WhatsApp, Android": (
+        "7.txt",
+        product(
+            "14/03/2026, 08:59 - Messages and calls are end-to-end encrypted.",
+            '14/03/2026, 09:00 - Zoë called it "a: b"', f"14/03/2026, 09:00 - Zoë: {ASKED}",
+            "Second: line", "14/03/2026, 09:01 - Otto: <Media omitted>", f"14/03/2026, 09:02 - Otto: {SAID_SO}",
+        ),
+        [("7", "Zoë", f"{ASKED}\nSecond: line"), ("7", "Otto", SAID_SO)],
+    ),
+    "WhatsApp, iOS": (
+        "7.zip/_chat.txt",
+        product(
+            "\u200e[3/14/26, 8:59:00\u202fAM] Otto: \u200eMessages and calls are end-to-end encrypted.",
+            f"[3/14/26, 9:00:00\u202fAM] Zoë: {ASKED}", f"[3/14/26, 9:01:00\u202fAM] Otto: {SAID_SO}",
+        ),
+        BY_NAME,
+    ),
+    "WhatsApp, either order": ("7.txt", product(f"3/4/26, 09:00 - Zoë: {ASKED}"), "may begin with the day or with the month"),
+    "prose": ("notes.txt", b"Hello, world\nthis is prose, with commas\n", "is not clear"),
+}  # fmt: skip
+# What their APIs answer: refused with keys to map, by which it is read.
+ANSWERS: dict[str, tuple[Any, list[tuple[str, str, str]] | str]] = {
+    "Zendesk": (
+        {"id": 7, "comments": [
+            {"id": 71, "type": "Comment", "author_id": 1, "plain_body": ASKED, "public": True, **iso(0)},
+            {"id": 72, "type": "Comment", "author_id": 2, "plain_body": NOTED, "public": False, **iso(1)},
+            {"id": 73, "type": "Comment", "author_id": 2, "plain_body": SAID_SO, "public": True, **iso(2)},
+        ]}, BY_ID,
+    ),
+    "Intercom": (
+        {"type": "conversation", "id": "7", **seconds(0),
+         "source": {"id": "s", "body": f"<p>{ASKED}</p>", "author": {**ZOE, "type": "user"}},
+         "conversation_parts": {"conversation_parts": [
+            {"id": "2", "part_type": "note", "body": NOTED, "author": {**OTTO, "type": "admin"}, **seconds(1)},
+            {"id": "3", "part_type": "comment", "body": f"<p>{SAID_SO}</p>", "author": {**OTTO, "type": "bot"}, **seconds(2)},
+            {"id": "4", "part_type": "close", "body": None, "author": {**OTTO, "type": "admin"}, **seconds(3)},
+        ]}}, BY_NAME,
+    ),
+    "Freshdesk": (
+        [{"id": n, "ticket_id": 7, "body_text": text, "incoming": n == 1, "private": n == 2,
+          "user_id": n, "from_email": email, **iso(n)}
+         for n, text, email in ((1, ASKED, "z@x"), (2, NOTED, "o@x"), (3, SAID_SO, "o@x"))], BY_EMAIL,
+    ),
+    "Front": (
+        {"_results": [
+            {"id": "m1", "type": "email", "is_inbound": True, "author": None, "text": ASKED, "recipients": [], **seconds(0)},
+            {"id": "m2", "type": "email", "is_inbound": False, "author": OTTO, "text": SAID_SO, "recipients": [], **seconds(2)},
+        ]}, [("file", "customer", ASKED), ("file", "Otto", SAID_SO)],
+    ),
+    "Help Scout": (
+        {"id": 7, "_embedded": {"threads": [
+            {"id": n, "type": kind, "body": text,
+             "createdBy": {"id": who, "type": side, "first": "-", "email": email}, **iso(n, "createdAt")}
+            for n, kind, text, who, side, email in (
+                (1, "customer", ASKED, 1, "customer", "z@x"), (2, "note", NOTED, 2, "user", "o@x"),
+                (3, "lineitem", None, 2, "user", "o@x"), (4, "message", SAID_SO, 2, "user", "o@x"))
+        ]}}, BY_EMAIL,
+    ),
+    "Gorgias": (
+        {"data": [
+            {"id": 1, "ticket_id": 7, "from_agent": False, "public": True, "sender": ZOE,
+             "body_text": ASKED, **iso(0, "sent_datetime")},
+            {"id": 2, "ticket_id": 7, "from_agent": True, "public": False, "sender": OTTO,
+             "body_text": NOTED, **iso(1, "sent_datetime")},
+            {"id": 3, "ticket_id": 7, "from_agent": True, "public": True, "sender": OTTO,
+             "body_text": SAID_SO, **iso(2, "sent_datetime")},
+        ]}, BY_NAME,
+    ),
+    "HubSpot": (
+        {"results": [
+            {"id": str(n), "type": kind, "conversationsThreadId": "7", "createdBy": who, "text": text,
+             **side, **iso(n, "createdAt")}
+            for n, kind, who, text, side in (
+                (1, "MESSAGE", "1", ASKED, {"direction": "INCOMING"}), (2, "COMMENT", "2", NOTED, {}),
+                (3, "THREAD_STATUS_CHANGE", "S", None, {}), (4, "MESSAGE", "2", SAID_SO, {"direction": "OUTGOING"}))
+        ]}, BY_ID,
+    ),
+    "Crisp": (
+        {"data": [
+            {"session_id": "7", "type": kind, "from": side, "content": text, "timestamp": 1773478800000 + n,
+             "user": {"nickname": "-"}}
+            for n, kind, side, text in (
+                (1, "text", "user", ASKED), (2, "note", "operator", NOTED),
+                (3, "file", "user", {"url": "u"}), (4, "text", "operator", SAID_SO))
+        ]}, [("7", "customer", ASKED), ("7", "agent", SAID_SO)],
+    ),
+    "Drift": (
+        {"data": {"messages": [
+            {"id": n, "conversationId": 7, "author": {"id": who, "type": side}, "type": kind, "body": text,
+             "createdAt": 1773478800000 + n}
+            for n, who, side, kind, text in (
+                (1, 1, "contact", "chat", ASKED), (2, 2, "user", "private_note", NOTED), (3, 2, "user", "chat", SAID_SO))
+        ]}}, BY_ID,
     ),
     "LiveChat": (
-        "chats.csv",
-        product(
-            "chat id,event id,author type,author name,message,date (UTC)",
-            "K7,1,visitor,Zoë,Where is it?,03/14/2026 09:00:00 AM",
-            "K7,2,agent,Otto,It left.,03/14/2026 09:01:00 AM",
-        ),
-        [("K7", "Zoë", "Where is it?"), ("K7", "Otto", "It left.")],
+        {"chats": [{"id": "K", "users": [ZOE, OTTO], "thread": {"id": "7", "events": [
+            {"id": n, "type": kind, "text": text, "author_id": who, "visibility": seen, **iso(n)}
+            for n, kind, text, who, seen in (
+                (1, "message", ASKED, "1", "all"), (2, "system_message", "Archived", "", "all"),
+                (3, "message", NOTED, "2", "agents"), (4, "message", SAID_SO, "2", "all"))
+        ]}}]}, BY_ID,
+    ),
+    "Telegram": (
+        {"chats": {"list": [{"name": "Otto", "id": 7, "messages": [
+            {"id": 1, "type": "service", "date": AT, "actor": "Zoë", "action": "phone_call", "text": ""},
+            {"id": 2, "type": "message", "date": NEXT, "from": "Zoë", "from_id": "user1", "text": ASKED},
+            {"id": 3, "type": "message", "date": LAST, "from": "Otto", "from_id": "user2",
+             "text": ["It ", {"type": "bold", "text": "left"}, "."]},
+        ]}]}}, BY_NAME,
+    ),
+    "LibreChat": (
+        {"conversationId": "7", "title": "New Chat", "messages": [
+            {"messageId": "1", "sender": "Zoë", "isCreatedByUser": True, "text": ASKED, **iso(0, "createdAt")},
+            {"messageId": "2", "sender": "Otto", "isCreatedByUser": False, "text": SAID_SO, **iso(1, "createdAt")},
+        ]}, BY_NAME,
+    ),
+    "Teams": (
+        {"value": [{"id": "1", "messageType": "message", "createdDateTime": AT, "from": {"user": ZOE},
+                    "body": {"content": ASKED}}]},
+        "its lists of objects are value (1)",
+    ),
+    "character.ai": (
+        {"turns": [{"turn_key": {"chat_id": "7"}, "create_time": AT, "author": {"name": "Zoë"},
+                    "candidates": [{"raw_content": ASKED}]}]},
+        "its lists of objects are turns (1), turns.candidates (1)",
     ),
 }  # fmt: skip
+
+
+def outcome_of(folder: Path, name: str, data: bytes, **reading: Any) -> list[Message]:
+    (path := folder / name).parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    source = Source(path, name)
+    importer, options = importer_of(source, mapped=bool(reading)), ReadOptions(**reading)
+    importer.require_clear(source, options)
+    found = [item for item in importer.rows(source, options) if not isinstance(item, Skipped)]
+    assert [item for item in found if not isinstance(item.found, Message)] == []
+    return [item.found for item in found if isinstance(item.found, Message)]
+
+
+def told(messages: Sequence[Message]) -> list[tuple[str | None, str, str]]:
+    assert [message.extras["role"] for message in messages if "role" in message.extras] in (
+        [],
+        ["user"],
+        ["user", "assistant"],
+    )
+    return [(message.channel, message.agent_id, message.text) for message in messages]
 
 
 @pytest.mark.parametrize(("name", "data", "outcome"), PRODUCTS.values(), ids=list(PRODUCTS))
@@ -262,21 +393,36 @@ def test_an_export_of_a_product_is_read_or_refused_by_name(
 ) -> None:
     if isinstance(outcome, str):
         with pytest.raises(ConfigError) as error:
-            (tmp_path / name).write_bytes(data)
-            source = Source(tmp_path / name, name)
-            list(importer_of(source).rows(source, ReadOptions()))
+            outcome_of(tmp_path, name, data)
         assert outcome in str(error.value)
-        return
-    (tmp_path / name).write_bytes(data)
-    source = Source(tmp_path / name, name)
-    found = [item for item in importer_of(source).rows(source, ReadOptions()) if not isinstance(item, Skipped)]
-    assert [(m.found.channel, m.found.agent_id, m.found.text) for m in found if isinstance(m.found, Message)] == outcome
-    assert len(found) == len(outcome)
-    assert {item.found.extras.get("role") for item in found if isinstance(item.found, Message)} <= {
-        "user",
-        "assistant",
-        None,
-    }
+    else:
+        assert told(outcome_of(tmp_path, name, data)) == outcome
+
+
+@pytest.mark.parametrize(("value", "outcome"), ANSWERS.values(), ids=list(ANSWERS))
+def test_an_answer_of_an_api_is_read_by_the_keys_that_its_refusal_advises(
+    tmp_path: Path, value: Any, outcome: list[tuple[str, str, str]] | str
+) -> None:
+    data = json.dumps(value).encode()
+    with pytest.raises(ConfigError) as error:
+        outcome_of(tmp_path, "file.json", data)
+    fields = dict(item.split("=") for item in re.findall(r"--map '([^' ]+=[a-z_]+)'", str(error.value)))
+    if isinstance(outcome, str):
+        assert outcome in str(error.value)
+    else:
+        assert told(outcome_of(tmp_path, "file.json", data, fields=fields)) == outcome
+
+
+def test_a_chat_in_one_cell_is_refused_and_a_plan_is_not(tmp_path: Path) -> None:
+    data = product(
+        "CaseId,Name,Body,CreatedDate",
+        f'7,Zoë,"<p>Chat Started: Monday</p>( 2s ) Zoë: Hi<br>( 1m 4s ) Otto: Ho<br>",{AT}',
+    )
+    with pytest.raises(AssertionError, match="whole chat in one text"):
+        outcome_of(tmp_path, "LiveChatTranscript.csv", data)
+    plan = "10:00 Breakfast: eggs\n11:00 Museum: art\n1. Name: x\n2. Date: y\n(1) Step: one\n(2) Step: two"
+    (one,) = outcome_of(tmp_path, "plan.csv", product("Author,Body,CreatedDate", f'Otto,"{plan}",{AT}'))
+    assert one.text == plan
 
 
 def table(*rows: str) -> bytes:

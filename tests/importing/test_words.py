@@ -292,6 +292,18 @@ def test_speakers_and_channels_of_several_files_are_told_apart(world: World, tmp
     assert [row[0] for row in said(world)] == ["Ann (1)", "ann"]
 
 
+def test_a_name_that_another_id_has_in_stored_messages_is_told(world: World, tmp_path: Path) -> None:
+    take(world, discord(tmp_path, "a.json", account("1", "Ann"), account("5", "Bob")))
+    imported = take(world, discord(tmp_path, "b.json", account("2", "Ann"), account("5", "Bob"), channel="11"))
+    says = "is the Discord {} here and {} in stored messages"
+    named = [("'Ann'", says.format("account 2", "1")), ("'general'", says.format("channel 11", "10"))]
+    assert [line.split(": ")[0] for line in imported.shared_names] == [" ".join(item) for item in named]
+    table = tmp_path / "c.csv"
+    table.write_text("AuthorID,Author,Date,Content\n1,Gone,2026-03-01,a\n2,Gone,2026-03-02,b\n", encoding="utf-8")
+    take(world, table)
+    assert [row[0] for row in said(world)][-2:] == ["Gone (1)", "Gone (2)"]
+
+
 def member(identity: str, name: str, **more: Any) -> Any:
     return {"id": identity, "profile": {"display_name": name, **more}}
 
@@ -316,7 +328,7 @@ def test_accounts_of_slack_are_speakers(
 
 def test_names_stay_where_they_are_unique() -> None:
     names = Identities()
-    assert [names.shown("a", "1", "Ann"), names.shown("b", "2", "Ann"), names.shown("a", "1", "Bo")] == ["Ann"] * 3
+    assert [names.shown("a: 1", "Ann"), names.shown("b: 2", "Ann"), names.shown("a: 1", "Bo")] == ["Ann"] * 3
     assert names.lines() == []
 
 

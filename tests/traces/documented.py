@@ -48,6 +48,10 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "OpenInference": INFERENCE | {"input.value": J({"messages": HEARD}), "output.value": J(COMPLETION)},
     "Arize Phoenix, by hand": LLM | {"input.value": ASKED, "output.value": SAID},
     "LlamaIndex": LLM | {"input.value": J({"messages": [HUMAN]}), "output.value": SAID},
+    "LlamaIndex, a workflow": INFERENCE | {
+        "input.value": J({"messages": ["ChatMessage(role=<MessageRole.USER: 'user'>, blocks=[TextBlock(text='x')])"]}),
+        "output.value": f"assistant: {SAID}",
+    },
     "CrewAI": INFERENCE | {"input.mime_type": "application/json", "output.mime_type": "application/json"},
     "smolagents": LLM | BLOCKS,
     "DSPy": LLM | {"input.value": J({"prompt": None, "messages": HEARD}), "output.value": J([SAID])},
@@ -80,6 +84,16 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "haystack.component.input_types": J({"messages": "list"}),
         "haystack.component.input": J({"messages": [{"role": "user", "content": [{"text": ASKED}], "name": None, "meta": {}}]}),
         "haystack.component.output": J({"replies": [{"role": "assistant", "content": [{"text": SAID}], "meta": {}}]}),
+    },
+    "Haystack, an agent": {
+        "haystack.agent.input": J({"messages": [{"role": "user", "content": [{"text": ASKED}], "name": None, "meta": {}}]}),
+        "haystack.agent.output": J({"messages": [
+            {"role": "user", "content": [{"text": ASKED}]},
+            {"role": "assistant", "content": [{"tool_call": {"tool_name": "look", "arguments": {}, "id": "c"}}]},
+            {"role": "tool", "content": [{"tool_call_result": {
+                "result": "42", "error": False, "origin": {"tool_name": "look", "arguments": {}, "id": "c"}}}]},
+            {"role": "assistant", "content": [{"reasoning": {"reasoning_text": "Hm.", "extra": {}}}, {"text": SAID}]},
+        ]}),
     },
     "Haystack of old": {
         "haystack.component.type": "OpenAIChatGenerator",
@@ -124,6 +138,11 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "Langfuse": {
         "langfuse.observation.type": "generation",
         "langfuse.observation.input": J(HEARD),
+        "langfuse.observation.output": J(ANSWER),
+    },
+    "Langfuse, LangChain": {
+        "langfuse.observation.type": "generation",
+        "langfuse.observation.input": J([*HEARD, {"role": "tool", "content": {"type": "function", "function": {"name": "look"}}}]),
         "langfuse.observation.output": J(ANSWER),
     },
     "LangSmith": {

@@ -14,9 +14,8 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import grpc
 import pytest
 import sqlalchemy as sa
 from google.rpc.status_pb2 import Status
@@ -32,7 +31,7 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.messages import collect
 from persona_pipeline.importing import ReadOptions, Source
 from persona_pipeline.importing.traces import collector
-from persona_pipeline.importing.traces.collector import NO_GRPC, Bounds, create_app
+from persona_pipeline.importing.traces.collector import Bounds, create_app
 from persona_pipeline.importing.traces.importer import OTLPFile
 from persona_pipeline.importing.traces.reading import RequestBudget
 from persona_pipeline.testing.worlds import WorldBuilder
@@ -242,10 +241,11 @@ def test_old_pieces_are_dropped_for_as_long_as_the_collector_runs(
     monkeypatch.setattr(collector, "_FORGET_SECONDS", 0.01)
 
     async def run() -> None:
-        async with collector.Writer(world, collector.CollectorMetrics(), 3.5) as writer:
-            async with asyncio.timeout(PATIENCE):
-                while len(asked) < 3 and not writer._forgetting.done():
-                    await asyncio.sleep(0.01)
+        forgetting = asyncio.create_task(collector._Collector(world, Bounds(keep_days=3.5)).forget())
+        async with asyncio.timeout(PATIENCE):
+            while len(asked) < 3 and not forgetting.done():
+                await asyncio.sleep(0.01)
+        forgetting.cancel()
 
     asyncio.run(run())
     assert asked[:3] == [timedelta(days=3.5)] * 3
@@ -381,38 +381,6 @@ def test_of_spans_that_hold_none_nothing_is_said(
 ) -> None:
     metrics, lines = _told(world, 20, given, caplog)
     assert ("some-sdk" in metrics, lines) == (False, [])
-
-
-def test_grpc_is_refused_in_words(world: World) -> None:
-    """The bytes are those of a call as gRPC's own library sends it, in two halves."""
-    path, kind = b"/opentelemetry.proto.collector.trace.v1.TraceService/Export", b"application/grpc"
-    fields = b"\x83\x86\x01\x09localhost\x04" + bytes([len(path)]) + path + b"\x0f\x10" + bytes([len(kind)]) + kind
-    fields += b"\x00\x02te\x08trailers"
-    head = len(fields).to_bytes(3, "big") + bytes.fromhex("010400000001") + fields
-    call = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000") + head
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = free.getsockname()
-    with serving(create_app(world, grpc=address)):
-        for cut in (10, 30, len(call)):
-            with socket.create_connection(address, timeout=LONG) as connection:
-                connection.sendall(call[:cut])
-                connection.sendall(call[cut:])
-                answer = b""
-                while b"http/protobuf" not in answer:
-                    answer += connection.recv(4096)
-            assert b"\x01\x05\x00\x00\x00\x01" in answer, "headers of the call's stream, which end it"
-        with grpc.insecure_channel(f"{address[0]}:{address[1]}") as channel, pytest.raises(grpc.RpcError) as refused:
-            channel.unary_unary(path.decode())(SPANS.SerializeToString(), timeout=LONG)
-        told = cast("grpc.Call", refused.value)
-        assert (told.code(), told.details()) == (grpc.StatusCode.UNIMPLEMENTED, NO_GRPC)
-
-
-def test_a_port_for_grpc_that_others_have_stays_theirs(world: World) -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        serving(create_app(world, grpc=taken.getsockname())) as address,
-    ):
-        assert post(f"{address}/v1/traces", SPANS.SerializeToString())[0] == 200
 
 
 def test_langfuses_sdk_sends_to_a_path_of_its_own(world: World, url: str) -> None:

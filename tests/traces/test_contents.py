@@ -216,6 +216,7 @@ def test_only_what_was_said_since_the_last_answer_is_new() -> None:
     assert _words(("user", "Hi"), ("assistant", "Yes?"), ("user", "Tea?"), ("user", "Or not?")) == ["Tea?", "Or not?"]
     # The call of a tool is an answer, and its result is nobody's word.
     assert _words(("user", "Hi"), ("assistant", ""), ("tool", "72 F")) == []
+    assert _words(("user", "Hi"), ("tool", "72 F")) == [], "some write the result alone"
     # What the caller wrote for the model to go on from.
     assert _words(("user", "Hi"), ("assistant", "Yes?"), ("user", "Tea?"), ("assistant", "{")) == ["Tea?"]
 

@@ -180,6 +180,23 @@ NODE = {"metadata": '{"langgraph_node": "bob"}'}
         pytest.param(
             {"ai.telemetry.functionId": "f"}, {}, "chain", "shop", "f", id="a part of a program before all of it"
         ),
+        pytest.param(
+            {"metadata": '{"lc_agent_name": "bob", "langgraph_node": "f"}'},
+            {},
+            "f",
+            "shop",
+            "bob",
+            id="LangChain's agent",
+        ),
+        pytest.param({"langfuse.observation.metadata.agent_name": '"bob"'}, {}, "f", "shop", "bob", id="encoded"),
+        pytest.param(
+            {"gen_ai.agent.name": "RunnableSequence", "gen_ai.agent.id": "0a"},
+            {},
+            "f",
+            "shop",
+            "shop",
+            id="a class alone",
+        ),
         pytest.param({"metadata": "{broken"}, {}, "chain", "shop", "shop", id="nothing but the program"),
     ],
 )

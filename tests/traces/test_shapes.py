@@ -143,6 +143,14 @@ def test_what_looks_like_a_call_is_refused_by_its_place(message: Any, place: str
 
 
 @pytest.mark.parametrize(
+    "written", ["ChatMessage(role=<Role.USER: 'user'>, blocks=[T(text='Hi')])", "<app.Context object at 0x7f>"]
+)
+def test_what_a_program_writes_of_its_objects_are_no_words(written: str) -> None:
+    contents = read_span({"input.value": {"messages": [written]}, "output.value": written}, ())
+    assert [*contents.inputs, *contents.outputs] == []
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         "<think>No lift!</think>Yes.",

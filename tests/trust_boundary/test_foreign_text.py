@@ -111,7 +111,7 @@ def test_a_signed_recording_heals_and_stays_signed(text: str, tmp_path: Path) ->
 
 
 def lines_of(folder: Path) -> list[str]:
-    return [line for path in folder.rglob("*.jsonl") for line in path.read_text("utf-8").splitlines()]
+    return [line for path in folder.rglob("*.jsonl") for line in path.read_text("utf-8").split("\n") if line]
 
 
 @given(reason=ANY, quote=ANY, idea=ANY, detail=ANY)

@@ -11,11 +11,17 @@ from persona_pipeline.base.turns import (
     Turn,
     TurnError,
     UnknownCallError,
+    find_turns,
     read_message,
     read_turns,
     split_thinking,
 )
 from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
+
+
+def test_half_a_character_in_encoded_json_is_replaced() -> None:
+    for value in (r'{"role": "user", "content": "a \ud83d"}', r'"{\"text\": \"a \\ud83d\"}"'):
+        assert [turn.text for turn in find_turns(value, "user")] == ["a \ufffd"]
 
 
 def calls_in(turns: list[Turn]) -> list[ToolCall]:

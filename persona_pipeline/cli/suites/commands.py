@@ -1,6 +1,5 @@
 """``persona-pipeline suite``: check, show, explain, import, run and compare eval suites."""
 
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,7 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
 from persona_pipeline.base.text import shown_json
-from persona_pipeline.cli.options import AsJson, JudgeName, MaxUsd, Record, judge_name, world_settings
+from persona_pipeline.cli.options import AsJson
 from persona_pipeline.cli.running import end
 from persona_pipeline.cli.suites.run import (
     AllowEnv,
@@ -112,7 +111,7 @@ def explain(
 app.command()(run)
 
 
-FAIL_ON = ("worse", "interval", "pairwise", "none")
+FAIL_ON = ("worse", "interval", "none")
 
 
 @app.command()
@@ -121,68 +120,33 @@ def compare(
     b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
     as_json: AsJson = False,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Difference that wins or loses a test.")] = 0.1,
-    pairwise: Annotated[
-        bool, typer.Option(help="Let a judge compare the answers too, each pair in both orders.")
-    ] = False,
-    suite: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The suite the runs are of, for what was asked; --pairwise needs it; repeatable.", show_default=False
-        ),
-    ] = None,
-    allow_path: AllowPath = None,
-    judge: JudgeName = None,
-    record: Record = False,
-    max_usd: MaxUsd = None,
     fail_on: Annotated[
         str,
-        typer.Option(
-            help="worse: the mean dropped; interval: more tests are lost than won, beyond chance; "
-            "pairwise: the same by the judge's choices; none."
-        ),
+        typer.Option(help="worse: the mean dropped; interval: more tests are lost than won, beyond chance; none."),
     ] = "worse",
 ) -> None:
     """Compare two runs test by test.
 
-    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test of the first has no score or no judgment.
+    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test of the first has no score.
     """
     from persona_pipeline.reporting.text import template_text
-    from persona_pipeline.suites.running.history import compare_rows, judge_pairs, read_rows
+    from persona_pipeline.suites.running.history import compare_rows, read_rows
 
     if fail_on not in FAIL_ON:
         raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
-    if fail_on == "pairwise" and not pairwise:
-        raise ConfigError("--fail-on pairwise needs --pairwise")
-    if pairwise and not suite:
-        raise ConfigError("--pairwise needs --suite: results do not hold what was asked")
     first, second = read_rows(a), read_rows(b)
     comparison = compare_rows(first, second, threshold=threshold)
     if not comparison.pairs:
         raise NothingError(f"{a} and {b} have no test in common")
-    judged = None
-    if pairwise and suite:
-        from persona_pipeline.suites.running.opening import find_suites, open_judge
-        from persona_pipeline.suites.running.suite_run import prefixes
-
-        provider, suites = judge_name(judge), [load(path, allow_path) for path in find_suites(suite)]
-        asked = dict(zip(prefixes(suites), suites, strict=True))
-        with closing(open_judge(provider, world_settings(), record=record, max_usd=max_usd)) as shared:
-            judged = judge_pairs(shared, first, second, asked)
     if as_json:
-        print_json(comparison.to_dict() | ({"pairwise": judged.to_dict()} if judged else {}))
+        print_json(comparison.to_dict())
     else:
         print_lines([template_text("suite_compared", {"run": comparison})])
-        print_lines([template_text("suite_pairwise", {"run": judged})] if judged else ())
     if fail_on == "none":
         end()
-    if comparison.unscored or comparison.only_a or (judged and judged.unjudged):
+    if comparison.unscored or comparison.only_a:
         end(EXIT_COVERAGE)
-    worse = {
-        "worse": comparison.worse,
-        "interval": comparison.surely_worse,
-        "pairwise": judged is not None and judged.surely_worse,
-    }
-    end(int(worse[fail_on]))
+    end(int(comparison.worse if fail_on == "worse" else comparison.surely_worse))
 
 
 @app.command("import")

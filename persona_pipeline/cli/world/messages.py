@@ -243,13 +243,6 @@ def collect(
     port: Port = DEFAULT_PORT,
     token_env: TokenEnv = "PERSONA_COLLECT_TOKEN",
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, as it is sent.")] = 16 * 1024**2,
-    max_items: Annotated[int, typer.Option(min=1, help="Spans or log records of a request.")] = 50_000,
-    max_attributes: Annotated[int, typer.Option(min=1, help="Attributes of one; one with more is refused.")] = 1_000,
-    read_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request must be read.")] = 20.0,
-    max_unpacked: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, unpacked.")] = 64 * 1024**2,
-    waiting: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait to be stored; more are told to come again.")
-    ] = 64,
     keep_days: Annotated[
         float, typer.Option(min=0.01, help="How long pieces of traces wait for what else belongs to them.")
     ] = 2.0,
@@ -286,14 +279,13 @@ def collect(
 
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import GRPC_PORT, Bounds, RequestBudget, create_app
+    from persona_pipeline.importing.traces.collector import Bounds, create_app
 
     world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
-        bounds=Bounds(RequestBudget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
-        grpc=(host, GRPC_PORT) if port == DEFAULT_PORT else None,
+        bounds=Bounds(keep_days=keep_days),
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)

@@ -8,19 +8,21 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.turns import ASSISTANT, USER, TurnError, unpacked
+from persona_pipeline.base.turns import ASSISTANT, TOOL, USER, TurnError, unpacked
 from persona_pipeline.importing.traces.otlp import OtlpRecord, plain
 from persona_pipeline.importing.traces.spans import (
     DETAILS,
     NAMES,
     Heard,
     SaidMessage,
+    beside,
     content_fields,
     heard_by_event,
     is_redacted,
     is_said,
     keys_of_contents,
     kind_of,
+    names_nobody,
     read_span,
 )
 
@@ -30,9 +32,6 @@ WHY_SILENT = {
     "no_contents": "were calls of a model in which no attribute or event holds words: set the instrumentation to record contents",
     "redacted": "had their contents redacted",
 }
-
-
-_MOST_NAMED = 6
 
 
 class RefusedError(ValueError):
@@ -135,12 +134,6 @@ def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
     return "no_contents" if kind == "model" else None
 
 
-def named_keys(keys: Collection[str]) -> str:
-    """Return the first of some keys in brackets, ``""`` where there are none."""
-    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
-    return f" ({', '.join(sorted(keys)[:_MOST_NAMED])}{more})" if keys else ""
-
-
 def keys_unread(item: OtlpRecord, reason: str) -> Collection[str]:
     """Return the keys that seem to hold the contents of a span that is silent for a reason."""
     has_some = reason in ("form_not_known", "no_call_of_a_model")
@@ -156,7 +149,8 @@ def _piece(item: OtlpRecord, found: Mapping[str, Any], key: str, said: Heard) ->
     (trace_id, span_id), (start, end), (inputs, outputs) = _ids(item.record), _times(item), said
     if not start:
         raise RefusedError(f"span {span_id}: it has no time")
-    service, inner = item.resource.get("service.name"), unpacked(found.get("metadata"))
+    service, named = item.resource.get("service.name"), beside(found)
+    agents = tuple(dict.fromkeys(_values(named, NAMES["agent"])))
     parent = getattr(item.record, "parent_span_id", b"")
     is_whole = key in ("span", "details")
     asked, continued = exchange(inputs, outputs) if is_whole else (None, None)
@@ -167,11 +161,11 @@ def _piece(item: OtlpRecord, found: Mapping[str, Any], key: str, said: Heard) ->
         start=start,
         end=end,
         parent_id=parent.hex() or None,
-        conversation=next(_values(found, NAMES["conversation"]), None),
-        agents=tuple(dict.fromkeys(_values(found, NAMES["agent"]))),
-        parts=tuple(dict.fromkeys(_values({**inner, **found} if isinstance(inner, dict) else found, NAMES["part"]))),
+        conversation=next(_values(named, NAMES["conversation"]), None),
+        agents=() if any(map(names_nobody, agents)) else agents,
+        parts=tuple(dict.fromkeys(_values(named, NAMES["part"]))),
         span_name=next(_values({"name": getattr(item.record, "name", None)}, ("name",)), None),
-        user=next(_values(found, NAMES["user"]), None),
+        user=next(_values(named, NAMES["user"]), None),
         service=service if isinstance(service, str) and service and not service.startswith("unknown_service") else None,
         model=next(_values(found, NAMES["model"]), None),
         response_id=_response_id(found),
@@ -205,10 +199,16 @@ def without_answer(said: SaidMessage) -> SaidMessage:
 
 
 def _heard(said: Iterable[SaidMessage]) -> list[SaidMessage]:
-    heard = list(said)
-    while heard and heard[-1].role == ASSISTANT:
-        heard.pop()
-    return [item for item in heard if item.role in (ASSISTANT, USER)]
+    listed, heard = list(said), list[SaidMessage]()
+    while listed and listed[-1].role == ASSISTANT:
+        listed.pop()
+    for item in listed:
+        if item.role in (ASSISTANT, USER):
+            heard.append(item)
+        elif item.role == TOOL and (not heard or heard[-1].role == USER):
+            # The call of a tool stands before its result, also where only the result was written.
+            heard.append(SaidMessage(ASSISTANT, ""))
+    return heard
 
 
 def _digest(heard: Iterable[SaidMessage]) -> str:

@@ -2,16 +2,14 @@
 
 import asyncio
 import logging
-import socket
 from collections import Counter as Counts
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from sqlalchemy import event
@@ -87,108 +85,12 @@ class CollectorMetrics:
         return generate_latest(self.registry)
 
 
-GRPC_PORT = 4317
-NO_GRPC = (
-    "traces are taken over HTTP here: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and the endpoint's port to 4318"
-)
-# A connection that stays longer, and a message that is larger, are cut off; a port that others have is not shared with them.
-_GRPC_OPTIONS = (
-    ("grpc.max_connection_age_ms", 10_000),
-    ("grpc.max_connection_age_grace_ms", 0),
-    ("grpc.max_receive_message_length", 65_536),
-    ("grpc.so_reuseport", 0),
-)
-
-
-@contextmanager
-def refusing_grpc(address: tuple[str, int] | None) -> Iterator[None]:
-    """Say at an address that gRPC, which many exporters begin with, is not taken; where others listen there already, they do.
-
-    The sentence is printed by exporters, which do not try again.
-    """
-    if address is None:
-        yield
-        return
-    import grpc
-
-    def refuse(_: Any, context: grpc.ServicerContext) -> None:
-        context.abort(grpc.StatusCode.UNIMPLEMENTED, NO_GRPC)
-
-    class Every(grpc.GenericRpcHandler):
-        def service(self, handler_call_details: Any) -> Any:
-            # As a stream: what the call brings is not read.
-            return grpc.stream_unary_rpc_method_handler(refuse)
-
-    host, port = address
-    server = grpc.server(ThreadPoolExecutor(1), handlers=[Every()], options=_GRPC_OPTIONS)
-    try:
-        # gRPC itself writes to the terminal where a port is taken.
-        socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-        server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        server.start()
-    except (OSError, RuntimeError) as error:
-        _LOGGER.info("nobody says on port %d that gRPC is not taken (%s)", port, error)
-    try:
-        yield
-    finally:
-        server.stop(None)
-
-
 _FORGET_SECONDS = 3600.0
 _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
 
 
 class StoreUnavailableError(Exception):
     """The store cannot be written just now; it is worth trying again."""
-
-
-class Writer:
-    """Writes the pieces of one request after another; an async context manager, which ends when all is written."""
-
-    def __init__(self, world: World, metrics: CollectorMetrics, keep_days: float) -> None:
-        self._world, self._metrics, self._keep = world, metrics, timedelta(days=keep_days)
-        self._turn, self._writing = asyncio.Lock(), set[asyncio.Task[None]]()
-
-    async def __aenter__(self) -> "Writer":
-        self._forgetting = asyncio.create_task(self._forget())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._forgetting.cancel()
-        await asyncio.gather(*self._writing, return_exceptions=True)
-
-    async def store(self, pieces: Sequence[Piece]) -> None:
-        """Return when these pieces are stored.
-
-        Raises:
-            StoreUnavailableError: they are not, and may be later.
-            Exception: what the store said of them.
-        """
-        writing = asyncio.create_task(self._store(pieces))
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
-        # They are written even if the client has gone.
-        await asyncio.shield(writing)
-
-    async def _store(self, pieces: Sequence[Piece]) -> None:
-        async with self._turn:
-            try:
-                kept = await asyncio.to_thread(keep_pieces, self._world, pieces)
-            except (OperationalError, InterfaceError) as error:
-                _LOGGER.error("not stored: %s", error.orig)
-                raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
-            except Exception:
-                _LOGGER.exception("not stored")
-                raise
-            self._metrics.kept(kept, len(pieces))
-
-    async def _forget(self) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(forget_pieces, self._world.store, self._keep, pruning_time())
-            except Exception:
-                _LOGGER.warning("pieces of old traces could not be dropped", exc_info=True)
-            await asyncio.sleep(_FORGET_SECONDS)
 
 
 _RETRY_SECONDS = "1"
@@ -227,7 +129,8 @@ class _Collector:
     def __init__(self, world: World, bounds: Bounds) -> None:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
-        self.writer = Writer(world, self.metrics, bounds.keep_days)
+        # One request is written after another.
+        self.writing = asyncio.Lock()
         self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
         for _ in range(_READ_AT_ONCE):
             self._readers.put_nowait(ReadingProcess(self.bounds.request))
@@ -266,7 +169,7 @@ class _Collector:
             finally:
                 self._readers.put_nowait(reader)
             if brought.pieces:
-                await self.writer.store(brought.pieces)
+                await self._store(brought.pieces)
             self.metrics.read(brought.scopes)
             return brought
         except (TooLargeError, UnreadableError, StoreUnavailableError) as error:
@@ -279,6 +182,29 @@ class _Collector:
             self._waiting -= 1
             self.metrics.waiting.set(self._waiting)
 
+    async def _store(self, pieces: Sequence[Piece]) -> None:
+        """Return when pieces are stored; StoreUnavailableError: they are not, and may be later."""
+        async with self.writing:
+            try:
+                kept = await asyncio.to_thread(keep_pieces, self.world, pieces)
+            except (OperationalError, InterfaceError) as error:
+                _LOGGER.error("not stored: %s", error.orig)
+                raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
+            except Exception:
+                _LOGGER.exception("not stored")
+                raise
+            self.metrics.kept(kept, len(pieces))
+
+    async def forget(self) -> None:
+        """Drop the pieces of old traces, every hour."""
+        while True:
+            try:
+                older_than = timedelta(days=self.bounds.keep_days)
+                await asyncio.to_thread(forget_pieces, self.world.store, older_than, pruning_time())
+            except Exception:
+                _LOGGER.warning("pieces of old traces could not be dropped", exc_info=True)
+            await asyncio.sleep(_FORGET_SECONDS)
+
     def close(self) -> None:
         """End the processes that read."""
         while not self._readers.empty():
@@ -290,23 +216,23 @@ def create_app(
     *,
     access: Access | None = None,
     bounds: Bounds | None = None,
-    grpc: tuple[str, int] | None = None,
 ) -> FastAPI:
     """Return the application of the collector.
 
-    ``access``: by default no token and localhost only. ``grpc``: where exporters are told that it takes no gRPC.
+    ``access``: by default no token and localhost only.
     """
     _flush_every_commit(world)
     collector = _Collector(world, bounds or Bounds())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        forgetting = asyncio.create_task(collector.forget())
         try:
-            async with collector.writer:
-                with refusing_grpc(grpc):
-                    yield
+            yield
         finally:
-            collector.close()
+            forgetting.cancel()
+            async with collector.writing:
+                collector.close()
 
     app = FastAPI(
         title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None

@@ -1,71 +1,58 @@
-"""Files of traces: JSON lines as the collector's file exporter writes them, or protobuf."""
+"""Files of traces: JSON lines as the collector's file exporter writes them."""
 
-import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import records
+from persona_pipeline.importing.tables import listed
 from persona_pipeline.importing.traces.calls import (
     WHY_SILENT,
     Piece,
     RefusedError,
     keys_read,
     keys_unread,
-    named_keys,
     piece_of,
     why_silent,
 )
 from persona_pipeline.importing.traces.messages import as_said, told_to, turns_of
-from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
+from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.names import Aliases
 
 _SPANS, _LOGS = ("resourceSpans", "resource_spans"), ("resourceLogs", "resource_logs")
-_BINARY = (".pb", ".binpb", ".otlp")
-Part = tuple[int, list[OtlpRecord] | ValueError]
 
 
 class OTLPFile(Importer):
     """Spans and events of a file, put together as the collector puts them together."""
 
     name: ClassVar[str] = "otlp"
-    about: ClassVar[str] = "OpenTelemetry traces and events: OTLP as JSON lines or protobuf"
+    about: ClassVar[str] = "OpenTelemetry traces and events: OTLP as JSON lines"
 
     def recognises(self, source: Source) -> bool:
         if source.is_folder:
             return False
         start = source.beginning.lstrip()[:200]
-        return source.path.suffix.lower() in _BINARY or (
-            start.startswith("{") and any(f'"{key}"' in start for key in (*_SPANS, *_LOGS))
-        )
+        return start.startswith("{") and any(f'"{key}"' in start for key in (*_SPANS, *_LOGS))
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         require_otel()
         pieces: list[Piece] = []
         lines: dict[tuple[str, str], int] = {}
         silent: dict[int, list[str]] = {}
-        for line, part in _parts(file):
-            if isinstance(part, ValueError):
-                yield Row(line, part)
+        for line, item, piece in _read(file):
+            if isinstance(piece, ValueError):
+                yield Row(line, piece)
                 continue
-            silent[line] = []
-            for item in part:
-                try:
-                    piece = piece_of(item)
-                except RefusedError as error:
-                    yield Row(line, error)
-                    continue
-                if piece is not None:
-                    pieces.append(piece)
-                    lines.setdefault((piece.trace_id, piece.span_id), line)
-                if why_silent(item, piece) == "form_not_known":
-                    keys = named_keys(keys_unread(item, "form_not_known"))
-                    silent[line].append(WHY_SILENT["form_not_known"] + keys)
+            silent.setdefault(line, [])
+            if piece is not None:
+                pieces.append(piece)
+                lines.setdefault((piece.trace_id, piece.span_id), line)
+            if item and why_silent(item, piece) == "form_not_known":
+                silent[line].append(WHY_SILENT["form_not_known"] + _in_brackets(keys_unread(item, "form_not_known")))
         unread = [Skipped(line, f"spans that {reason}") for line, reasons in silent.items() for reason in reasons]
         kept, _ = as_said(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.created_at, turn.id)):
@@ -87,24 +74,23 @@ class OTLPFile(Importer):
         scopes: dict[tuple[str, str], str] = {}
         silent: dict[str, Counter[str]] = defaultdict(Counter)
         keys: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for line, part in _parts(file):
-            if isinstance(part, ValueError):
-                raise ConfigError(Problem(str(part), file.name, line))
-            for item in part:
-                spans[item.scope] += item.is_span
-                try:
-                    piece = piece_of(item)
-                except RefusedError as error:
-                    silent[item.scope][f"refused: {error}"] += 1
-                    continue
-                if piece is not None:
-                    pieces.append(piece)
-                    scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
-                    worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
-                    keys[item.scope, ""].update(keys_read(item))
-                if reason := why_silent(item, piece):
-                    silent[item.scope][WHY_SILENT[reason]] += 1
-                    keys[item.scope, WHY_SILENT[reason]].update(keys_unread(item, reason))
+        for line, item, piece in _read(file):
+            if item is None:
+                if piece:
+                    raise ConfigError(Problem(str(piece), file.name, line))
+                continue
+            spans[item.scope] += item.is_span
+            if isinstance(piece, ValueError):
+                silent[item.scope][f"refused: {piece}"] += 1
+                continue
+            if piece is not None:
+                pieces.append(piece)
+                scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
+                worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
+                keys[item.scope, ""].update(keys_read(item))
+            if reason := why_silent(item, piece):
+                silent[item.scope][WHY_SILENT[reason]] += 1
+                keys[item.scope, WHY_SILENT[reason]].update(keys_unread(item, reason))
         said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
         by_scope = grouped(said, lambda turn: scopes[str(turn.extras["trace_id"]), str(turn.extras["span_id"])])
         for name, count in sorted(spans.items()):
@@ -113,62 +99,38 @@ class OTLPFile(Importer):
             channels = len({turn.channel for turn in turns})
             yield f"{name}: {count} spans, {worded[name]} with words, {channels} channels; agents: {agents}"
             if read := keys[name, ""]:
-                yield f"  words are read from{named_keys(read)}"
+                yield f"  words are read from{_in_brackets(read)}"
             for reason, amount in silent[name].most_common():
-                yield f"  {amount} {reason}{named_keys(keys[name, reason])}"
+                yield f"  {amount} {reason}{_in_brackets(keys[name, reason])}"
         if spans and not worded.total():
             raise NothingError(f"no span or event in {file.name} holds words that can be read")
 
 
-def _parts(file: Source) -> Iterator[Part]:
-    """Yield what the lines of a file hold; of a protobuf file, its messages by number."""
-    if file.path.suffix.lower() in _BINARY:
-        yield from _binary(file)
-        return
+def _read(file: Source) -> Iterator[tuple[int, OtlpRecord | None, Piece | ValueError | None]]:
+    """Yield the spans and log records of a file with their lines, and what is kept of each; of a line without any, the line."""
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
     for line, record in records(file):
+        if isinstance(record, ValueError):
+            yield line, None, record
+            continue
+        kinds = [kind for kind, keys in ((TracesData, _SPANS), (LogsData, _LOGS)) if any(key in record for key in keys)]
+        if not kinds:
+            yield line, None, ValueError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
         try:
-            yield line, record if isinstance(record, ValueError) else _items(record)
+            found = [item for kind in kinds for item in items(parsed_json(record, kind()))]
         except UnreadableError as error:
-            yield line, error
+            yield line, None, error
+            continue
+        if kinds and not found:
+            yield line, None, None
+        for item in found:
+            try:
+                yield line, item, piece_of(item)
+            except RefusedError as error:
+                yield line, item, error
 
 
-def _items(record: Mapping[str, Any]) -> list[OtlpRecord]:
-    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-
-    kinds = [kind for kind, keys in ((TracesData, _SPANS), (LogsData, _LOGS)) if any(key in record for key in keys)]
-    if not kinds:
-        raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
-    return [item for kind in kinds for item in items(parsed_json(record, kind()))]
-
-
-def _binary(file: Source) -> Iterator[Part]:
-    for number, body in enumerate(_messages(file.content()), start=1):
-        try:
-            yield number, _spans_or_records(body)
-        except UnreadableError as error:
-            yield number, error
-
-
-def _spans_or_records(body: bytes) -> list[OtlpRecord]:
-    """Return what a message holds. Nothing in protobuf says which it is; log records read as spans have no ids or fail."""
-    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-
-    with suppress(UnreadableError):
-        spans = items(parsed(body, TracesData()))
-        if not spans or any(item.record.trace_id for item in spans):
-            return spans
-    return items(parsed(body, LogsData()))
-
-
-def _messages(content: bytes) -> list[bytes]:
-    """Return the messages of a file in which each stands behind its length in four bytes, or the one that it is."""
-    found, at = [], 0
-    while at + 4 <= len(content):
-        (size,) = struct.unpack_from(">I", content, at)
-        if at + 4 + size > len(content):
-            break
-        found.append(content[at + 4 : at + 4 + size])
-        at += 4 + size
-    return found if found and at == len(content) else [content]
+def _in_brackets(keys: Collection[str]) -> str:
+    return f" ({listed(sorted(keys))})" if keys else ""

@@ -68,7 +68,8 @@ class TraceWords:
         self._places: dict[tuple[str, str, InputPlace], int] = {}
         # By spans that nobody below them has repeated yet.
         self._unrepeated: dict[tuple[str, str, str], int] = {}
-        self._messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
+        # Each message as everybody who was told it has it.
+        self.messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
 
     def add(self, agent: str, told: Told, above: Collection[str]) -> None:
         """Take words in; ``above``: the spans above the call."""
@@ -81,11 +82,7 @@ class TraceWords:
                 self._count[agent, text] += 1
                 self._unrepeated[agent, text, told.span_id] = number
             self._places[agent, text, told.place] = number
-        self._messages[text, number].append(told)
-
-    def messages(self) -> Iterator[Sequence[Told]]:
-        """Yield each message as everybody who was told it has it."""
-        yield from self._messages.values()
+        self.messages[text, number].append(told)
 
 
 PREFIX = "otel-"
@@ -195,7 +192,7 @@ class _Trace:
             for told in told_by(call.span_id, self._heard(call, agent)):
                 words[self._place(call)].add(agent, told, above)
         for place, heard in words.items():
-            yield from (self._told(place, message) for message in heard.messages())
+            yield from (self._told(place, message) for message in heard.messages.values())
 
     def _told(self, place: str, message: Sequence[Told]) -> Message:
         first = min(message, key=lambda told: (self._calls[told.span_id].start, told.span_id))

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from persona_pipeline.base.text import storable
-from persona_pipeline.base.turns import ASSISTANT, USER, Turn, TurnError, UnknownCallError, find_turns, unpacked
+from persona_pipeline.base.turns import ASSISTANT, TOOL, USER, Turn, TurnError, UnknownCallError, find_turns, unpacked
 from persona_pipeline.world.messages.files import MAX_TEXT
 
 _TABLE = tomllib.loads((Path(__file__).parent / "spans.toml").read_text(encoding="utf-8"))
 _WORDS: dict[str, frozenset[str]] = {name: frozenset(row) for name, row in _TABLE["words"].items()}
 _KINDS = _TABLE["kinds"]
 NAMES: dict[str, list[str]] = _TABLE["names"]
+_NOBODY, _BESIDE = re.compile(_TABLE["names"]["nobody"]), re.compile(r".*\.(?:metadata|properties|context)\.(.+)")
 _MODEL_KIND = re.compile(_KINDS["model"], re.IGNORECASE)
 DETAILS, _EVENTS = "gen_ai.client.inference.operation.details", "EVENTS"
 _OF_A_MESSAGE = re.compile(r"gen_ai\.(\w+)\.message|gen_ai\.choice")
@@ -92,6 +93,18 @@ def read_span(found: Mapping[str, Any], events: Iterable[Event]) -> SpanContents
     """
     kind = kind_of(found)
     return SpanContents() if kind == "tool" else _read(found, events, kind)
+
+
+def beside(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes, also under the names that they have in metadata, properties or a context."""
+    inner = unpacked(found.get("metadata"))
+    named = {match[1]: unpacked(value) for key, value in found.items() if (match := _BESIDE.fullmatch(key))}
+    return {**(inner if isinstance(inner, dict) else {}), **named, **found}
+
+
+def names_nobody(name: str) -> bool:
+    """Whether a name is one that a framework gives where the program gave none."""
+    return bool(_NOBODY.fullmatch(name))
 
 
 def keys_of_contents(found: Mapping[str, Any], events: Iterable[Event] = ()) -> list[str]:
@@ -244,6 +257,8 @@ def _read_events(events: Iterable[Event], kind: str) -> SpanContents:
 def _said(turns: Iterable[Turn], role: str) -> list[SaidMessage]:
     said = []
     for turn in turns:
+        if turn.role == TOOL and isinstance(turn.data, Mapping) and turn.data.keys() & {*_TABLE["described"]}:
+            continue
         text, name = storable(turn.text or ""), turn.speaker
         if len(text) > MAX_TEXT:
             text = text[: MAX_TEXT - 1] + "\u2026"

@@ -22,10 +22,9 @@ from persona_pipeline.base.files import open_regular, read_regular, repository_o
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.turns import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, default_roots
+from persona_pipeline.suites.format.files import FileError, Files, ReasonedError, default_roots
 from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.format.text import json_file, json_rows, stringify
 from persona_pipeline.world.personas import is_world
 
@@ -498,8 +497,12 @@ class TargetFields(StrictFields):
         """Let go of connections; one that answers again connects again."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry."""
-        return self.model_dump(mode="json")
+        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry.
+
+        Values of headers may be secrets.
+        """
+        data = self.model_dump(mode="json", exclude={"api_key"})
+        return {key: sorted(value) if key == "headers" else value for key, value in data.items()}
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0

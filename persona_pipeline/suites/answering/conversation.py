@@ -1,6 +1,6 @@
 """Conversations: a target is asked turn by turn, by lines that are written or by a target that plays the user."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,18 @@ def user_messages(user: SimulatedUser, persona: "Persona | None", said: Messages
     ]
     opens = [] if turned and turned[0]["role"] == "user" else [{"role": "user", "content": _OPENS}]
     return [{"role": "system", "content": system}, *opens, *turned]
+
+
+def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI's APIs take them. A tool's message becomes the user's: the call that it answers is not known."""
+    return [
+        {
+            "role": role if (role := message["role"]) in ("system", "assistant") else "user",
+            "content": message["content"],
+        }
+        for message in messages
+        if message["content"].strip()
+    ]
 
 
 def hold_conversation(

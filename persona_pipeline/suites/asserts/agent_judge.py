@@ -15,7 +15,8 @@ from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import Prompted
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, ReasonedError
+from persona_pipeline.suites.format.files import ReasonedError
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import PatternError, compile_pattern, search, stringify
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.criteria import (
@@ -138,8 +139,7 @@ def _files(place: Path) -> list[Path]:
 class AgentJudge(Prompted):
     """The score, 0-1, of a judge that may list, read and search the workspace, ``max_steps`` times at most.
 
-    With ``target`` that target is asked instead, once, in the workspace. It is an error when there is no workspace, and when the
-    judge has not decided after its last step.
+    It is an error when there is no workspace, and when the judge has not decided after its last step.
     """
 
     needs = ()
@@ -148,51 +148,34 @@ class AgentJudge(Prompted):
     prompt: str | None = Field(None, description="What to look for: text or a file.")
     max_steps: int = Field(10, ge=1, le=50, description="Most looks into the workspace.")
     temperature: float | None = Field(None, ge=0, le=2, description="Accepted; the judge's models have no temperature.")
-    target: str | None = Field(None, min_length=1, description="A target that judges instead of the project's judge.")
+    target: str | None = Field(None, description="Accepted; judgments come from the project's judge.")
     criteria: list[Criterion] | None = Field(
         None, alias="rubrics", min_length=1, description="Criteria to check one by one."
     )
 
-    @property
-    def needs_judge(self) -> bool:
-        return self.target is None
-
-    @property
-    def asked(self) -> str | None:
-        return self.target
-
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+        if data.get("target") is not None:
+            reader.warn(entry, f"{label}: target is not asked; the project's judge judges", "target", key=True)
         if data.get("rubrics") is not None:
             data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, label, reader)
         return data
 
     def grade(self, output: Output, context: Context) -> Grade:
-        shown = evidence(output, context, self._prompt_text)
-        if self.target is not None:
-            data = self._said_by(self.target, shown, context)
-        elif output.workspace is None:
+        if output.workspace is None:
             raise UngradedError("no_workspace", "agent_judge needs a workspace; give the suite or the test one")
-        else:
-            data = self._seen(Path(output.workspace), shown, context)
+        data = self._seen(Path(output.workspace), evidence(output, context, self._prompt_text), context)
         problem = reply_problem(data, self.criteria) if self.criteria else freeform_problem(data)
         if problem:
             raise UngradedError("invalid_output", problem)
         return grade_checks(data, self.criteria) if self.criteria else freeform_grade(data)
 
-    @property
-    def _asking(self) -> tuple[str, str, dict[str, Any]]:
-        """The rules, the question and the schema of the reply."""
-        prompt = self._prompt_text
-        task = fill_prompt(prompt) if prompt else "Judge whether the work in the workspace meets the goal."
-        if not self.criteria:
-            return FREEFORM_RULES, task, FREEFORM_SCHEMA
-        rules, schema = rules_and_schema(self.criteria)
-        return rules, checks_asked(self.criteria, task), schema
-
     def _seen(self, folder: Path, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         """Return the judge's reply after it has looked around."""
-        rules, ask, schema = self._asking
+        prompt = self._prompt_text
+        rules, schema = rules_and_schema(self.criteria) if self.criteria else (FREEFORM_RULES, FREEFORM_SCHEMA)
+        ask = fill_prompt(prompt) if prompt else "Judge whether the work in the workspace meets the goal."
+        ask = checks_asked(self.criteria, ask) if self.criteria else ask
         steps: list[dict[str, Any]] = []
         for left in range(self.max_steps, -1, -1):
             reply = ask_judge(
@@ -203,7 +186,7 @@ class AgentJudge(Prompted):
                 rules=rules + RULES["steps"],
                 ask=ask,
                 schema=_step_schema(schema),
-                subject={"prompt": self._prompt_text, "criteria": [item.asked() for item in self.criteria or ()]},
+                subject={"prompt": prompt, "criteria": [item.asked() for item in self.criteria or ()]},
                 check=_step_problem,
                 model=self.model,
             )
@@ -213,17 +196,3 @@ class AgentJudge(Prompted):
                 action = {key: reply[key] for key in ("action", "path", "pattern")}
                 steps.append({**action, "found": look(folder, **action)})
         raise UngradedError("invalid_output", f"the judge had not decided after {self.max_steps} steps")
-
-    def _said_by(self, target: str, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return the reply of a target that judges."""
-        from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
-
-        if context.services.invoke is None:
-            raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
-        rules, ask, schema = self._asking
-        judged = plain_json(shown)
-        prompt = f"{rules}\n\nEvidence, as JSON:\n{judged}\n\n{ask}"
-        try:
-            return parse_object(context.services.invoke(target, prompt, context), schema, judged)
-        except InvalidAnswerError as error:
-            raise UngradedError("invalid_output", f"target {target!r}: {error}") from None

@@ -5,8 +5,7 @@ import json
 import math
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.base import file_parts
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.files import SHELL, source_file
-from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import parse_json
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -25,14 +23,7 @@ from persona_pipeline.suites.grading.results import TOLERANCE, Grade, SuiteVerdi
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 LARGE_OUTPUT = 50_000
-DEFAULT_CALLS = 50
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
-
-
-class TargetAccess(StrictFields):
-    """How often the program may ask the target."""
-
-    max_calls: int = Field(DEFAULT_CALLS, ge=1, le=1000)
 
 
 class Function(Assert):
@@ -106,9 +97,6 @@ class CodeJudge(Assert):
         min_length=1, description="The program and its arguments; text is a line for the platform's shell."
     )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
-    target: bool | TargetAccess | None = Field(
-        None, description="Let the program ask the target, over HTTP on this machine."
-    )
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
 
     @property
@@ -123,6 +111,9 @@ class CodeJudge(Assert):
             del data["command"]
         else:
             data["script"] = read_script(data, entry, label, reader)
+        if data.pop("target", None):
+            said = "a program cannot ask the target any more; remove target, and grade what was answered"
+            reader.fail(entry, f"{label}: {said}", "target", key=True)
         config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
         extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
         for key in extra:
@@ -142,35 +133,11 @@ class CodeJudge(Assert):
         context.require_code(f"code_judge {self.name!r}")
         with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
             data = payload(output, context, self.config, Path(folder))
-            environment = {}
+            environment: dict[str, str] = {}
             if output.workspace is not None:
                 environment = dict.fromkeys(("AGENTV_WORKSPACE_PATH", "PERSONA_WORKSPACE_PATH"), output.workspace)
             cwd = Path(self.cwd or context.suite.path.parent)
-            with self._target_access(context) as access:
-                return read_grade(run_script(self.script, data, cwd, context, {**environment, **access}))
-
-    @contextmanager
-    def _target_access(self, context: Context) -> Iterator[dict[str, str]]:
-        """What the program must know to ask the target; nothing where it may not."""
-        invoke, name = context.services.invoke, context.target
-        if not self.target:
-            yield {}
-            return
-        # A server is brought in only by who needs one.
-        from persona_pipeline.suites.sandbox.processes import ProxyError, TargetProxy, serve
-
-        if invoke is None or name is None:
-            raise UngradedError("no_target", "there is no target to ask when recorded answers are graded")
-        most = self.target.max_calls if isinstance(self.target, TargetAccess) else DEFAULT_CALLS
-
-        def ask(prompt: str) -> str:
-            try:
-                return invoke(name, prompt, context)
-            except UngradedError as problem:
-                raise ProxyError(502, str(problem.failure)) from problem
-
-        with serve(TargetProxy(name, ask, most)) as environment:
-            yield environment
+            return read_grade(run_script(self.script, data, cwd, context, environment))
 
 
 def read_script(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader, key: str = "script") -> list[str]:

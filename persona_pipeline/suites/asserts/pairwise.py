@@ -1,9 +1,7 @@
 """``pairwise``: a judge says which of two answers is better, twice, with their places exchanged."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr
@@ -27,40 +25,14 @@ from persona_pipeline.suites.grading.judge_questions import (
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.verdict import Answer, Question
+    from persona_pipeline.judging.verdict import Question
 
-KIND = "pairwise"
-SECOND = "second"
-_PLACES = ("first", SECOND)
+_PLACES = ("first", "second")
+# What is part of an answer, and not shown beside the two.
+_SHOWN_AS_ANSWERS = ("answer", "output", "file_changes", "tool_calls")
 _BETTER = (*_PLACES, "tie")
 _PLACE = re.compile(r"\{\{\s*(first|second)\s*\}\}")
 _ALONE = re.compile(r"\{\{\s*(answer|output)\s*\}\}")
-
-
-class PairwiseOutcome(StrEnum):
-    """How an answer came out against another."""
-
-    WIN = "win"
-    TIE = "tie"
-    LOSS = "loss"
-
-    @property
-    def score(self) -> float:
-        return {PairwiseOutcome.WIN: 1.0, PairwiseOutcome.TIE: 0.5, PairwiseOutcome.LOSS: 0.0}[self]
-
-
-@dataclass(frozen=True)
-class ComparedAnswer:
-    """One answer against another. ``orders``: the outcome with it in first and in second place; empty where nobody was asked."""
-
-    outcome: PairwiseOutcome
-    orders: tuple[PairwiseOutcome, ...] = ()
-    reasoning: str | None = None
-
-    @property
-    def consistent(self) -> bool:
-        """Whether exchanging the places left the outcome as it was."""
-        return len(set(self.orders)) <= 1
 
 
 class Pairwise(Prompted):
@@ -95,15 +67,53 @@ class Pairwise(Prompted):
                 self._recorded = load_responses(path, reader.files.roots)
 
     def grade(self, output: Output, context: Context) -> Grade:
-        other = self._other(context)
-        shown = shown_of(output, context, self._prompt_text, with_reference=self.target or self.responses)
-        label = label_of(self.name, context)
-        own = whole(output)
-        found = alike(own, other)
-        if found is None:
-            questions = both_orders(shown, own, other, label=label, prompt=self._prompt_text)
-            found = outcome_of(context.judge.answers(questions, context.time_left(), model=self.model))
-        return grade_of(found)
+        own, other = whole(output), self._other(context)
+        if own.strip() == other.strip():
+            return _tie("Both answers are the same text.", [])
+        answers = context.judge.answers(
+            self._questions(output, context, own, other), context.time_left(), model=self.model
+        )
+        for answer in answers:
+            if answer.data is None:
+                raise UngradedError(str(answer.unscored), answer.detail)
+        found = [answer.data or {} for answer in answers]
+        orders = [
+            {place: "win", "tie": "tie"}.get(reply["better"], "loss")
+            for reply, place in zip(found, _PLACES, strict=True)
+        ]
+        why = " | ".join(reply["reasoning"] for reply in found if reply["reasoning"]) or None
+        if len(set(orders)) > 1:
+            return _tie("The judge's choice changed with the order of the answers: a tie.", orders, why)
+        if orders[0] == "tie":
+            return _tie("Neither answer is better, in either order.", orders, why)
+        won = orders[0] == "win"
+        said = f"The {'answer is better than the other one' if won else 'other answer is better'}, in either order."
+        details = {"outcome": orders[0], "orders": orders}
+        return Grade.saying(said, won, float(won), reasoning=why, details=details)
+
+    def _questions(self, output: Output, context: Context, own: str, other: str) -> "list[Question]":
+        """Return the two questions: with the answer first, and with the answer second."""
+        prompt = self._prompt_text
+        # The judge is not told which of the two is the reference.
+        is_reference = not (self.target or self.responses)
+        hidden = (*_SHOWN_AS_ANSWERS, *(("reference_answer", "expected_output") if is_reference else ()))
+        shown = {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
+        asked = (
+            _PLACE.sub(r'[the field "\1" of the evidence]', fill_prompt(prompt)) if prompt else RULES["ask_pairwise"]
+        )
+        return [
+            judge_question(
+                "pairwise",
+                {**shown, "first": first, "second": second},
+                label=f"{label_of(self.name, context)}, answer {place}",
+                rules=RULES["pairwise"],
+                ask=asked,
+                schema=PAIRWISE_SCHEMA,
+                subject={"prompt": prompt},
+                check=reply_problem,
+            )
+            for place, first, second in (("first", own, other), ("second", other, own))
+        ]
 
     def _other(self, context: Context) -> str:
         if self._recorded is not None:
@@ -118,62 +128,10 @@ class Pairwise(Prompted):
         return context.test.reference_answer
 
 
-def shown_of(
-    output: Output, context: Context, prompt: str | None = None, *, with_reference: Any = True
-) -> dict[str, Any]:
-    """Return what the judge sees beside the two answers. ``with_reference``: false where the reference is one of them."""
-    hidden = {"answer", "output", "file_changes", "tool_calls"} | (
-        set() if with_reference else {"reference_answer", "expected_output"}
-    )
-    return {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
-
-
 def whole(output: Output) -> str:
     """Return an answer as a judge compares it: its text, with its tool calls where it made some."""
     calls = shown_calls(output)
     return stringify({"answer": output.text, "tool_calls": calls}, indent=2) if calls else output.text
-
-
-def alike(answer: str, other: str) -> ComparedAnswer | None:
-    """Return the tie of two answers that are the same text, which nobody need be asked about."""
-    return ComparedAnswer(PairwiseOutcome.TIE) if answer.strip() == other.strip() else None
-
-
-def both_orders(
-    shown: Mapping[str, Any], answer: str, other: str, *, label: str, prompt: str | None = None
-) -> "list[Question]":
-    """Return the two questions about an answer and another one: the answer first, and the answer second."""
-    return [
-        judge_question(
-            KIND,
-            {**shown, "first": first, SECOND: second},
-            label=f"{label}, answer {place}",
-            rules=RULES["pairwise"],
-            ask=RULES["ask_pairwise"]
-            if prompt is None
-            else _PLACE.sub(r'[the field "\1" of the evidence]', fill_prompt(prompt)),
-            schema=PAIRWISE_SCHEMA,
-            subject={"prompt": prompt},
-            check=reply_problem,
-        )
-        for place, first, second in (("first", answer, other), (SECOND, other, answer))
-    ]
-
-
-def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
-    """Return what the answers to ``both_orders`` say: win and loss only where both agree."""
-    for answer in answers:
-        if answer.data is None:
-            raise UngradedError(str(answer.unscored), answer.detail)
-    found = [answer.data or {} for answer in answers]
-    orders = tuple(
-        {place: PairwiseOutcome.WIN, "tie": PairwiseOutcome.TIE}.get(reply["better"], PairwiseOutcome.LOSS)
-        for reply, place in zip(found, _PLACES, strict=True)
-    )
-    outcome = orders[0] if len(set(orders)) == 1 else PairwiseOutcome.TIE
-    return ComparedAnswer(
-        outcome, orders, " | ".join(reply["reasoning"] for reply in found if reply["reasoning"]) or None
-    )
 
 
 def reply_problem(data: Any) -> str | None:
@@ -183,17 +141,5 @@ def reply_problem(data: Any) -> str | None:
     return None if isinstance(reasoning, str) else f"reasoning must be a text, not {stringify(reasoning)[:60]}"
 
 
-def grade_of(found: ComparedAnswer) -> Grade:
-    if not found.orders:
-        said = "Both answers are the same text."
-    elif not found.consistent:
-        said = "The judge's choice changed with the order of the answers: a tie."
-    else:
-        said = {
-            PairwiseOutcome.WIN: "The answer is better than the other one, in either order.",
-            PairwiseOutcome.TIE: "Neither answer is better, in either order.",
-            PairwiseOutcome.LOSS: "The other answer is better, in either order.",
-        }[found.outcome]
-    details = {"outcome": found.outcome.value, "orders": [item.value for item in found.orders]}
-    won = found.outcome is PairwiseOutcome.WIN
-    return Grade.saying(said, won, found.outcome.score, reasoning=found.reasoning, details=details)
+def _tie(said: str, orders: list[str], reasoning: str | None = None) -> Grade:
+    return Grade.saying(said, False, 0.5, reasoning=reasoning, details={"outcome": "tie", "orders": orders})

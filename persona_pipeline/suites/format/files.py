@@ -21,20 +21,28 @@ MOST_FOUND = 100_000
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
 
-class FileError(Exception):
+class ReasonedError(Exception):
+    """Something did not come about; ``reason`` is a word for machines, ``message`` one for people."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+class FileError(ReasonedError):
     """A reference that cannot be used; the message says why, and where it was looked for.
 
     ``path`` and ``line``: the file itself, where it was found and is the trouble.
     """
 
-    def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
+    def __init__(self, said: str, path: Path | None = None, line: int | None = None) -> None:
         place = f"{path}:{line}: " if line else f"{path}: " if path else ""
-        super().__init__(f"{place}{message}")
-        self.message, self.path, self.line = message, path, line
+        super().__init__("missing_file", f"{place}{said}")
+        self.said, self.path, self.line = said, path, line
 
     def problem(self, path: Path | str) -> Problem:
         """Return a problem at the file, or at ``path`` where there is none."""
-        return Problem(self.message, str(self.path or path), self.line, 1 if self.line else None)
+        return Problem(self.said, str(self.path or path), self.line, 1 if self.line else None)
 
 
 def default_roots(suite: Path) -> tuple[Path, ...]:

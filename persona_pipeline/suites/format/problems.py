@@ -50,14 +50,6 @@ class RowSource:
 Fields = TypeVar("Fields", bound=BaseModel)
 
 
-class ReasonedError(Exception):
-    """Something did not come about; ``reason`` is a word for machines, ``message`` one for people."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason, self.message = reason, message
-
-
 # A file that knows where its values stand.
 ConfigSource = Document | LineSource | RowSource
 

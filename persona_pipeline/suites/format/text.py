@@ -12,7 +12,7 @@ import regex
 
 from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.files import ReasonedError
 
 MISSING: Any = object()
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")

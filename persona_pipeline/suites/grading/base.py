@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.suites.answering.output import Need, Output
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
-from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
@@ -43,27 +43,24 @@ class Services:
         judge: opens itself when the first assert needs it, so that a run without one needs no recordings.
         allow_code: whether code of the suite may run.
         world_root: gives the world whose personas, propositions and baselines persona asserts use.
-        invoke: sends a prompt to a target by name and returns its text, for asserts that ask a target.
         answer: lets a target, by name, answer the test that is graded, for asserts that compare answers.
     """
 
     judge: "SuiteJudge | None" = None
     allow_code: bool = False
     world_root: Callable[[], Path] | None = None
-    invoke: Callable[[str, str, "Context"], str] | None = None
     answer: Callable[[str, "Context"], Output] | None = None
 
 
 @dataclass(frozen=True)
 class Context:
-    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done; ``target``: who answered."""
+    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done."""
 
     suite: Suite
     test: Test
     services: Services = field(default_factory=Services)
     attempt: int = 0
     deadline: float | None = None
-    target: str | None = None
 
     def time_left(self, most: float = DEFAULT_TIMEOUT) -> float:
         """Return the seconds an assert may still take.

@@ -20,7 +20,7 @@ from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.results import UngradedError
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.personas import load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
 from persona_pipeline.world.propositions.models import ADHERENCE, PropositionSet
@@ -44,13 +44,8 @@ def evaluate_output(
     ``only``: ids of the propositions to judge; all by default. ``instead``: of what the files say, such as ``level="action"``:
     message by message.
     """
-    root = _world_root(context)
-    try:
-        persona = load_persona(root, agent_id)
-        propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
-        propositions = replace(propositions, **instead)
-    except ConfigError as error:
-        raise UngradedError("invalid_configuration", str(error)) from error
+    persona, propositions = _character(context, agent_id, dimension, only)
+    propositions = replace(propositions, **instead)
     messages = conversation(output, context, agent_id)
     own = [message for message in messages if message.agent_id == agent_id]
     if not own:
@@ -74,12 +69,7 @@ def evaluate_output(
 
 def read_output(output: Output, context: Context, agent_id: str) -> MessageVerdicts:
     """Return the judge's verdict on each message of an agent in what the target said."""
-    root = _world_root(context)
-    try:
-        persona = load_persona(root, agent_id)
-        claims = load_proposition_set(root / PROPOSITIONS, ADHERENCE.name, agent_id)
-    except ConfigError as error:
-        raise UngradedError("invalid_configuration", str(error)) from error
+    persona, claims = _character(context, agent_id, ADHERENCE.name)
     shown = persona.persona if claims.include_personas else None
     messages = conversation(output, context, agent_id)
     character = Character(agent_id, persona.display_name, shown, claims.about_messages().propositions)
@@ -94,6 +84,19 @@ def read_output(output: Output, context: Context, agent_id: str) -> MessageVerdi
     for reason in found.unscored:
         raise _unanswered(context, reason, found.detail)
     return found
+
+
+def _character(
+    context: Context, agent_id: str, dimension: str, only: Sequence[str] | None = None
+) -> tuple[Persona, PropositionSet]:
+    """Return an agent's persona and its claims in a dimension; ``only``: those of these ids."""
+    root = _world_root(context)
+    try:
+        return load_persona(root, agent_id), _chosen(
+            load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only
+        )
+    except ConfigError as error:
+        raise UngradedError("invalid_configuration", str(error)) from error
 
 
 def _unanswered(context: Context, reason: str | None, detail: str) -> UngradedError:

@@ -12,8 +12,8 @@ from typing import Any
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_OK
 from persona_pipeline.base.status import Result
 from persona_pipeline.suites.answering.output import Output, known_sum, parse_output
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
-from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.grading.statistics import share_interval
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.

@@ -1,12 +1,10 @@
-"""How sure means and counts are: intervals of means and shares, two runs of the same tests, and means by weight."""
+"""Intervals of means and shares, and means by weight."""
 
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 
 from persona_pipeline.base.shares import wilson
-
-SURE = 0.05
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
@@ -18,22 +16,6 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
     # To three digits, as the tables of AgentV and its cases have it.
     half = round(float(stdtrit(len(values) - 1, 0.975)), 3) * spread / math.sqrt(len(values))
     return mean, mean - half, mean + half, spread
-
-
-def sign_test(wins: int, losses: int) -> float | None:
-    """Return the two-sided p of the exact sign test, None without a win or a loss."""
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5))) if wins + losses else None
-
-
-def surely_worse(wins: int, losses: int) -> bool:
-    """Return whether more tests were lost than won, and so many that chance explains it in less than 5 %.
-
-    One more test that is lost, or one fewer that is won, never turns true into false.
-    """
-    p = sign_test(wins, losses)
-    return p is not None and wins < losses and p < SURE
 
 
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float | None:

@@ -153,9 +153,9 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     made["cwd"] = item.part.file(cwd if isinstance(cwd, str) else ".", "cwd").written()
     if made["cwd"] is None:
         return None
-    config, target = item.take("config"), item.take("target")
-    if isinstance(target, bool | dict):
-        made["target"] = target
+    config = item.take("config")
+    if item.take("target"):
+        item.part.none(f"target of {item.type}", "target", remedy="a program here grades what was answered")
     # What else stands there is the program's, as it is here.
     own = {key: item.take(key) for key in list(item.data) if key not in (*COMMON, "transform")}
     return made | own | (config if isinstance(config, dict) else {})

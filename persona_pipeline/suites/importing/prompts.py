@@ -1,10 +1,8 @@
 """Prompts of an eval file, and its templates, which a sandbox fills within a budget: a stranger's may loop, repeat and pad."""
 
-import functools
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from jinja2 import StrictUndefined, nodes
 from jinja2 import TemplateError as JinjaError
 from jinja2.exceptions import SecurityError
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from persona_pipeline.suites.format.loading.messages import ROLES
@@ -20,111 +19,85 @@ from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, Reference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
-# Of one template: characters of its text; steps and characters on the way; how large one call may make a value.
-MOST_CHARACTERS, MOST_STEPS, MOST_OF_A_CALL = 1_000_000, 3_000_000, 20_000_000
-# Texts that they are given say how long the result is, where no budget sees it.
-_REFUSED = ("format", "format_map")
+# Of one template: characters of its text, and steps of its loops times what each may have to look through.
+MOST_CHARACTERS, MOST_WORK = 1_000_000, 1_000_000_000
 
 
 class TemplateError(ValueError):
     """The template cannot be filled; the message says why."""
 
 
-# Blocks that run where nothing is counted. A macro calls itself; the others collect text.
-_UNBOUNDED = (nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.AssignBlock, nodes.With)
-# Nodes whose values are counted, because they take time or make larger ones.
-_GROWING = (nodes.Assign, nodes.Test, nodes.Compare, nodes.Operand, nodes.Concat)
+# What templates may hold: nothing that makes more of a value than it is, but loops, whose steps are counted.
+_NODES = (
+    *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.If),
+    *(
+        nodes.CondExpr,
+        nodes.For,
+        nodes.Compare,
+        nodes.Operand,
+        nodes.And,
+        nodes.Or,
+        nodes.Not,
+        nodes.Test,
+        nodes.Concat,
+    ),
+)
+_FILTERS = (
+    "capitalize", "default", "dump", "first", "float", "int", "join", "last", "length", "lower", "string", "title",
+    "tojson", "trim", "upper",
+)  # fmt: skip
+# A loop knows how far it is.
+_OF_A_LOOP = ("index", "index0", "first", "last", "length")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Fills one template within a budget of steps and characters."""
-
-    intercepted_binops = frozenset(["*", "**", "%", "+"])
+    """Fills one template within a budget. It has no functions, no methods, and only filters that do not grow."""
 
     def __init__(self) -> None:
-        super().__init__(undefined=StrictUndefined, finalize=self.shown, keep_trailing_newline=True)
-        self.left = MOST_STEPS
-        kept = {name: one for name, one in self.filters.items() if name not in _REFUSED}
-        kept["dump"] = lambda value: json.dumps(value, ensure_ascii=False)
-        self.filters = {name: self.counted(one) for name, one in kept.items()}
-        self.filters |= {"_sized": self.sized, "_looped": self.looped}
-        self.globals = {"range": self.globals["range"]}
+        super().__init__(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
+        self.left, self.cost = MOST_WORK, 0
+        self.filters["dump"] = lambda value: json.dumps(value, ensure_ascii=False)
+        self.filters = {name: self.filters[name] for name in _FILTERS} | {"_step": self.step}
+        self.globals = {}
 
-    def sized(self, value: Any) -> Any:
-        """Spend the values and characters that a value holds, and return it."""
-        waiting = [value]
-        while waiting:
-            one = waiting.pop()
-            self.left -= 1 + (len(one) if isinstance(one, str | range) else 0)
-            if self.left < 0:
-                raise SecurityError(f"it takes more than {MOST_STEPS:,} steps or characters")
-            waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple) else ()
-        return value
-
-    def looped(self, values: Any, cost: int) -> Any:
-        """Spend a loop: for each value its body."""
-        values = values if isinstance(values, list | dict | tuple | range | str) else list(values)
-        self.left -= len(values) * cost
-        return self.sized(values)
-
-    def before(self, given: list[Any]) -> None:
-        """Refuse a call whose result could be too large: a number is a width or a count, and sizes multiply."""
-        sizes: list[float] = []
-        for one in given:
-            before = self.left
-            self.sized(one)
-            sizes.append(1 + abs(one) if isinstance(one, int | float) else before - self.left)
-        if math.prod(sizes) > MOST_OF_A_CALL:
-            raise SecurityError("it makes a value that is too large")
-
-    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def count(*args: Any, **kwargs: Any) -> Any:
-            self.before([*args, *kwargs.values()])
-            return self.sized(function(*args, **kwargs))
-
-        return count
-
-    def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        widths = [] if function is self.globals["range"] else [*args, *kwargs.values()]
-        self.before([getattr(function, "__self__", 0), *widths])
-        return self.sized(super().call(context, function, *args, **kwargs))
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        numbers = all(isinstance(value, int | float) and abs(value) < MOST_CHARACTERS for value in (left, right))
-        if (operator != "+" and not numbers) or (operator == "**" and abs(right) > 100):
-            raise SecurityError(f"{operator} is for numbers")
-        return super().call_binop(context, operator, self.sized(left), self.sized(right))
+    def step(self, _: Any) -> str:
+        """Spend a step of a loop."""
+        self.left -= self.cost
+        if self.left < 0:
+            raise SecurityError("its loops take too many steps")
+        return ""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        # A key comes before a method.
-        if attribute in _REFUSED and not isinstance(obj, dict):
-            raise SecurityError(f"{attribute} is not available")
-        return super().getitem(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
+        if isinstance(obj, dict) and attribute in obj:
+            return obj[attribute]
+        if isinstance(obj, LoopContext) and attribute in _OF_A_LOOP:
+            return getattr(obj, attribute)
+        return self.undefined(obj=obj, name=attribute)
 
-    def shown(self, value: Any) -> Any:
-        self.sized(value)
-        return "" if value is None else plain(value) if isinstance(value, dict | list | float | bool) else value
-
-    def filled(self, template: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of a template, every part of it that can grow counted."""
+    def text(self, template: str, variables: Mapping[str, Any]) -> str:
+        """Return the text of a template."""
         tree = self.parse(template)
-        for node in tree.find_all(_UNBOUNDED):
-            raise SecurityError(f"line {node.lineno}: {type(node).__name__.lower()} is not available")
+        parts = [*tree.find_all(nodes.Node)]
+        for node in parts:
+            arguments = node.args if isinstance(node, nodes.Filter) else []
+            if not isinstance(node, _NODES) or any(len(str(getattr(one, "value", ""))) > 100 for one in arguments):
+                raise SecurityError(f"line {node.lineno}: {type(node).__name__.lower()} is not available")
         for loop in tree.find_all(nodes.For):
-            inside = loop.find_all((nodes.Node,))
-            cost = sum(1 + len(str(getattr(one, "data", getattr(one, "value", "")))) for one in inside)
-            loop.iter = nodes.Filter(loop.iter, "_looped", [nodes.Const(cost)], [], None, None)
-        slices = [one for one in tree.find_all(nodes.Getitem) if isinstance(one.arg, nodes.Slice)]
-        for node in [*tree.find_all(_GROWING), *slices]:
-            for name, value in [*node.iter_fields(only=("node", "nodes", "expr"))]:
-                setattr(node, name, [*map(_counted, value)] if isinstance(value, list) else _counted(value))
+            # Of a constant it would be computed once.
+            loop.body.insert(0, nodes.Output([nodes.Filter(nodes.Name("vars", "load"), "_step", [], [], None, None)]))
+        self.cost = len(parts) * len(json.dumps(variables, default=str))
         tree.set_environment(self)
-        return self.from_string(tree).render({**variables, "vars": dict(variables)})
+        made, size = [], 0
+        for piece in self.from_string(tree).generate({**variables, "vars": dict(variables)}):
+            made.append(piece)
+            size += len(piece)
+            if size > MOST_CHARACTERS:
+                raise SecurityError(f"it becomes longer than {MOST_CHARACTERS:,} characters")
+        return "".join(made)
 
 
-def _counted(node: Any) -> nodes.Expr:
-    return nodes.Filter(node, "_sized", [], [], None, None)
+def _shown(value: Any) -> Any:
+    return "" if value is None else plain(value) if isinstance(value, dict | list | float | bool) else value
 
 
 def plain(value: Any) -> str:
@@ -149,12 +122,9 @@ def _fill(template: str, variables: Mapping[str, Any]) -> Any:
     if only and isinstance(variables.get(only[1]), dict | list):
         return variables[only[1]]
     try:
-        text = _Sandbox().filled(template, variables)
+        return _Sandbox().text(template, variables)
     except (JinjaError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         raise TemplateError(f"{str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
-    if len(text) > MOST_CHARACTERS:
-        raise TemplateError(f"becomes longer than {MOST_CHARACTERS:,} characters")
-    return text
 
 
 def filled(part: FilePart, value: Any, variables: Mapping[str, Any], *keys: str | int) -> Any:

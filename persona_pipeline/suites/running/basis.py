@@ -24,7 +24,7 @@ from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks
-from persona_pipeline.suites.sandbox.opened import recording
+from persona_pipeline.suites.sandbox.processes import recording
 from persona_pipeline.suites.targets.python import PythonTarget
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
@@ -167,7 +167,7 @@ class Bases:
                 basis.entries.add((str(self.prompts.find(reference, test)), ""))
             except FileError as problem:
                 # The run says so.
-                basis.values[f"file {reference}"] = problem.message
+                basis.values[f"file {reference}"] = problem.said
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
             self._add_assert(basis, item, test)

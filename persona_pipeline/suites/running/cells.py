@@ -31,7 +31,7 @@ from persona_pipeline.suites.answering.conversation import (
 )
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.files import FileError, state_folder
+from persona_pipeline.suites.format.files import FileError, ReasonedError, state_folder
 from persona_pipeline.suites.format.loading.messages import under_roles
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
@@ -103,8 +103,7 @@ class CellRunner:
     keyed: bool = True
 
     def __post_init__(self) -> None:
-        invoke = self._invoke if self.targets else None
-        self.services = dataclasses.replace(self.services, invoke=invoke, answer=self._answer_of)
+        self.services = dataclasses.replace(self.services, answer=self._answer_of)
         self._request_keys: dict[str, str] = {}
 
     @cached_property
@@ -219,10 +218,9 @@ class CellRunner:
                 deadline = time.monotonic() + self.options.timeout
             else:
                 output, cached = self._answer(cell, number, made, deadline)
-        except (TargetError, WorkspaceError, FileError, UngradedError) as problem:
+        except ReasonedError as problem:
             where = "workspace: " if isinstance(problem, WorkspaceError) else ""
-            said = str(problem) if isinstance(problem, FileError) else problem.message
-            failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")
+            failure = Failure(problem.reason, f"{where}{problem.message}")
             answered = Output.of_turns(held) if held else None
             attempt = Attempt(number, None, SuiteVerdict.ERROR, output=answered, error=failure)
         else:
@@ -234,8 +232,7 @@ class CellRunner:
             if output.left_out:
                 told = ", ".join(output.left_out)
                 notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
-            target = cell.target.name if cell.target else None
-            context = Context(self.suite, cell.test, self.services, number, deadline, target)
+            context = Context(self.suite, cell.test, self.services, number, deadline)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
             if cell.test.is_conversation:
                 results += _graded_turns(output, context)
@@ -361,17 +358,6 @@ class CellRunner:
         self.judge.spent_by_target(output.cost_usd)
         return output
 
-    def _invoke(self, name: str, prompt: str, context: Context) -> str:
-        assert self.targets is not None
-        with _ungraded():
-            target = self.targets.open(name)
-            if target.runs_code:
-                context.require_code(f"target {name!r}")
-            message = {"role": "user", "content": prompt}
-            key = request_key([message], {})
-            request = Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
-            return self._paid(target, context.test, lambda: target.respond(request)).text
-
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""
         test = context.test
@@ -383,20 +369,11 @@ class CellRunner:
             raise UngradedError("no_workspace", said)
         if self.responses is not None and f"{test.id}@{name}" not in self.responses.answers:
             raise UngradedError("no_response", f"{self.responses.source} has no answer for '{test.id}@{name}'")
-        with _ungraded():
+        try:
             target = None if self.responses is not None or self.targets is None else self.targets.open(name)
-            if target is None and self.responses is None:
-                raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
-            cell = PlannedTest(test.id, test, name, target)
-            return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
-
-
-@contextlib.contextmanager
-def _ungraded() -> Iterator[None]:
-    """Turn what keeps a target from answering an assert into what keeps the assert from a grade."""
-    try:
-        yield
-    except FileError as problem:
-        raise UngradedError("missing_file", str(problem)) from problem
-    except ConfigError as problem:
-        raise UngradedError("no_target", str(problem)) from problem
+        except ConfigError as problem:
+            raise UngradedError("no_target", str(problem)) from problem
+        if target is None and self.responses is None:
+            raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
+        cell = PlannedTest(test.id, test, name, target)
+        return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]

@@ -1,4 +1,4 @@
-"""Results of runs: rows in files and in the store, read again, and two runs compared, by their scores and by a judge."""
+"""Results of runs: rows in files and in the store, read again, and two runs compared."""
 
 import contextlib
 import json
@@ -14,36 +14,19 @@ from typing import TYPE_CHECKING, Any, TextIO
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.text import storable_json
 from persona_pipeline.suites.answering.base import read_results_file
-from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.asserts.pairwise import (
-    KIND,
-    ComparedAnswer,
-    PairwiseOutcome,
-    alike,
-    both_orders,
-    outcome_of,
-    shown_of,
-    whole,
-)
-from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.answering.output import OutputError
 from persona_pipeline.suites.format.text import json_rows
-from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.judge_questions import label_of
 from persona_pipeline.suites.grading.results import (
-    Failure,
     SuiteResult,
     SuiteVerdict,
     TestResult,
-    UngradedError,
     by_target,
     reason_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test, surely_worse
+from persona_pipeline.suites.grading.statistics import mean_interval
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store
-    from persona_pipeline.judging.verdict import Question
-    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 
 MOST_FAILURES = 50
@@ -197,154 +180,7 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     return found
 
 
-MOST_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class JudgedPair:
-    """One test's answer in B against that in A: an outcome, or why there is none."""
-
-    id: str
-    found: ComparedAnswer | None = None
-    error: Failure | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        if self.found is None:
-            return {"id": self.id, "outcome": None, "error": self.error and self.error.to_dict()}
-        orders = [item.value for item in self.found.orders]
-        return {"id": self.id, "outcome": self.found.outcome.value, "orders": orders, "reasoning": self.found.reasoning}
-
-
-@dataclass(frozen=True)
-class PairwiseResult:
-    """B against A, judged. ``pairs``: the tests both runs have."""
-
-    pairs: Sequence[JudgedPair]
-
-    def count(self, outcome: PairwiseOutcome) -> int:
-        return sum(pair.found is not None and pair.found.outcome is outcome for pair in self.pairs)
-
-    @property
-    def wins(self) -> int:
-        return self.count(PairwiseOutcome.WIN)
-
-    @property
-    def losses(self) -> int:
-        return self.count(PairwiseOutcome.LOSS)
-
-    @property
-    def ties(self) -> int:
-        return self.count(PairwiseOutcome.TIE)
-
-    @property
-    def changed(self) -> int:
-        """Ties because the judge's choice changed with the order."""
-        return sum(pair.found is not None and not pair.found.consistent for pair in self.pairs)
-
-    @property
-    def unjudged(self) -> list[JudgedPair]:
-        return [pair for pair in self.pairs if pair.found is None]
-
-    @property
-    def win_share(self) -> float | None:
-        """B's share (0-1) of the tests that were won or lost, None without any."""
-        decided = self.wins + self.losses
-        return self.wins / decided if decided else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """95 % interval of ``win_share``."""
-        return share_interval(self.wins, self.wins + self.losses)
-
-    @property
-    def sign_p(self) -> float | None:
-        """Two-sided p of the exact sign test over won and lost tests, None without any."""
-        return sign_test(self.wins, self.losses)
-
-    @property
-    def surely_worse(self) -> bool:
-        """Whether it surely lost more tests than it won."""
-        return surely_worse(self.wins, self.losses)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain JSON."""
-        interval = self.interval
-        return {
-            "summary": {
-                "wins": self.wins,
-                "losses": self.losses,
-                "ties": self.ties,
-                "order_changed": self.changed,
-                "unjudged": len(self.unjudged),
-                "win_share": self.win_share,
-                "ci95": None if interval is None else list(interval),
-                "sign_test_p": self.sign_p,
-            },
-            "tests": [pair.to_dict() for pair in self.pairs],
-        }
-
-
-def judge_pairs(
-    judge: "SuiteJudge", a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], suites: Mapping[str, Suite]
-) -> PairwiseResult:
-    """Let the judge compare the answers of two runs, test by test, in both orders; all questions are asked at once.
-
-    ``a``, ``b``: rows of results. ``suites``: what was asked: the suites by what the ids of their tests begin with, ``""`` for a
-    single one. Raises ``ConfigError``: a test of the runs is in none of the suites.
-    """
-    first = {row["id"]: row for row in a}
-    known = {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
-    found: dict[str, JudgedPair] = {}
-    asked: dict[str, list[Question]] = {}
-    for row in b:
-        if (key := row["id"]) not in first:
-            continue
-        try:
-            same, questions = _pair(key, first[key], row, _context(key, row.get("target"), known))
-        except UngradedError as problem:
-            found[key] = JudgedPair(key, error=problem.failure)
-            continue
-        found[key] = JudgedPair(key, same)
-        if same is None:
-            asked[key] = questions
-    answers = judge.answers([item for questions in asked.values() for item in questions], MOST_SECONDS) if asked else []
-    for index, key in enumerate(asked):
-        try:
-            found[key] = JudgedPair(key, outcome_of(answers[2 * index : 2 * index + 2]))
-        except UngradedError as problem:
-            found[key] = JudgedPair(key, error=problem.failure)
-    return PairwiseResult(list(found.values()))
-
-
-def _pair(
-    key: str, a: Mapping[str, Any], b: Mapping[str, Any], context: Context
-) -> "tuple[ComparedAnswer | None, list[Question]]":
-    """The tie of two answers that are the same, else what to ask."""
-    outputs: list[Output] = []
-    if None not in (keys := (a.get("request_key"), b.get("request_key"))) and keys[0] != keys[1]:
-        raise UngradedError("stale", f"{key!r} was not asked the same in both runs")
-    for row in (b, a):
-        if row.get("output") is None:
-            raise UngradedError("no_answer", f"{key!r} has no answer in one of the runs")
-        try:
-            outputs.append(parse_output(row))
-        except OutputError as problem:
-            raise UngradedError("invalid_response", f"{key!r}: {problem}") from problem
-    new, old = map(whole, outputs)
-    same = alike(new, old)
-    label = label_of(KIND, context)
-    return same, [] if same else both_orders(shown_of(outputs[0], context), new, old, label=label)
-
-
-def _context(key: str, target: Any, known: Mapping[str, Context]) -> Context:
-    """The test of a row: of several targets each has its own, ``id@target``."""
-    for name in (key, key.removesuffix(f"@{target}")):
-        if name in known:
-            return known[name]
-    raise ConfigError(f"test {key!r} of the results is in none of the suites; name the one it is from with --suite")
-
-
-WIN = 0.1
+WIN, SURE = 0.1, 0.05
 
 
 @dataclass(frozen=True)
@@ -407,18 +243,24 @@ class Comparison:
 
     @property
     def sign_p(self) -> float | None:
-        """Two-sided p of the exact sign test over won and lost tests, None when there are none."""
-        return sign_test(self.wins, self.losses)
+        """Two-sided p of the exact sign test over won and lost tests, None without any."""
+        from scipy.special import bdtr
+
+        decided = self.wins + self.losses
+        return min(1.0, 2 * float(bdtr(min(self.wins, self.losses), decided, 0.5))) if decided else None
+
+    @property
+    def surely_worse(self) -> bool:
+        """Whether it lost more tests than it won, and so many that chance explains it in less than 5 %.
+
+        One more test that is lost, or one fewer that is won, never turns true into false.
+        """
+        return self.sign_p is not None and self.wins < self.losses and self.sign_p < SURE
 
     @property
     def worse(self) -> bool:
         """Whether B's mean is below A's."""
         return self.mean is not None and self.mean < -1e-9
-
-    @property
-    def surely_worse(self) -> bool:
-        """Whether it surely lost more tests than it won."""
-        return surely_worse(self.wins, self.losses)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON."""

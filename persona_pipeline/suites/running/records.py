@@ -17,7 +17,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import digest_within, look_of, read_regular
-from persona_pipeline.suites.sandbox.opened import Opened
+from persona_pipeline.suites.sandbox.processes import Opened
 from persona_pipeline.world.changes import ask_git
 
 # An absolute path, and what of it counts. "": the file's content, or that there is none. "**": all files below; "git": those that

@@ -1,30 +1,27 @@
-"""Running a suite's own programs: argv and no shell, a deadline, limits, little environment, nothing left running; and a way for
-them to ask a target: a server on this machine, for one program, with a token and a number of calls.
+"""Running a suite's own programs: argv and no shell, a deadline, limits, little environment, nothing left running; and what they
+open, from the notes of Python processes. A program that leaves none may have opened anything.
 """
 
+import ast
 import contextlib
-import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO
 
-from persona_pipeline.suites.format.problems import ReasonedError
-from persona_pipeline.suites.format.text import parse_json
-from persona_pipeline.suites.sandbox.opened import watched
-
-if TYPE_CHECKING:
-    from http.server import BaseHTTPRequestHandler
+from persona_pipeline.base.files import read_regular
+from persona_pipeline.suites.format.files import ReasonedError, single_command
+from persona_pipeline.suites.sandbox.hook.sitecustomize import FOLDER
 
 MARK = "PERSONA_PIPELINE_PROCESS"
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT")
@@ -91,6 +88,11 @@ except OSError as error:
 """
 
 
+def little_environment() -> dict[str, str]:
+    """Return the little that programs need of this process's environment: no keys, no tokens, no settings of this project."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
+
+
 def run_process(
     argv: Sequence[str],
     *,
@@ -115,8 +117,6 @@ def run_process(
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
-    # The little that programs need: no keys, no tokens, no settings of this project.
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
     with (
@@ -131,7 +131,7 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**kept, **given, MARK: mark},
+                env={**little_environment(), **given, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,
@@ -184,116 +184,67 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
         time.sleep(0.005)
 
 
-_MOST_BYTES = 10_000_000
-_URL, _TOKEN = "TARGET_PROXY_URL", "TARGET_PROXY_TOKEN"
+_HOOK = str(Path(__file__).parent / "hook")
+_MOST_NOTES = 20_000_000
 
 
-class ProxyError(Exception):
-    """A request that is refused; ``status`` is the HTTP status."""
+@dataclass
+class Opened:
+    """What ``programs`` programs opened. ``places``: absolute path as named, and kind; ``is_whole``: perhaps anything else."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    places: set[tuple[str, str]] = field(default_factory=set)
+    is_whole: bool = os.name == "nt"
+    programs: int = 0
 
 
-class TargetProxy:
-    """Counts calls and passes them on; ``invoke`` raises ``ProxyError`` where there is no answer. Any thread may use it."""
-
-    def __init__(self, target: str, invoke: Callable[[str], str], max_calls: int) -> None:
-        self.target, self.max_calls = target, max_calls
-        self.token = secrets.token_urlsafe(24)
-        self.calls = 0
-        self._invoke = invoke
-        self._lock = threading.Lock()
-
-    def info(self) -> dict[str, Any]:
-        return {"target": self.target, "max_calls": self.max_calls, "calls": self.calls}
-
-    def ask_all(self, body: Any) -> dict[str, Any]:
-        """Return the target's answers to ``{"requests": [...]}``."""
-        if not isinstance(body, dict) or not isinstance(body.get("requests"), list):
-            raise ProxyError(400, "requests must be a list")
-        return {"responses": [self.ask(item) for item in body["requests"]]}
-
-    def ask(self, body: Any) -> dict[str, Any]:
-        """Return the target's answer to ``{"question": ..., "system_prompt": ...}``."""
-        question = body.get("question", body.get("prompt")) if isinstance(body, dict) else None
-        if not isinstance(question, str):
-            raise ProxyError(400, "question must be a text")
-        system = body.get("system_prompt", body.get("systemPrompt"))
-        with self._lock:
-            if self.calls >= self.max_calls:
-                raise ProxyError(429, f"the {self.max_calls} calls of this judge are used up")
-            self.calls += 1
-        text = self._invoke(f"{system}\n\n{question}" if isinstance(system, str) and system else question)
-        messages = [{"role": "assistant", "content": text}]
-        return {"text": text, "output": messages, "rawText": text, "outputMessages": messages}
+_CURRENT: ContextVar[Opened | None] = ContextVar("opened", default=None)
 
 
 @contextmanager
-def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
-    """Serve ``GET /info``, ``POST /invoke`` and ``POST /invokeBatch`` on this machine; yield the environment that says where."""
-    from http.server import ThreadingHTTPServer
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(proxy))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
+def recording() -> Iterator[Opened]:
+    """Collect what programs open that run in this context."""
+    token = _CURRENT.set(opened := Opened())
     try:
-        yield {
-            f"{prefix}_{name}": value
-            for prefix in ("AGENTV", "PERSONA")
-            for name, value in ((_URL, url), (_TOKEN, proxy.token))
-        }
+        yield opened
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=5)
+        _CURRENT.reset(token)
 
 
-def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
-    from http.server import BaseHTTPRequestHandler
+@contextmanager
+def watched(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Yield the environment in which a program leaves notes, and collect them when it has ended."""
+    opened = _CURRENT.get()
+    if opened is None:
+        yield environment
+        return
+    opened.programs += 1
+    with tempfile.TemporaryDirectory(prefix="persona-opened-") as folder:
+        path = os.pathsep.join(filter(None, (_HOOK, environment.get("PYTHONPATH"))))
+        try:
+            yield {**environment, "PYTHONPATH": path, FOLDER: folder}
+        except BaseException:
+            # What was stopped may open more the next time.
+            opened.is_whole = True
+            raise
+        try:
+            _collect(opened, Path(folder), argv)
+        except (OSError, ValueError, SyntaxError, TypeError, LookupError, RecursionError):
+            opened.is_whole = True
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 30
 
-        def do_GET(self) -> None:
-            self._reply({"/info": proxy.info})
-
-        def do_POST(self) -> None:
-            self._reply(
-                {"/invoke": lambda: proxy.ask(self._body()), "/invokeBatch": lambda: proxy.ask_all(self._body())}
-            )
-
-        def _body(self) -> Any:
-            length = self.headers.get("content-length", "0")
-            if not length.isdigit() or int(length) > _MOST_BYTES:
-                raise ProxyError(413, "the request is too large")
-            try:
-                return parse_json(self.rfile.read(int(length)).decode("utf-8"))
-            except ValueError as error:
-                raise ProxyError(400, "the request is not JSON") from error
-
-        def _reply(self, answers: Mapping[str, Callable[[], Any]]) -> None:
-            try:
-                given = self.headers.get("authorization", "").removeprefix("Bearer ")
-                if not secrets.compare_digest(given.encode(), proxy.token.encode()):
-                    raise ProxyError(401, "the token is missing or wrong")
-                if self.path not in answers:
-                    raise ProxyError(404, "there is no such address")
-                status, data = 200, answers[self.path]()
-            except ProxyError as problem:
-                status, data = problem.status, {"error": str(problem)}
-            content = json.dumps(data).encode("ascii")
-            with contextlib.suppress(OSError):
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing: what goes over the wire is the judge's business."""
-
-    return Handler
+def _collect(opened: Opened, folder: Path, argv: Sequence[str]) -> None:
+    """Add the notes. All that was started must be a Python that left some, with the same arguments."""
+    started, seen = [tuple(single_command(argv))], Counter[tuple[str, ...]]()
+    for file in folder.iterdir():
+        for line in read_regular(file, _MOST_NOTES, [folder.resolve()]).splitlines():
+            kind, value = ast.literal_eval(line.decode("ascii"))
+            if kind == "process":
+                seen[value[1:]] += 1
+            elif kind == "started":
+                started.append(value[1:])
+            elif kind == "place":
+                opened.places.add(value)
+            else:
+                opened.is_whole = True
+    is_python = all(words and Path(words[0]).name.startswith("python") for words in started)
+    opened.is_whole |= not is_python or bool(Counter(words[1:] for words in started) - seen)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import HookFields, Suite, Test, WorkspaceFields
-from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0

@@ -6,15 +6,14 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.models import StrictFields, Text
+from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.text import parse_json
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
@@ -44,18 +43,6 @@ def _argv(value: Any) -> Any:
 Argv = Annotated[list[str], BeforeValidator(_argv)]
 
 
-class Healthcheck(StrictFields):
-    """What must work before the first test."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    type: Literal["http", "command"]
-    url: Text | None = None
-    command: Argv | None = Field(None, alias="command_template")
-    timeout_seconds: float = Field(10, gt=0, allow_inf_nan=False)
-    cwd: Text | None = None
-
-
 class CliTarget(TargetFields):
     """Runs a program for each test. Needs leave to run code.
 
@@ -72,7 +59,6 @@ class CliTarget(TargetFields):
     cwd: Text | None = Field(None, description="Where it runs; the workspace or the targets file's folder by default.")
     timeout_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     environment: dict[str, str] = Field(default_factory=dict, description="Added to the little environment it gets.")
-    healthcheck: Healthcheck | None = None
     provider_batching: bool = Field(
         False, description="Run the program once for all tests; it prints a JSON line for each."
     )
@@ -128,25 +114,8 @@ class CliTarget(TargetFields):
                     said = f"target {self.name!r}: a line of its batch is not an answer: {error}"
                     raise TargetError("invalid_response", said) from error
 
-    def prepare(self) -> None:
-        if self._sickness is not None:
-            raise self._sickness
-
-    @cached_property
-    def _sickness(self) -> TargetError | None:
-        """How its health check failed; None: it has none, or all is well."""
-        check = self.healthcheck
-        try:
-            if check and check.type == "http":
-                _check_url(check.url or "", check.timeout_seconds, self.name)
-            elif check and check.command:
-                self._checked(check.command, self.folder / (check.cwd or ""), check.timeout_seconds)
-        except TargetError as problem:
-            return problem
-        return None
-
     def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json") | {"folder": str(self.folder)}
+        return {**super().fingerprint(), "folder": str(self.folder)}
 
     def _answer(
         self, values: Mapping[str, str], workspace: str | None, timeout: float, stdin: bytes = b""
@@ -196,16 +165,3 @@ class CliTarget(TargetFields):
 def _filled(token: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in one pass: a prompt that holds one stays as it is."""
     return _NAME.sub(lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
-
-
-def _check_url(url: str, timeout: float, name: str) -> None:
-    import urllib.error
-    import urllib.request
-
-    if not url.startswith(("http://", "https://")):
-        raise TargetError("unhealthy", f"target {name!r}: healthcheck.url must start with http:// or https://")
-    try:
-        with urllib.request.urlopen(url, timeout=timeout):
-            return
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise TargetError("unhealthy", f"target {name!r}: health check of {url} failed: {error}") from error

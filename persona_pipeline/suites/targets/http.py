@@ -4,17 +4,17 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from persona_pipeline.base.calls import BackgroundLoop, Timing
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.base.calls import Timing
+from persona_pipeline.suites.answering.base import Request, TargetError
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Text, over_texts
+from persona_pipeline.suites.targets.python import AwaitedTarget
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
@@ -34,13 +34,14 @@ def _is_path(text: str) -> str:
     return text
 
 
-def _is_url(text: str) -> str:
+def is_url(text: str) -> str:
+    """Return the text. ``ValueError``: it is not a URL of HTTP."""
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     return text
 
 
-class HttpTarget(TargetFields):
+class HttpTarget(AwaitedTarget):
     """Sends a request made of the test, and takes the answer from the JSON that comes back.
 
     In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ last_message }}``, ``{{ test_id }}``,
@@ -49,8 +50,9 @@ class HttpTarget(TargetFields):
     """
 
     asks_network: ClassVar[bool] = True
+    retried: ClassVar[bool] = True
 
-    url: Annotated[Text, AfterValidator(_is_url)] = Field(description="Where the agent listens.")
+    url: Annotated[Text, AfterValidator(is_url)] = Field(description="Where the agent listens.")
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
     headers: dict[str, str] = Field(default_factory=dict, description="Sent with each request.")
     body: Any = Field(
@@ -61,29 +63,15 @@ class HttpTarget(TargetFields):
     )
     max_retries: int = Field(2, ge=0, le=10, description="How often it is asked again after what can pass.")
 
-    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-http"))
     _client: Any = PrivateAttr(None)
 
-    def prepare(self) -> None:
-        self.require_network()
-        if self._client is None:
-            self._loop.wait(self._connect())
-
-    async def _connect(self) -> None:
+    async def ask(self, request: Request) -> Output:
         import httpx2
 
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
-
-    def respond(self, request: Request) -> Output:
-        self.prepare()
         timing = Timing()
-        try:
-            reply = self._loop.wait(self._ask(request, timing), request.timeout)
-        except TimeoutError:
-            said = f"target {self.name!r}: no answer within {request.timeout:g} s"
-            raise TargetError("timeout", said, transient=True) from None
-        return self._read(reply).timed(timing)
+        return self._read(await self._ask(request, timing)).timed(timing)
 
     async def _ask(self, request: Request, timing: Timing) -> "str | list[str]":
         """Return the reply, a list of the events' data where it is a stream of them."""
@@ -93,11 +81,11 @@ class HttpTarget(TargetFields):
         sent: dict[str, Any] = {
             "method": self.method,
             "url": _VARIABLE.sub(lambda match: quote(_as_text(request.named[match[1]]), safe=""), self.url),
-            "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
+            "headers": {name: str(filled(value, request)) for name, value in self.headers.items()},
             "extensions": {"trace": timing.follow},
         }
         if self.method != "GET":
-            sent["json"] = over_texts(self.body, lambda text: _text(text, request))
+            sent["json"] = over_texts(self.body, lambda text: filled(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
@@ -172,11 +160,7 @@ class HttpTarget(TargetFields):
         if self._client is not None:
             self._loop.wait(self._client.aclose())
             self._client = None
-        self._loop.close()
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        # Values of headers may be secrets.
-        return self.model_dump(mode="json", exclude={"headers"}) | {"headers": sorted(self.headers)}
+        super().close()
 
 
 async def _content(response: Any, name: str) -> str:
@@ -212,7 +196,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _text(template: str, request: Request) -> Any:
+def filled(template: str, request: Request) -> Any:
     """Return a text with its variables filled in; of one that is a variable and nothing else, the thing itself."""
     whole = _VARIABLE.fullmatch(template.strip())
     if whole:

@@ -15,7 +15,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.base.turns import Turn, TurnError, read_turns
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
-from persona_pipeline.suites.answering.output import Output, TokenUsage
+from persona_pipeline.suites.answering.conversation import chat_messages
+from persona_pipeline.suites.answering.output import Output, OutputError, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
@@ -26,6 +27,8 @@ _TAKEN = (
     "max_tokens", "max_completion_tokens", "max_output_tokens",
 )  # fmt: skip
 _REFUSED = ("refusal", "content_filter")
+# What is kept of a message; the rest is of the response.
+_KEPT = ("role", "content", "thinking", "tool_calls")
 
 
 class ModelTarget(TargetFields):
@@ -136,12 +139,10 @@ class ModelTarget(TargetFields):
             said = f"target {self.name!r} did not send an answer: there is no list {self.answer_key}"
             raise TargetError("invalid_response", said)
         try:
-            turns = read_turns(response)
-        except TurnError as error:
+            turns, output = read_turns(response), parse_output(response)
+        except (TurnError, OutputError) as error:
             raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
         self.require_answer(response, turns)
-        text = "".join(turn.text or "" for turn in turns)
-        calls = [call for turn in turns for call in turn.calls or ()]
         used, served = (
             find_provider(self._asks or self.provider).usage_in(response),
             str(response.get("model") or self.model),
@@ -151,13 +152,9 @@ class ModelTarget(TargetFields):
         usage = read_usage(used, served, self.model, prices=prices)
         cached = usage.cache_read_tokens + usage.cache_creation_tokens
         tokens = TokenUsage(usage.input_tokens, usage.output_tokens, cached or None)
-        message: dict[str, Any] = {"role": "assistant", "content": text}
-        if calls:
-            message["tool_calls"] = [{"tool": call.name, **call.given} for call in calls]
         counted = tokens if tokens.input or tokens.output else None
-        reported = all(turn.calls is not None for turn in turns)
-        cut_off = any(turn.was_cut_off for turn in turns)
-        return Output([message], counted, usage.usd, truncated=cut_off, calls_reported=reported)
+        messages = [{key: message[key] for key in _KEPT if key in message} for message in output.messages]
+        return replace(output, messages=messages, token_usage=counted, cost_usd=usage.usd)
 
     @property
     def answer_key(self) -> str:
@@ -183,7 +180,7 @@ class ModelTarget(TargetFields):
         self._loop.close()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
+        return {**super().fingerprint(), "system_prompt": self.system_prompt()}
 
 
 class MessagesTarget(ModelTarget):
@@ -227,17 +224,8 @@ class OpenAITarget(ModelTarget):
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system = [{"role": "system", "content": self.system_prompt()}] if self.system_prompt() else []
-        said = [
-            # A tool's message stands alone here: the call that it answers is not known.
-            {
-                "role": role if (role := message["role"]) in ("system", "assistant") else "user",
-                "content": message["content"],
-            }
-            for message in messages
-            if message["content"].strip()
-        ]
         turns = "input" if self.api == "responses" else "messages"
-        return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *said]}
+        return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *chat_messages(messages)]}
 
     @property
     def answer_key(self) -> str:

@@ -21,9 +21,64 @@ from persona_pipeline.suites.format.files import source_file
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
 )  # fmt: skip
+# package.module:name
+PLACE = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 
-class PythonTarget(TargetFields):
+class AwaitedTarget(TargetFields):
+    """Waits for an answer of code that may raise anything. What it raises is the test's error.
+
+    ``package``: the module that answering imports, which the optional dependencies ``extra`` install. ``retried``: what took too
+    long is asked again.
+    """
+
+    retried: ClassVar[bool] = False
+    package: ClassVar[str] = ""
+    extra: ClassVar[str] = ""
+
+    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
+
+    def sdk(self, module: str = "") -> Any:
+        """Return the package, or a module of it. ``TargetError``: it is not installed."""
+        try:
+            return importlib.import_module(module or self.package)
+        except ImportError as error:
+            said = f"target {self.name!r} needs {self.package} ({error}); install it: pip install 'persona-pipeline[{self.extra}]'"
+            raise TargetError("not_installed", said) from error
+
+    def prepare(self) -> None:
+        if self.asks_network:
+            self.require_network()
+        if self.package:
+            self.sdk()
+
+    async def ask(self, request: Request) -> Any:
+        """Return the answer in any form that ``answer_of`` reads."""
+        raise NotImplementedError
+
+    def awaited(self, request: Request) -> Any:
+        """Return the answer, or raise ``TimeoutError`` after the request's time."""
+        return self._loop.wait(self.ask(request), request.timeout)
+
+    def respond(self, request: Request) -> Output:
+        self.prepare()
+        try:
+            return answer_of(self.awaited(request))
+        except TimeoutError:
+            said = f"target {self.name!r} took longer than {request.timeout:g} s"
+            raise TargetError("timeout", said, transient=self.retried) from None
+        except OutputError as error:
+            raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
+        except TargetError:
+            raise
+        except Exception as error:  # One crash must not end the run.
+            raise TargetError("crashed", f"target {self.name!r}: {said_by(error)}") from error
+
+    def close(self) -> None:
+        self._loop.close()
+
+
+class PythonTarget(AwaitedTarget):
     """Calls a function with the prompt; parameters named ``messages``, ``request`` and the like get those.
 
     The function may be a coroutine or a generator. It returns or yields text, messages, or a mapping as recorded answers are, with
@@ -33,25 +88,14 @@ class PythonTarget(TargetFields):
     runs_code: ClassVar[bool] = True
 
     function: str = Field(
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        pattern=PLACE,
         description="package.module:function; modules beside the targets file are found too.",
     )
 
     _call: Callable[..., Any] | None = PrivateAttr(None)
-    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-python"))
 
-    def respond(self, request: Request) -> Output:
-        call = self._call or self._found()
-        try:
-            return answer_of(self._waited(call, request))
-        except TimeoutError:
-            raise TargetError("timeout", f"{self.function} took longer than {request.timeout:g} s") from None
-        except OutputError as error:
-            raise TargetError("invalid_response", f"{self.function}: {error}") from error
-        except TargetError:
-            raise
-        except Exception as error:  # A user's function may raise anything; one crash must not end the run.
-            raise TargetError("crashed", f"{self.function}: {type(error).__name__}: {error}") from error
+    def awaited(self, request: Request) -> Any:
+        return self._waited(self._call or self._found(), request)
 
     def _found(self) -> Callable[..., Any]:
         module, _, name = self.function.partition(":")
@@ -65,9 +109,13 @@ class PythonTarget(TargetFields):
         except Exception as error:
             said = f"target {self.name!r}: {self.function} cannot be imported ({type(error).__name__}: {error})"
             raise TargetError("no_function", said) from error
+        self._call = self.callable_of(found)
+        return self._call
+
+    def callable_of(self, found: Any) -> Callable[..., Any]:
+        """Return the function that answers for what was imported. ``TargetError``: there is none."""
         if not callable(found):
             raise TargetError("no_function", f"target {self.name!r}: {self.function} is no function")
-        self._call = found
         return found
 
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:
@@ -90,13 +138,14 @@ class PythonTarget(TargetFields):
         threading.Thread(target=work, name=f"target {self.name}", daemon=True).start()
         return done.result(request.timeout)
 
-    def close(self) -> None:
-        self._loop.close()
+    def source(self) -> Any:
+        """Return the function or module with the code that answers, for the fingerprint."""
+        return self._call or self._found()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        source = source_file(self._call or self._found())
+        source = source_file(self.source())
         text = b"" if source is None else source.read_bytes()
-        return self.model_dump(mode="json") | {"source": hashlib.sha256(text).hexdigest()}
+        return {**super().fingerprint(), "source": hashlib.sha256(text).hexdigest()}
 
 
 def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
@@ -113,6 +162,13 @@ def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
 
 class _Handed(PythonTarget):
     runs_code: ClassVar[bool] = False
+
+
+def said_by(error: Exception) -> str:
+    """Return the type and the message of an error, of a group of errors those of the first."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 def answer_of(given: Any) -> Output:

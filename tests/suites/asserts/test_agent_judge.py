@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from persona_pipeline.suites import Output, Services, UngradedError
+from persona_pipeline.suites import Output, UngradedError
 from persona_pipeline.suites.answering.output import parse_output
 from tests.suites.asserts.test_judged import CRITERIA, FREEFORM, checks
 from tests.suites.support import grade, judging, write
@@ -93,21 +93,3 @@ class TestAgentJudge:
     def test_without_a_workspace_it_is_an_error(self, tmp_path: Path) -> None:
         with judging() as (services, _), pytest.raises(UngradedError, match="no_workspace"):
             grade(tmp_path, self.ITEM, "x", services=services)
-
-    def test_a_target_may_judge_instead(self, tmp_path: Path) -> None:
-        asked: list[str] = []
-
-        def invoke(name: str, prompt: str, context: object) -> str:
-            asked.append(prompt)
-            return f"```json\n{json.dumps(FREEFORM)}\n```"
-
-        item = {"type": "agent_judge", "target": "other", "prompt": "Judge it."}
-        assert grade(tmp_path, item, "x", services=Services(invoke=invoke)).score == 0.7
-        assert "Judge it." in asked[0]
-        with pytest.raises(UngradedError, match="no_target"):
-            grade(tmp_path, item, "x", services=Services())
-        with pytest.raises(UngradedError, match="invalid_output"):
-            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: "no idea"))
-        with pytest.raises(UngradedError, match="invalid_output"):
-            # Which of two objects is the answer would be a guess.
-            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: json.dumps(FREEFORM) * 2))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.suites import RunOptions, Services, UngradedError, run_suite
+from persona_pipeline.suites import Services, UngradedError
 from persona_pipeline.suites.asserts.code_judge import read_grade
 from persona_pipeline.suites.grading.results import Grade
-from tests.suites.support import Given, grade, run, suite_of, target, write
+from tests.suites.support import grade, run, suite_of, write
 
 ALLOWED = Services(allow_code=True)
 
@@ -124,47 +124,3 @@ def test_the_answer_only_ever_stands_on_standard_input(tmp_path: Path) -> None:
     code = "print(json.dumps({'score': float(d['answer'] == " + repr(hostile) + " and len(sys.argv) == 1)}))"
     assert judge(tmp_path, code, hostile).score == 1
     assert not (tmp_path / "owned").exists()
-
-
-ASKING = """
-import json, os, sys, urllib.error, urllib.request
-json.load(sys.stdin)
-def call(path, body=None, token=os.environ["PERSONA_TARGET_PROXY_TOKEN"]):
-    request = urllib.request.Request(os.environ["AGENTV_TARGET_PROXY_URL"] + path, body and json.dumps(body).encode())
-    request.add_header("authorization", "Bearer " + token)
-    try:
-        with urllib.request.urlopen(request) as response:
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-seen = [
-    call("/info"),
-    call("/invoke", {"question": "q", "systemPrompt": "s"}),
-    call("/invokeBatch", {"requests": [{"question": "r"}]}),
-    call("/invoke", {"question": "too many"}),
-    call("/invoke", {}),
-    call("/nowhere"),
-    call("/info", token="wrong"),
-]
-print(json.dumps({"score": 1, "details": {"seen": seen}}))
-"""
-
-
-def test_a_program_may_ask_the_target_a_number_of_times(tmp_path: Path) -> None:
-    write(tmp_path, {"ask.py": ASKING})
-    item = {"type": "code_judge", "script": [sys.executable, "ask.py"], "target": {"max_calls": 2}}
-    suite = suite_of(tmp_path, item)
-    answering = target(lambda request: f"<{request.prompt}>")
-    result = run_suite(suite, targets=Given.of(answering), options=RunOptions(allow_code=True))
-    details = result.tests[0].best.results[0].details
-    assert details is not None, result.tests[0].error
-    info, asked, batch, too_many, no_question, nowhere, stranger = details["seen"]
-    assert info == [200, {"target": "default", "max_calls": 2, "calls": 0}]
-    assert (asked[0], asked[1]["rawText"]) == (200, "<s\n\nq>")
-    assert [item["text"] for item in batch[1]["responses"]] == ["<r>"]
-    assert [answer[0] for answer in (too_many, no_question, nowhere, stranger)] == [429, 400, 404, 401]
-
-
-def test_there_is_no_target_to_ask_when_recorded_answers_are_graded(tmp_path: Path) -> None:
-    with pytest.raises(UngradedError, match="no_target"):
-        judge(tmp_path, "print('{}')", target=True)

@@ -11,7 +11,17 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError, read_responses, run_suite
 from persona_pipeline.suites.running.plan import explain
-from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, suite_of, target, write
+from tests.suites.support import (
+    Given,
+    ScriptedBackend,
+    ScriptedSuiteJudge,
+    calls,
+    grade,
+    judging,
+    suite_of,
+    target,
+    write,
+)
 
 PAIR = {"type": "pairwise"}
 
@@ -56,7 +66,10 @@ def test_both_orders_make_the_score(
 def test_the_same_text_is_a_tie_nobody_is_asked_about(tmp_path: Path) -> None:
     with judging(prefers(longer)) as (services, judge):
         found = grade(tmp_path, PAIR, "fine\n", services=services, expected_output=" fine")
-    assert (found.score, judge.backend.asked) == (0.5, [])
+        assert (found.score, judge.backend.asked) == (0.5, [])
+        # The same words, but a tool was called.
+        grade(tmp_path, PAIR, calls("refund", text="fine"), services=services, expected_output="fine")
+    assert len(judge.backend.asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,25 +13,10 @@ def expected(*items: Any) -> list[dict[str, Any]]:
     return [{"tool": item} if isinstance(item, str) else {"tool": item[0], "args": item[1]} for item in items]
 
 
-A1, A2 = ("s", {"q": 1}), ("s", {"q": 2})
-
-
+# The conformance cases have the other modes.
 @pytest.mark.parametrize(
     ("mode", "wanted", "made", "score"),
     [
-        ("in_order", ["a", "b"], ["a", "x", "b"], 1),
-        ("in_order", ["a", "b"], ["b", "a"], 0.5),
-        ("in_order", ["x", "a"], ["a"], 0),
-        ("in_order", [A2], [A1, A2], 1),
-        ("in_order", [A1, A2], [A2], 0.5),
-        ("in_order", [A1, "b"], [A2, "b"], 0.5),
-        ("in_order", ["k", "k", "k"], ["k", "k"], 2 / 3),
-        ("exact", ["a", "b"], ["a", "b"], 1),
-        ("exact", ["a", "b"], ["b", "a"], 0),
-        ("exact", ["a", "b"], ["a", "b", "c"], 2 / 3),
-        ("exact", ["a", "b"], ["a"], 0.5),
-        ("exact", [], [], 1),
-        ("exact", [], ["a"], 0),
         ("superset", ["a", "b"], ["b", "x", "a"], 1),
         ("superset", ["a", "a"], ["a"], 0.5),
         ("subset", ["a"], ["a", "a"], 1),
@@ -43,20 +28,6 @@ A1, A2 = ("s", {"q": 1}), ("s", {"q": 2})
 def test_trajectories(tmp_path: Path, mode: str, wanted: list[Any], made: list[Any], score: float) -> None:
     item = {"type": "tool_trajectory", "mode": mode, "expected": expected(*wanted)}
     assert grade(tmp_path, item, calls(*made)).score == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    ("minimums", "made", "score"),
-    [
-        ({"a": 2}, ["a", "b", "a"], 1),
-        ({"a": 2, "b": 1}, ["a", "b"], 0.5),
-        ({"a": 1.5}, ["a"], 0),
-        ({"a": 0}, [], 1),
-    ],
-)
-def test_minimums(tmp_path: Path, minimums: dict[str, float], made: list[str], score: float) -> None:
-    item = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
-    assert grade(tmp_path, item, calls(*made)).score == score
 
 
 @pytest.mark.parametrize(
@@ -111,13 +82,6 @@ def test_arguments(tmp_path: Path, how: Any, wanted: Any, made: Any, met: bool) 
     assert grade(tmp_path, item, answer).score == float(met)
 
 
-@pytest.mark.parametrize(("took", "score"), [(50, 1), (100, 1), (150, 0.5)])
-def test_a_duration_counts_beside_the_call(tmp_path: Path, took: float, score: float) -> None:
-    item = {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "s", "max_duration_ms": 100}]}
-    call = {"tool": "s", "duration_ms": took}
-    assert grade(tmp_path, item, {"output_messages": [{"role": "assistant", "tool_calls": [call]}]}).score == score
-
-
 def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
     return {"tool": tool, "duration_ms": took, **more}
 
@@ -140,14 +104,6 @@ def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
             ["Call 1, a, is there."],
             ["There are more calls than expected: b, c."],
             "1 of 1 expected calls in exact mode.",
-        ),
-        (
-            {"mode": "superset", "expected": [{"tool": "a", "max_duration_ms": 100}, {"tool": "b", "args": "any"}]},
-            [timed("b", 5), timed("a", 100)],
-            1,
-            ["Call 1, a, is there.", "Call 1, a, took 100 ms, limit 100 ms.", "Call 2, b, is there."],
-            [],
-            "2 of 2 expected calls in superset mode.",
         ),
         (
             {"mode": "superset", "expected": [{"tool": "a", "max_duration_ms": 100}, {"tool": "b"}]},
@@ -173,26 +129,9 @@ def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
             ["c was called 0 times, at least 1 wanted."],
             "2 of 3 limits met.",
         ),
-        (
-            {"mode": "exact", "expected": [{"tool": "a"}]},
-            [{"tool": "a"}],
-            1,
-            ["Call 1, a, is there."],
-            [],
-            "1 of 1 expected calls in exact mode.",
-        ),
         ({"mode": "exact", "expected": []}, [], 1, ["No calls were expected."], [], None),
     ],
-    ids=[
-        "in order",
-        "exact",
-        "superset",
-        "a call that took too long",
-        "subset",
-        "any order",
-        "exactly",
-        "nothing expected",
-    ],
+    ids=["in order", "exact", "a call that took too long", "subset", "any order", "nothing expected"],
 )
 def test_results_name_every_call(
     tmp_path: Path,

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.suites.format import text as patterns
-from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 
 

@@ -50,7 +50,6 @@ targets:
   - {name: unset, provider: replay, path: "${{ NO_SUCH_VARIABLE }}"}
 """
 HOOKED = "workspace: {before_each: {script: [sh, a.sh]}}\n"
-ASKING = "assert: [{type: agent_judge, target: program}]\n"
 
 
 @pytest.mark.parametrize(
@@ -74,13 +73,6 @@ def test_a_test_says_what_its_answer_needs(
     suite = load(tmp_path, top + "tests: [{id: t, input: hi, criteria: c}]\n")
     (found,) = explain(suite, suite.tests, None if targets is None else load_targets(tmp_path / "targets.yaml"))
     assert found.needs == needs
-
-
-def test_an_agent_judge_that_asks_a_target_needs_that_target_alone(tmp_path: Path) -> None:
-    write(tmp_path, {"targets.yaml": TARGETS})
-    suite = load(tmp_path, "execution: {target: said}\n" + ASKING + "tests: [{id: t, input: hi}]\n")
-    (found,) = explain(suite, suite.tests, load_targets(tmp_path / "targets.yaml"))
-    assert found.asserts[0].needs == ("code (target program)",)
 
 
 CONVERSATION = """

@@ -112,14 +112,6 @@ class TestCli:
         assert test.error.reason == "code_not_allowed"
         assert not (tmp_path / "ran").exists()
 
-    def test_a_failed_health_check_is_every_tests_error(self, tmp_path: Path) -> None:
-        check = {"type": "command", "command": command("raise SystemExit(1)")}
-        (test,) = self.run(tmp_path, True, command=command("print('ok')"), healthcheck=check).tests
-        assert test.verdict == "error"
-        check = {"type": "command", "command": command("pass")}
-        (test,) = self.run(tmp_path, True, command=command("print('ok')"), healthcheck=check).tests
-        assert test.verdict == "pass"
-
     BATCH = """
 import json, sys
 open("calls.log", "a").write("x")

@@ -90,19 +90,6 @@ class Replying:
         async_turns,
         Replying(),
     ],
-    ids=[
-        "text",
-        "by name",
-        "request",
-        "nothing",
-        "mapping",
-        "gives a stream",
-        "stream",
-        "async stream",
-        "turns",
-        "async turns",
-        "object",
-    ],
 )
 def test_every_shape_of_function(tmp_path: Path, call: Any) -> None:
     assert answer(call, tmp_path).text == "ok hi"
