@@ -268,15 +268,10 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         wrong = imported.result.problems
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
         imported.result.problems += wrong
-<<<<<<< HEAD
-    imported.shared_names = identities.lines()
-    for *_, rows in files:
-=======
     imported.shared_names = identities.lines() + identities.others(
         _stored_ids(world.store, identities, options.speakers)
     )
-    for _, rows in files:
->>>>>>> main
+    for *_, rows in files:
         imported.read.update(rows.counted.read)
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
