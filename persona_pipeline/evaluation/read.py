@@ -51,7 +51,6 @@ from persona_pipeline.scoring.voice_alarm.learning import (
 )
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
-from persona_pipeline.world.changes import Commit, commits_between
 from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.messages.store import (
     MessageLog,
@@ -68,6 +67,7 @@ from persona_pipeline.world.models import Message, Persona, Window, parse_window
 from persona_pipeline.world.names import named_agents
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims, stored_sets
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, select_dimensions
+from persona_pipeline.world.revisions import Revision, revisions_during
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import World
 
@@ -452,10 +452,9 @@ class WorldReader:
         everybody = read_messages(self.world.store, span, limit=MOST_OWN + MOST_OTHERS)
         return list(MessageLog.of([*own, *everybody]).messages)
 
-    def _commits(self, span: Window) -> Sequence[Commit]:
-        assert span.start is not None
+    def _commits(self, span: Window) -> Sequence[Revision]:
         try:
-            return commits_between(self.world.root, span.start, span.end)
+            return revisions_during(self.world.root, span)
         except ConfigError:
             # A world without git has no commits.
             return ()

@@ -23,8 +23,9 @@ from persona_pipeline.scoring.voice_alarm.model import (
     voice_change,
 )
 from persona_pipeline.world.cards.files import CARDS, CardFormat
-from persona_pipeline.world.changes import FOLDERS, Commit
+from persona_pipeline.world.changes import FOLDERS
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.revisions import Revision
 from persona_pipeline.world.runs import Row
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
@@ -201,13 +202,13 @@ def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
 
 
 def known_changes(
-    agent_id: str, span: Window, commits: Iterable[Commit], makers: Sequence[Row]
+    agent_id: str, span: Window, commits: Iterable[Revision], makers: Sequence[Row]
 ) -> Iterator[KnownChange]:
     """Yield what changed in a span of time: commits, and what evaluations (``runs.maker_rows``) saw of persona and judge."""
     assert span.start is not None
     for commit in commits:
         if touched := _touched(commit, agent_id):
-            yield KnownChange(commit.at, f"commit {commit.id} ({touched}): {commit.subject}")
+            yield KnownChange(commit.at or span.end, f"commit {commit.short} ({touched}): {commit.subject}")
     for before, now in pairwise(row for row in makers if row.window_end <= span.end):
         if now.window_end <= span.start:
             continue
@@ -219,7 +220,7 @@ def known_changes(
             yield KnownChange(now.window_end, f"the judge's model {before.judge_model} became {now.judge_model}")
 
 
-def _touched(commit: Commit, agent_id: str) -> str:
+def _touched(commit: Revision, agent_id: str) -> str:
     """Return which files of a commit may change how an agent speaks: its persona, and what is no part of a world."""
     own = [f"personas/{agent_id}.{ending}" for ending in ("yaml", "yml")]
     own += [f"{CARDS}/{agent_id}.{name}" for name in CardFormat]

@@ -40,7 +40,7 @@ from persona_pipeline.importing.tables import (
     listed,
 )
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, REQUIRED, MessageFile, Row, cut_keys, parse_message
-from persona_pipeline.world.messages.mirroring import Came, SyncResult
+from persona_pipeline.world.messages.mirroring import SyncResult
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, mapped
@@ -241,7 +241,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         aliases=aliases,
     )
     with ExitStack() as stack:
-        files: list[tuple[Came, _SourceRows]] = []
+        files: list[tuple[str, str, _SourceRows]] = []
         for item in map(str, given):
             named = _stdin(stack) if item == STDIN else _unpacked(stack, Source(Path(item), item))
             imported.read[item] = 0
@@ -264,14 +264,14 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                     rows = _SourceRows(importer, file, reading, identities, item, part)
                     if importer.looks_ahead:
                         deque(rows(), maxlen=0)
-                    files.append((Came(stored, file.name), rows))
+                    files.append((stored, file.name, rows))
         wrong = imported.result.problems
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
         imported.result.problems += wrong
     imported.shared_names = identities.lines() + identities.others(
         _stored_ids(world.store, identities, options.speakers)
     )
-    for _, rows in files:
+    for *_, rows in files:
         imported.read.update(rows.counted.read)
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras

@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -49,7 +48,6 @@ _SPREAD = ("windows", "samples", "between")
 _JUDGED_BY = ("judge_model", "prompt_version")
 _ACCEPTED = "accepted"
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000
-_MOST_COMMITS = 200
 _GIT_SECONDS = 60
 
 
@@ -113,30 +111,6 @@ class _Entry:
     old: str | None
     new: str | None
     link: bool
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit of the repository a world stands in: when it was made, its short id, its subject and the files it touches."""
-
-    at: datetime
-    id: str
-    subject: str
-    paths: tuple[str, ...]
-
-
-def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
-    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``."""
-    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
-    span = (f"--since={start.isoformat()}", f"--until={end.isoformat()}", f"--max-count={_MOST_COMMITS}")
-    form = ("-z", "--no-show-signature", "--name-only", "--format=%x1e%cI%x1f%h%x1f%s%x1f")
-    listed = ask_git(root, "log", *span, *form, "HEAD", "--", ".").decode("utf-8", "replace")
-    found = []
-    for entry in listed.split("\x1e")[1:]:
-        at, name, subject, files = entry.split("\x1f", 3)
-        paths = tuple(path.strip("\n").removeprefix(prefix) for path in files.split("\0") if path.strip("\n"))
-        found.append(Commit(datetime.fromisoformat(at), name, subject, paths))
-    return found
 
 
 def _entries(listed: bytes) -> Iterator[_Entry]:

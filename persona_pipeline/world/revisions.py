@@ -13,24 +13,28 @@ from pathlib import Path, PurePosixPath
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import printable
 from persona_pipeline.world.changes import ask_git
+from persona_pipeline.world.models import Window
 
 LEXICONS = "lexicons"
 # All of a commit that is read by an evaluation.
 READ = ("personas", "propositions", "messages", "recordings", LEXICONS)
 _LARGEST = 200_000_000
+_MOST_COMMITS = 200
 
 
 @dataclass(frozen=True)
 class Revision:
     """A commit of the repository a world stands in.
 
-    ``id``: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
+    ``id``: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message. ``paths``: the files it
+    touches, relative to the world's folder, where that is asked for.
     """
 
     id: str
     name: str
     subject: str = ""
     at: datetime | None = None
+    paths: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
@@ -64,6 +68,13 @@ def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> 
 def revisions_of(root: Path, paths: Sequence[str], most: int) -> list[Revision]:
     """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents."""
     return _revisions(root, ["--first-parent", f"--max-count={most}", "HEAD", "--", *paths])[::-1]
+
+
+def revisions_during(root: Path, span: Window) -> list[Revision]:
+    """Return the commits to a world's folder in a span of time with the files they touch, the newest first, at most 200."""
+    since = [f"--since={span.start.isoformat()}"] if span.start else []
+    until = f"--until={span.end.isoformat()}"
+    return _revisions(root, [*since, until, f"--max-count={_MOST_COMMITS}", "--name-only", "HEAD", "--", "."])
 
 
 def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, str]:
@@ -134,10 +145,12 @@ def revision_folder(root: Path, revision: Revision) -> Iterator[Path]:
 
 
 def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) -> list[Revision]:
-    form = ("-z", "--no-show-signature", "--format=%H%x1f%cI%x1f%s")
+    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
+    form = ("-z", "--no-show-signature", "--format=%x1e%H%x1f%cI%x1f%s%x1f")
     listed = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace")
     found = []
-    for entry in filter(None, listed.split("\0")):
-        commit, at, subject = entry.strip("\n").split("\x1f", 2)
-        found.append(Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at)))
+    for entry in listed.split("\x1e")[1:]:
+        commit, at, subject, files = entry.split("\x1f", 3)
+        paths = tuple(path.strip("\n").removeprefix(prefix) for path in files.split("\0") if path.strip("\n"))
+        found.append(Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at), paths))
     return found

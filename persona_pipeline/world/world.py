@@ -13,15 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
+from persona_pipeline.base.database.engine import Store, among, default_url, differing, is_held, open_store, upsert
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
-from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
+from persona_pipeline.world.messages.files import FIELDS, Row, rows_of_records
 from persona_pipeline.world.messages.mirroring import (
     LEASE,
-    Came,
     SyncResult,
     Unread,
     ingest_rows,
@@ -185,10 +184,9 @@ class World:
         state = (self.environment or get_settings()).state or self.root / ".persona"
         return read_names(self.root, state / "names.json")
 
-    def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
+    def sync(self) -> SyncResult:
         """Bring persona and message files into the store, idempotently."""
-        _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
-        raise_problems(broken)
+        raise_problems(self.sync_personas(self.agent_ids())[1])
         return self.sync_messages()
 
     def sync_persona(self, agent_id: str) -> Persona:
@@ -231,32 +229,21 @@ class World:
             {"agent_id": agent_id, **item.corrections.model_dump(), "source": "persona"}
             for agent_id, item in found.items()
         ]
-        agents, kept = tables.agents, tables.agent_evaluation_config
+        kept = tables.agent_evaluation_config
+        named = [{"id": key, "display_name": item.display_name} for key, item in names.items() if item.display_name]
         with self.store.connect() as connection:
-            known = {row.id: row for row in connection.execute(sa.select(agents).where(among(agents.c.id, found)))}
-            query = sa.select(kept).where(among(kept.c.agent_id, found))
-            known_configs = {row.agent_id: row for row in connection.execute(query)}
-            new_sets = changed_sets(connection, sets)
+            # What a person or a program set is theirs.
+            others = set(connection.execute(sa.select(kept.c.agent_id).where(kept.c.source != "persona")).scalars())
+            own = [row for row in configs if row["agent_id"] not in others]
+            new = [differing(connection, tables.agents, part) for part in (named, rows)]
+            new_configs, new_sets = differing(connection, kept, own, "agent_id"), changed_sets(connection, sets)
         shown = self.display_names() if names else {}
-        new_names = [
-            {"id": agent_id, "display_name": item.display_name or agent_id}
-            for agent_id, item in names.items()
-            if agent_id not in shown or (item.display_name is not None and shown[agent_id] != item.display_name)
-        ]
-
-        def differs(own: sa.Row | None, row: Mapping[str, object]) -> bool:
-            return own is None or any(getattr(own, key) != value for key, value in row.items())
-
-        new = [row for row in rows if differs(known.get(row["id"]), row)]
-        # What a person or a program set is theirs.
-        others = {agent_id for agent_id, row in known_configs.items() if row.source != "persona"}
-        new_configs = [
-            row for row in configs if row["agent_id"] not in others and differs(known_configs.get(row["agent_id"]), row)
-        ]
-        if new or new_configs or new_sets or new_names:
+        unnamed = [{"id": key, "display_name": key} for key in names if key not in shown]
+        if unnamed or any(new) or new_configs or new_sets:
             with self.store.begin() as connection:
-                upsert(connection, agents, new_names)
-                upsert(connection, agents, new)
+                upsert(connection, tables.agents, unnamed, update=False)
+                for part in new:
+                    upsert(connection, tables.agents, part)
                 upsert(connection, kept, new_configs, key=["agent_id"])
                 write_sets(connection, new_sets)
 
@@ -303,44 +290,34 @@ class World:
         """Return the world's message files, sorted."""
         return message_files(self.root)
 
-    def ingest(self, path: Path, *, mapping: Mapping[str, str] | None = None, restore: bool = False) -> SyncResult:
-        """Add the messages of a file from anywhere; nothing is removed.
-
-        Args:
-            mapping: agents by speaker: their messages in this file are read as if it said so.
-            restore: bring back those that were taken out of the store.
-
-        Raises:
-            ConfigError: the file cannot be read at all, or the mapping names no agent or nobody who speaks in it.
-        """
-
-        def rows() -> Iterator[Row]:
-            with MessageFile(path) as file:
-                file.require_text()
-                yield from file.rows(parse_message)
-
-        came = Came(self.message_source(path), str(path))
-        return self.ingest_all([(came, rows)], mapping=mapping, restore=restore)
-
     def ingest_all(
         self,
-        files: Sequence[tuple[Came, Callable[[], Iterator[Row]]]],
+        files: Sequence[tuple[str, str, Callable[[], Iterator[Row]]]],
         *,
         mapping: Mapping[str, str] | None = None,
         restore: bool = False,
     ) -> SyncResult:
-        """Like ``ingest`` for several files, each with what reads it from its start."""
+        """Add the messages of files from anywhere; nothing is removed.
+
+        Args:
+            files: of each its name in the store, its name for people, and what reads it from its start.
+            mapping: agents by speaker: their messages in these files are read as if they said so.
+            restore: bring back those that were taken out of the store.
+
+        Raises:
+            ConfigError: a file cannot be read at all, or the mapping names no agent or nobody who speaks in them.
+        """
         names, result = self.names(), SyncResult()
         if mapping:
-            found = (row.found for _, rows in files for row in rows())
+            found = (row.found for *_, rows in files for row in rows())
             check_mapping({item.agent_id for item in found if isinstance(item, Message)}, mapping, names.keys())
         aliases = Aliases.of(names)
 
         def owned(message: Message) -> Message:
             return aliases.owned(mapped(message, mapping) if mapping else message)
 
-        for came, rows in files:
-            result.add(ingest_rows(self.store, rows(), came, owned, restore=restore))
+        for source, shown, rows in files:
+            result.add(ingest_rows(self.store, rows(), source, owned, restore=restore, shown=shown))
         return result
 
     def message_source(self, path: Path | str) -> str:
@@ -373,13 +350,11 @@ class World:
         window: Window | None = None,
         *,
         agent_id: str | None = None,
-        channels: Iterable[str] | None = None,
-        synthetic: bool = False,
     ) -> list[Message]:
-        """Return real (or only generated) messages in order of time, none of the future; see ``read_messages``."""
+        """Return real messages in order of time, none of the future; see ``read_messages``."""
         horizon = self.horizon
         span = Window(horizon) if window is None else Window(min(window.end, horizon), window.start)
-        return read_messages(self.store, span, agent_id=agent_id, channels=channels, synthetic=synthetic)
+        return read_messages(self.store, span, agent_id=agent_id)
 
     @property
     def horizon(self) -> datetime:
@@ -417,7 +392,7 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    return ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
+    return ingest_rows(world.store, rows_of_records(rows, source, columns), source, aliases.owned)
 
 
 # Names that would mean something where the template itself is kept.

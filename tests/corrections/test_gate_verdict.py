@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.corrections import ActionGate, correction_statistics
-from persona_pipeline.corrections.configuration import read_config, write_config
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.scoring.messages.verdicts import Role
@@ -128,14 +127,6 @@ def test_settings_that_the_verdict_replaced_are_read_and_do_nothing(
     (line,) = caplog.messages
     assert "ann.yaml" in line and "voice_check does nothing" in line and "verdict" in line
     assert CorrectionSettings.model_validate({"facts_check": True}) == CorrectionSettings()
-
-
-def test_a_store_that_has_the_replaced_settings_is_read(world: World) -> None:
-    write_config(world.store, "ann", GATED)
-    table = tables.agent_evaluation_config
-    with world.store.begin() as connection:
-        connection.execute(sa.update(table).values(voice_check=True, facts_check=True))
-    assert read_config(world.store, "ann").settings == GATED
 
 
 def test_the_gate_leaves_out_claims_that_one_message_cannot_show(world: World) -> None:

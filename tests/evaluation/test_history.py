@@ -31,9 +31,9 @@ from persona_pipeline.scoring.voice_alarm.model import (
     VoiceReading,
     VoiceSide,
 )
-from persona_pipeline.world.changes import Commit
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.revisions import Revision
 from persona_pipeline.world.runs import Row
 from tests.baselines.worlds import dimension
 
@@ -132,7 +132,7 @@ def test_what_changed_is_what_two_runs_in_a_span_say_differently(makers: list[Si
     ],
 )
 def test_of_a_commit_is_told_what_may_change_how_an_agent_speaks(paths: tuple[str, ...], told: str | None) -> None:
-    commit = Commit(END, "abc123", "a shorter persona", paths)
+    commit = Revision("abc123", "abc123", "a shorter persona", END, paths)
     found = [item.what for item in known_changes("ann", Window(END + WEEK, END), [commit], [])]
     assert found == ([] if told is None else [f"commit abc123 ({told}): a shorter persona"])
 

@@ -2,9 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from persona_pipeline.world import SyncResult, World
+from persona_pipeline.world.messages.files import MessageFile, Row, parse_message
 
 PROJECT = Path(__file__).parents[2]
 SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
@@ -42,3 +45,13 @@ def replace_in(path: Path, old: str, new: str) -> None:
     if old not in text:
         raise ValueError(f"{old!r} does not stand in {path}")
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def ingest(world: World, path: Path, **options: Any) -> SyncResult:
+    """Add the messages of a file of messages from anywhere to a world."""
+
+    def rows() -> Iterator[Row]:
+        with MessageFile(path) as file:
+            yield from file.rows(parse_message)
+
+    return world.ingest_all([(world.message_source(path), str(path), rows)], **options)

@@ -299,7 +299,7 @@ def test_an_address_that_cannot_be_says_so(client: TestClient, address: str, sta
 
 def test_a_message_stands_in_its_conversation_beside_what_judges_said(client: TestClient, world: World) -> None:
     text = client.get("/message?id=sales-072&around=3").text
-    talk = [message.id for message in world.messages(channels=["sales"])]
+    talk = [message.id for message in world.messages() if message.channel == "sales"]
     at = talk.index("sales-072")
     assert ids(text) == []
     found = re.findall(r'/message\?id=([^"&]*)"><code>', text)

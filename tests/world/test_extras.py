@@ -28,7 +28,7 @@ from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import record_windows, touched_windows
 from tests.support.evaluating import evaluate_world
-from tests.support.worlds import write_jsonl
+from tests.support.worlds import ingest, write_jsonl
 
 GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "created_at": "2026-03-01T10:00:00Z"}
 JSON = st.recursive(
@@ -49,7 +49,7 @@ def test_unknown_keys_are_kept_from_file_to_store(small_root: Path, database_url
     world.sync()
     found = {message.id: message.extras for message in world.messages(agent_id="ann")}
     assert (found["1"], found["2"]) == (extra, {"mood": "glad", "": "x"})
-    again = world.ingest(path).written
+    again = ingest(world, path).written
     assert (again.inserted, again.updated, again.unchanged) == (0, 0, 1)
     world.store.close()
 

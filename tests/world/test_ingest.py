@@ -14,7 +14,7 @@ from persona_pipeline.base.text import clean, storable
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_message, parse_messages
 from persona_pipeline.world.messages.store import read_messages, write_messages
-from tests.support.worlds import write_jsonl
+from tests.support.worlds import ingest, write_jsonl
 
 GOOD = {"id": "1", "agent_id": "ann", "channel": "general", "text": "hi", "created_at": "2026-03-01T10:00:00Z"}
 
@@ -173,12 +173,12 @@ def test_letters_are_composed_in_texts_and_not_in_ids() -> None:
 def test_ingesting_again_adds_nothing_and_an_edit_changes_one(small_world: World, tmp_path: Path) -> None:
     rows = [{**GOOD, "id": f"new-{n}", "text": f"text {n}"} for n in range(5)]
     path = write_jsonl(tmp_path / "more.jsonl", rows)
-    assert small_world.ingest(path).written.inserted == 5
-    again = small_world.ingest(path).written
+    assert ingest(small_world, path).written.inserted == 5
+    again = ingest(small_world, path).written
     assert (again.inserted, again.updated, again.unchanged) == (0, 0, 5)
     rows[2]["text"] = "edited"
     write_jsonl(path, rows)
-    edited = small_world.ingest(path).written
+    edited = ingest(small_world, path).written
     assert (edited.inserted, edited.updated, edited.unchanged) == (0, 1, 4)
     texts = [m.text for m in small_world.messages(agent_id="ann") if m.id.startswith("new")]
     assert texts == ["text 0", "text 1", "edited", "text 3", "text 4"]

@@ -14,7 +14,7 @@ from persona_pipeline.world.messages.store import Selection, remove_messages, se
 from persona_pipeline.world.names import AgentNames, Aliases, read_names
 from persona_pipeline.world.runs import record_windows, touched_windows
 from persona_pipeline.world.speakers import match_names, stored_names
-from tests.support.worlds import write_jsonl, write_yaml
+from tests.support.worlds import ingest, write_jsonl, write_yaml
 
 NAMES = {
     "michael": AgentNames("michael", "Michael Barrow", ()),
@@ -178,10 +178,10 @@ def test_what_is_removed_is_what_was_meant_and_stays_out(
     path.write_text(text + "\n", encoding="utf-8")
     small_world.sync()
     assert {message.id for message in small_world.messages()} == {f"m{n}" for n in range(1, 9)} - ids
-    again = small_world.ingest(path).written
+    again = ingest(small_world, path).written
     assert (again.inserted, again.kept_out, again.unchanged) == (0, len(ids), 8 - len(ids))
-    assert small_world.ingest(path, restore=True).written.inserted == len(ids)
-    assert small_world.ingest(path).written.kept_out == 0, "what was brought back is not out any more"
+    assert ingest(small_world, path, restore=True).written.inserted == len(ids)
+    assert ingest(small_world, path).written.kept_out == 0, "what was brought back is not out any more"
     assert path.read_text(encoding="utf-8") == text + "\n"
 
 
@@ -201,11 +201,11 @@ def test_a_removed_message_that_was_corrected_comes_in(small_world: World) -> No
 def test_an_alias_that_comes_later_brings_no_removed_message_back(small_world: World, tmp_path: Path) -> None:
     row = {"id": "x", "agent_id": "Annie", "channel": "c", "text": "Hi.", "created_at": "2026-03-10T12:00:00Z"}
     path = write_jsonl(tmp_path / "export.jsonl", [row])
-    small_world.ingest(path)
+    ingest(small_world, path)
     remove_messages(small_world.store, select_messages(small_world.store, Selection(speakers=["Annie"])))
     aliased(small_world.root, "ann", "annie")
-    assert small_world.ingest(path).written.kept_out == 1
-    assert small_world.ingest(path, mapping={"Annie": "ann"}).written.inserted == 1, "the file is read as another one"
+    assert ingest(small_world, path).written.kept_out == 1
+    assert ingest(small_world, path, mapping={"Annie": "ann"}).written.inserted == 1, "the file is read as another one"
 
 
 @pytest.mark.parametrize(

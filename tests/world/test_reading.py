@@ -17,7 +17,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import mirroring
 from persona_pipeline.world.messages.files import parse_message
-from tests.support.worlds import write_yaml
+from tests.support.worlds import ingest, write_yaml
 
 COLUMNS: tuple[str, ...] = ("id", "agent_id", "channel", "text", "created_at")
 
@@ -223,7 +223,7 @@ def test_lots_are_bounded_by_lines_and_by_characters(world: World, monkeypatch: 
     assert sizes == [3, 3, 3, 1]
     sizes.clear()
     monkeypatch.setattr(mirroring, "_BATCH_CHARACTERS", 10)
-    world.ingest(path)
+    ingest(world, path)
     assert sizes == [1] * 10
 
 

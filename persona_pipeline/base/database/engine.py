@@ -408,6 +408,18 @@ def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: t
     return statement.on_conflict_do_update(index_elements=names, set_=values)
 
 
+def differing(
+    connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], key: str = "id"
+) -> list[Mapping[str, Any]]:
+    """Return those of some rows that the table does not have just so; ``key``: the column by which they are found."""
+    if not rows:
+        return []
+    query = sa.select(table).where(among(table.c[key], {row[key] for row in rows}))
+    known = {row[key]: row for row in connection.execute(query).mappings()}
+    here = [(row, known.get(row[key])) for row in rows]
+    return [row for row, own in here if own is None or any(own[name] != value for name, value in row.items())]
+
+
 # Clocks of hosts that agree no better than this do not agree.
 CLOCKS_DIFFER = timedelta(minutes=5)
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import Grouping
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.functions import GenericFunction
 
 JsonColumn = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 TextArray = sa.JSON().with_variant(ARRAY(sa.Text()), "postgresql")
@@ -33,19 +33,14 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class random_uuid(FunctionElement[Any]):  # noqa: N801 - reads as the SQL function it is
+class gen_random_uuid(GenericFunction[uuid.UUID]):  # noqa: N801 - reads as the SQL function it is
     """The server's own random uuid, as a column default."""
 
     type = sa.Uuid()
     inherit_cache = True
 
 
-@compiles(random_uuid, "postgresql")
-def _postgres_uuid(element: Any, compiler: Any, **options: Any) -> str:
-    return "gen_random_uuid()"
-
-
-@compiles(random_uuid, "sqlite")
+@compiles(gen_random_uuid, "sqlite")
 def _sqlite_uuid(element: Any, compiler: Any, **options: Any) -> str:
     return "(lower(hex(randomblob(16))))"
 
@@ -64,8 +59,12 @@ metadata = sa.MetaData(
 )
 
 
+def _table(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, *parts)
+
+
 def uuid_key() -> sa.Column[uuid.UUID]:
-    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4, server_default=random_uuid())
+    return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4, server_default=gen_random_uuid())
 
 
 def created_at(name: str = "created_at") -> sa.Column:
@@ -82,9 +81,8 @@ def run_column(**options: Any) -> sa.Column[uuid.UUID]:
     return sa.Column("evaluation_run_id", sa.Uuid(), refers, nullable=False, **options)
 
 
-agents = sa.Table(
+agents = _table(
     "agents",
-    metadata,
     sa.Column("id", sa.Text(), primary_key=True),
     sa.Column("display_name", sa.Text(), nullable=False),
     # NULL: somebody who speaks but has no persona file, such as a person in a channel.
@@ -93,13 +91,12 @@ agents = sa.Table(
     created_at("updated_at"),
 )
 
-channels = sa.Table("channels", metadata, sa.Column("id", sa.Text(), primary_key=True), created_at())
+channels = _table("channels", sa.Column("id", sa.Text(), primary_key=True), created_at())
 
-runs = sa.Table("runs", metadata, uuid_key(), created_at())
+runs = _table("runs", uuid_key(), created_at())
 
-proposition_sets = sa.Table(
+proposition_sets = _table(
     "proposition_sets",
-    metadata,
     agent_column(primary_key=True),
     sa.Column("dimension", sa.Text(), primary_key=True),
     sa.Column("content_hash", sa.Text(), nullable=False),
@@ -108,9 +105,8 @@ proposition_sets = sa.Table(
     created_at("updated_at"),
 )
 
-message_windows = sa.Table(
+message_windows = _table(
     "message_windows",
-    metadata,
     # Every window an agent was evaluated on. Bounds never move: a later evaluation adds a row, and the newest is "now".
     sa.Column("id", sa.Uuid(), primary_key=True),
     agent_column(),
@@ -123,9 +119,8 @@ message_windows = sa.Table(
     sa.Index(None, "window_end"),
 )
 
-voice_models = sa.Table(
+voice_models = _table(
     "voice_models",
-    metadata,
     agent_column(sa.schema.conv("fk_voice_models_agent_id_agents"), primary_key=True),
     sa.Column("persona_hash", sa.Text(), nullable=False),
     # Messages up to here belong to an earlier persona.
@@ -149,9 +144,8 @@ def said_alike(text: sa.ColumnElement[str]) -> dict[str, sa.ColumnElement[str]]:
     }
 
 
-run_messages = sa.Table(
+run_messages = _table(
     "run_messages",
-    metadata,
     sa.Column("id", sa.Text(), primary_key=True),
     agent_column(),
     sa.Column("channel_id", sa.Text(), sa.ForeignKey(f"{SCHEMA}.channels.id", ondelete="CASCADE")),
@@ -190,18 +184,16 @@ run_messages = sa.Table(
 for _name, _part in said_alike(run_messages.c.text).items():
     sa.Index(f"ix_run_messages_{_name}", _part, run_messages.c.created_at)
 
-removed_messages = sa.Table(
+removed_messages = _table(
     "removed_messages",
-    metadata,
     # Messages a person took out: as long as their files say the same of them, they stay out.
     sa.Column("id", sa.Text(), primary_key=True),
     sa.Column("content_hash", sa.Text(), nullable=False),
     created_at(),
 )
 
-message_sources = sa.Table(
+message_sources = _table(
     "message_sources",
-    metadata,
     # How far each of the world's message files has been read: `content_hash` is that of its first `size` bytes, `lines` lines.
     sa.Column("path", sa.Text(), primary_key=True),
     sa.Column("content_hash", sa.Text(), nullable=False),
@@ -217,45 +209,40 @@ message_sources = sa.Table(
     sa.Column("unfinished", sa.Boolean(), nullable=False, server_default=sa.false()),
 )
 
-message_copies = sa.Table(
+message_copies = _table(
     "message_copies",
-    metadata,
     # Ids that stand in a file too and whose message comes from another: it is read again when that one lets go of them.
     sa.Column("id", sa.Text(), primary_key=True),
     sa.Column("path", sa.Text(), primary_key=True),
     sa.Index(None, "path"),
 )
 
-message_changes = sa.Table(
+message_changes = _table(
     "message_changes",
-    metadata,
     # A row for each time that a message was written, edited or removed, until it is counted. Triggers write it, whoever wrote.
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity(), primary_key=True),
     sa.Column("agent_id", sa.Text(), nullable=False),
     sa.Column("said_at", UtcDateTime(), nullable=False),
 )
 
-message_days = sa.Table(
+message_days = _table(
     "message_days",
-    metadata,
     # How often what an agent said on a UTC day has changed.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("day", sa.Date(), primary_key=True),
     sa.Column("revision", sa.BigInteger(), nullable=False),
 )
 
-message_revisions = sa.Table(
+message_revisions = _table(
     "message_revisions",
-    metadata,
     # How often what an agent said has changed; `judged`: without changes outside every window it was evaluated on.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("revision", sa.BigInteger(), nullable=False),
     sa.Column("judged", sa.BigInteger(), nullable=False),
 )
 
-trace_pieces = sa.Table(
+trace_pieces = _table(
     "trace_pieces",
-    metadata,
     # What spans and events say of conversations, each once, whichever came first; kept until no more of a trace is expected.
     sa.Column("trace_id", sa.Text(), primary_key=True),
     sa.Column("span_id", sa.Text(), primary_key=True),
@@ -265,9 +252,8 @@ trace_pieces = sa.Table(
     sa.Index(None, "received_at"),
 )
 
-evaluation_runs = sa.Table(
+evaluation_runs = _table(
     "evaluation_runs",
-    metadata,
     uuid_key(),
     agent_column(),
     sa.Column("status", sa.Text(), nullable=False, server_default="pending"),
@@ -291,8 +277,6 @@ evaluation_runs = sa.Table(
     sa.Column("result", JsonColumn),
     # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
     sa.Column("outline", JsonColumn),
-    # Adherence of single messages, by id, in runs of earlier releases. No longer written.
-    sa.Column("message_scores", JsonColumn),
     # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
     sa.Column("summary", JsonColumn),
     # Every dimension the agent has propositions of is in it.
@@ -313,17 +297,15 @@ evaluation_runs = sa.Table(
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
 )
 
-newest_runs = sa.Table(
+newest_runs = _table(
     "newest_runs",
-    metadata,
     # Each agent's newest run of any status, written when runs are saved, so that no query reads all runs. NULL: there is none.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("run_id", sa.Uuid()),
 )
 
-evaluation_scores = sa.Table(
+evaluation_scores = _table(
     "evaluation_scores",
-    metadata,
     uuid_key(),
     run_column(),
     sa.Column("dimension", sa.Text(), nullable=False),
@@ -343,9 +325,8 @@ evaluation_scores = sa.Table(
     sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
 )
 
-message_verdicts = sa.Table(
+message_verdicts = _table(
     "message_verdicts",
-    metadata,
     # Whether a message is in character, as a run found it.
     run_column(primary_key=True),
     sa.Column("message_id", sa.Text(), primary_key=True),
@@ -363,9 +344,8 @@ message_verdicts = sa.Table(
     sa.CheckConstraint("verdict IN ('in', 'out', 'unclear')", name="verdict"),
 )
 
-suite_runs = sa.Table(
+suite_runs = _table(
     "suite_runs",
-    metadata,
     uuid_key(),
     sa.Column("suite", sa.Text(), nullable=False),
     sa.Column("suite_hash", sa.Text(), nullable=False),
@@ -377,9 +357,8 @@ suite_runs = sa.Table(
     sa.Index(None, "suite", "created_at"),
 )
 
-judgments = sa.Table(
+judgments = _table(
     "judgments",
-    metadata,
     # SHA-256 of the whole request, endpoint, API version, prompt version and sample.
     sa.Column("key", sa.Text(), primary_key=True),
     sa.Column("subject_key", sa.Text(), nullable=False),
@@ -394,9 +373,8 @@ judgments = sa.Table(
     sa.Index(None, "subject_key"),
 )
 
-judge_batches = sa.Table(
+judge_batches = _table(
     "judge_batches",
-    metadata,
     uuid_key(),
     # NULL until the API has answered the submission.
     sa.Column("batch_id", sa.Text(), unique=True),
@@ -408,9 +386,8 @@ judge_batches = sa.Table(
     sa.CheckConstraint("status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"),
 )
 
-correction_logs = sa.Table(
+correction_logs = _table(
     "correction_logs",
-    metadata,
     uuid_key(),
     agent_column(),
     sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
@@ -430,9 +407,8 @@ correction_logs = sa.Table(
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
 )
 
-gate_checks = sa.Table(
+gate_checks = _table(
     "gate_checks",
-    metadata,
     uuid_key(),
     agent_column(),
     # One action is one message on its way out, over all its attempts.
@@ -461,18 +437,16 @@ gate_checks = sa.Table(
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
 )
 
-gate_days = sa.Table(
+gate_days = _table(
     "gate_days",
-    metadata,
     # What an agent's gate did on one UTC day, summed up from gate_checks; an action counts where it began.
     agent_column(sa.schema.conv("fk_gate_days_agent_id_agents"), primary_key=True),
     sa.Column("day", sa.Date(), primary_key=True),
     sa.Column("tally", JsonColumn, nullable=False),
 )
 
-gate_bypasses = sa.Table(
+gate_bypasses = _table(
     "gate_bypasses",
-    metadata,
     # Texts that went out, or may have, without a row in gate_checks: refused requests, unknown agents, a gate that is off.
     uuid_key(),
     sa.Column("reason", sa.Text(), nullable=False),
@@ -483,9 +457,8 @@ gate_bypasses = sa.Table(
     sa.Index(None, "created_at"),
 )
 
-agent_evaluation_config = sa.Table(
+agent_evaluation_config = _table(
     "agent_evaluation_config",
-    metadata,
     uuid_key(),
     agent_column(unique=True),
     sa.Column("action_gate_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
@@ -496,34 +469,28 @@ agent_evaluation_config = sa.Table(
     sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
     sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
-    # Nothing reads these two any more: the gate's verdict on the message replaced them.
-    sa.Column("voice_check", sa.Boolean(), nullable=False, server_default=sa.false()),
-    sa.Column("facts_check", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
 )
 
-remembered = sa.Table(
+remembered = _table(
     "remembered",
-    metadata,
     # Short facts about the store itself: what its names were brought in line with, and its last full count.
     sa.Column("name", sa.Text(), primary_key=True),
     sa.Column("value", JsonColumn),
     created_at("updated_at"),
 )
 
-spending_days = sa.Table(
+spending_days = _table(
     "spending_days",
-    metadata,
     # US dollars all live judges together spent or set aside on a UTC day.
     sa.Column("day", sa.Date(), primary_key=True),
     sa.Column("usd", sa.Float(), nullable=False, server_default="0"),
 )
 
-evaluations_asked = sa.Table(
+evaluations_asked = _table(
     "evaluations_asked",
-    metadata,
     # When a sensor, on whatever host, last asked for an agent's evaluation.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("asked_at", UtcDateTime(), nullable=False),

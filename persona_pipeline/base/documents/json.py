@@ -68,6 +68,17 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
         raise JsonError("Extra data", text, at + 1)
 
 
+def is_shallow(data: Any, most: int) -> bool:
+    """Return whether JSON data has at most so many levels; a text or a number is one level."""
+    level = [data]
+    for _ in range(most):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
+        level = [value for values in inner for value in values]
+        if not level:
+            return True
+    return False
+
+
 def _pass(text: str, at: int) -> int:
     """Return where white space ends."""
     while at < len(text) and text[at] in " \t\n\r":

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, strict_json, visible, write_atomically
+from persona_pipeline.base.documents.json import JsonError, is_shallow, strict_json, visible, write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.cards.images import (
@@ -61,7 +61,7 @@ class Card:
         if not isinstance(data, dict):
             raise ValueError("is no character card: it is not an object")
         card = cls(data)
-        if not _is_shallow(data):
+        if not is_shallow(data, _DEEPEST):
             raise ValueError(f"is nested deeper than {_DEEPEST}")
         if not card.name:
             raise ValueError("is no character card: it has no name")
@@ -190,17 +190,6 @@ def _listed(value: Any) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_listed(item)}" for key, item in value.items() if item)
     return ", ".join(map(_listed, value)) if isinstance(value, list) else str(value)
-
-
-def _is_shallow(data: Any) -> bool:
-    """Return whether data nests no deeper than what every program can write again."""
-    level = [data]
-    for _ in range(_DEEPEST):
-        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
-        level = [value for values in inner for value in values]
-        if not level:
-            return True
-    return False
 
 
 CARDS = "cards"

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, strict_json, visible
+from persona_pipeline.base.documents.json import JsonError, content_hash, is_shallow, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
-from persona_pipeline.base.text import clean, shortened
+from persona_pipeline.base.text import clean, clean_data, shortened
 from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
@@ -286,26 +286,12 @@ def cut_keys(extras: Mapping[str, Any]) -> Iterable[str]:
 def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
     """Return a key and its value as they are stored, None where they are too much."""
     try:
-        # Cheap, and so comes first: what is cleaned is no longer than it was.
-        if len(json.dumps({key: value}, ensure_ascii=False, allow_nan=False)) > room:
-            return None
-        return {clean(key): _clean(value, DEEPEST)}
+        text = json.dumps({key: value}, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         return None
-
-
-def _clean(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if not depth:
-        raise ValueError("nested too deeply")
-    if isinstance(value, Mapping):
-        return {clean(str(key)): _clean(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(item, depth - 1) for item in value]
-    raise ValueError(f"{type(value).__name__} is not JSON")
+    # What is cleaned is no longer than it was.
+    found = json.loads(text) if len(text) <= room else None
+    return clean_data(found) if found and is_shallow(found, DEEPEST + 2) else None
 
 
 MAX_TEXT = 1_000_000

@@ -29,8 +29,7 @@ from persona_pipeline.world.messages.store import (
     let_in,
     message_of,
     row_of,
-    touched_moments,
-    write_parents,
+    write_rows,
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
@@ -84,18 +83,15 @@ def write_batch(
     known = known_rows(connection, list(first))
     done = _sort(kept, known, reading)
     changed = done.inserted | done.updated
-    write_parents(connection, list(changed))
     rows = [
         {**row_of(message, reading.source), "line": line, "reading": reading.number}
         for message, line in changed.items()
     ]
-    upsert(connection, _TABLE, rows)
+    updated = [(message_of(known[message.id]), message) for message in done.updated]
+    write_rows(connection, rows, list(done.inserted), updated)
     _find(connection, done.found, reading)
     copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
     upsert(connection, _COPIES, copies, update=False)
-    updated = [(message_of(known[message.id]), message) for message in done.updated]
-    touch_windows(connection, touched_moments(done.inserted, updated))
-    let_in(connection, list(done.inserted))
     unchanged = len(kept) - len(changed) - len(done.problems)
     written = WriteResult(len(done.inserted), len(done.updated), unchanged, 0, len(out))
     return written, [*problems, *done.problems]
@@ -196,14 +192,6 @@ class SyncResult:
                 self.unnamed += 1
 
 
-@dataclass(frozen=True)
-class Came:
-    """Where messages came from: ``source`` is its name in the store, ``shown`` what people call it."""
-
-    source: str
-    shown: str
-
-
 def is_any_known(store: Store) -> bool:
     """Return whether any message file was ever read."""
     return store.value(sa.select(_SOURCES.c.path).limit(1)) is not None
@@ -244,24 +232,30 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
 
 
 def ingest_rows(
-    store: Store, rows: Iterator[Row], came: Came, owned: Callable[[Message], Message], *, restore: bool = False
+    store: Store,
+    rows: Iterator[Row],
+    source: str,
+    owned: Callable[[Message], Message],
+    *,
+    restore: bool = False,
+    shown: str = "",
 ) -> SyncResult:
     """Add the messages of a file from anywhere; nothing is removed.
 
-    ``owned``: makes a message its agent's. ``restore``: bring back those that were taken out of the store. Raises
-    ``ConfigError``: the file cannot be read at all.
+    ``source``: their name in the store; ``shown``: what people call it. ``owned``: makes a message its agent's. ``restore``: bring
+    back those that were taken out of the store. Raises ``ConfigError``: the file cannot be read at all.
     """
     # No other reading has this number: an id that this one met is told from one that was there before.
-    result, reading = SyncResult(), Reading(came.source, -2 - secrets.randbelow(2**31 - 2))
+    result, reading = SyncResult(), Reading(source, -2 - secrets.randbelow(2**31 - 2))
     speakers: set[str] = set()
     for lot in _batches(rows):
-        read, *wrong = _split(lot, came.source, owned)
+        read, *wrong = _split(lot, source, owned)
         with store.begin() as connection:
             if restore:
                 let_in(connection, [message for _, message in read])
             done, refused = write_batch(connection, read, reading)
         problems = [*wrong[0], *wrong[1], *refused]
-        result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
+        result.name(replace(item, path=shown or source) for item in sorted(problems, key=lambda item: item.line or 0))
         result.written += done
         speakers.update(message.agent_id for _, message in read)
     raise_revisions(store)

@@ -3,7 +3,7 @@
 import uuid
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -170,8 +170,8 @@ def write_messages_in(
     """Like ``write_messages``, inside a transaction of the caller's."""
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
-    rows = known_rows(connection, [message.id for message in messages])
-    known = {key: message_of(row) for key, row in rows.items()}
+    stored = known_rows(connection, [message.id for message in messages])
+    known = {key: message_of(row) for key, row in stored.items()}
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
     gone: list[sa.Row] = []
@@ -183,14 +183,11 @@ def write_messages_in(
         gone = [row for row in of_source if row.id not in kept]
         for some in chunks([row.id for row in gone]):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(some)))
-    changed = inserted + updated
-    write_parents(connection, changed)
-    upsert(connection, _TABLE, [row_of(message, source) for message in changed])
-    moments = touched_moments(inserted, [(known[message.id], message) for message in updated])
+    rows = [row_of(message, source) for message in (*inserted, *updated)]
+    write_rows(connection, rows, inserted, [(known[message.id], message) for message in updated])
     # What was made up is in nobody's window.
-    touch_windows(connection, (*(row.created_at for row in gone if not row.synthetic), *moments))
-    let_in(connection, inserted)
-    return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
+    touch_windows(connection, (row.created_at for row in gone if not row.synthetic))
+    return WriteResult(len(inserted), len(updated), len(messages) - len(rows), len(gone), len(out))
 
 
 def read_messages(
@@ -198,21 +195,17 @@ def read_messages(
     window: Window | None = None,
     *,
     agent_id: str | None = None,
-    channels: Iterable[str] | None = None,
     synthetic: bool = False,
     limit: int | None = None,
 ) -> list[Message]:
     """Return messages in order of time (then id).
 
-    ``window``: None for all times. ``agent_id``: only this speaker's. ``channels``: only in these channels; direct messages are
-    then left out. ``synthetic``: generated messages instead of real ones, never both. ``limit``: the newest so many, still in
-    order of time.
+    ``window``: None for all times. ``agent_id``: only this speaker's. ``synthetic``: generated messages instead of real ones, never
+    both. ``limit``: the newest so many, still in order of time.
     """
     query = sa.select(_TABLE).where(*_said_during(window, synthetic=synthetic))
     if agent_id is not None:
         query = query.where(_TABLE.c.agent_id == agent_id)
-    if channels is not None:
-        query = query.where(_TABLE.c.channel_id.in_(list(channels)))
     query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
     return sorted(map(message_of, store.rows(query)), key=_place)
 
@@ -357,24 +350,28 @@ def known_rows(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
     return known
 
 
-def write_parents(connection: Connection, messages: Sequence[Message]) -> None:
-    """Write whom and what messages refer to: speakers, channels, runs."""
-    speakers = sorted({message.agent_id for message in messages})
-    upsert(connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
-    channels = sorted({message.channel for message in messages if message.channel is not None})
-    upsert(connection, tables.channels, [{"id": channel} for channel in channels], update=False)
-    runs = sorted({message.run_id for message in messages if message.run_id is not None})
-    upsert(connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
+def write_rows(
+    connection: Connection,
+    rows: Sequence[dict[str, Any]],
+    inserted: Sequence[Message],
+    updated: Sequence[tuple[Message, Message]],
+) -> None:
+    """Write rows of messages with what they refer to, and mark the windows that they fall into.
 
-
-def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:
-    """Yield when that was said which a window may have to be judged anew for, before and after an update; extras are not judged."""
-    for was, now in updated:
-        if replace(was, extras={}) != replace(now, extras={}):
-            yield was.created_at
-            if not now.synthetic:
-                yield now.created_at
-    yield from (message.created_at for message in inserted if not message.synthetic)
+    ``inserted``, ``updated``: the new messages, and of the others how they were and are.
+    """
+    parents = ((tables.agents, "agent_id"), (tables.channels, "channel_id"), (tables.runs, "run_id"))
+    for table, name in parents:
+        ids = sorted({row[name] for row in rows} - {None})
+        more = [{"display_name": key} if table is tables.agents else {} for key in ids]
+        upsert(connection, table, [{"id": key, **own} for key, own in zip(ids, more, strict=True)], update=False)
+    upsert(connection, _TABLE, rows)
+    # Extras are not judged.
+    changed = [pair for pair in updated if replace(pair[0], extras={}) != replace(pair[1], extras={})]
+    moments = [was.created_at for was, _ in changed]
+    moments += [now.created_at for now in (*inserted, *(now for _, now in changed)) if not now.synthetic]
+    touch_windows(connection, moments)
+    let_in(connection, inserted)
 
 
 def row_of(message: Message, source: str | None) -> dict[str, Any]:
