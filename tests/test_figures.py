@@ -20,9 +20,9 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (352, 400),
-    "lines": (75_776, 63_000),
-    "lines of the core": (33_983, 28_500),
+    "files": (350, 400),
+    "lines": (74_960, 63_000),
+    "lines of the core": (33_821, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),
