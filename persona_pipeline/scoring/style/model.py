@@ -58,6 +58,8 @@ _HIGHEST_SQUARED = 9.0
 # Numbers whose distance from the middle counts too: how much an agent varies.
 _SPREAD = (0, 2, 3, WORDING, STOCK)
 _PLAIN = REPEATS + 1
+# In standard deviations of a message: so much nearer to another's wording reads like it.
+_NEARER = -1.0
 # Where conversations have one message or no end, so many messages in a row are taken for one.
 _ROW, _LONGEST = 4, 40
 _LOOKED_AT = 200
@@ -133,12 +135,12 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
     """
 
     provenance: VoiceProvenance
-    rivals: tuple[str, ...]
-    usual: tuple[str, ...]
-    latest: tuple[str, ...]
-    background: StockLines
-    gram: int
-    arrays: str
+    rivals: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+    background: StockLines = ()
+    gram: int = 0
+    arrays: str = ""
     limits: tuple[tuple[float, ...], ...] = ()
     delays: dict[str, int] = {}
 
@@ -171,9 +173,14 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         values = known.values(found, known.own.logs(found), known.others(found), found.overlap())
         return _scores(values, self._arrays["sorted"])[len(before) :]
 
+    @property
+    def mean(self) -> Any:
+        """Mean normal scores of the history."""
+        return self._arrays["mean"]
+
     def shift(self, rows: Any) -> Any:
         """Return how far the mean of messages lies from the history, in standard deviations of a message."""
-        return rows.mean(axis=0) - self._arrays["mean"]
+        return rows.mean(axis=0) - self.mean
 
     def evidence(self, means: Any, count: int) -> Any:
         """Return -log10 p of each test (all numbers, repetition, each rival) for means of ``count`` messages."""
@@ -206,17 +213,23 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         shares = [(x - b) / (a - b) for x, a, b in zip(apart, own, theirs, strict=True) if a > b]
         return float(min(shares)) if shares else None
 
-    def nearest_stock(self, texts: Sequence[str]) -> str:
-        """Return the kind of stock language that texts are nearest to, in words."""
+    def nearest(self, texts: Sequence[str], shift: Any) -> str:
+        """Return the rival or the kind of stock language that texts have come nearest to; "" for none of them."""
         found = Texts(texts, self.gram)
-        near = {name: counts.logs(found).mean() for name, counts in self._stock.items() if name not in ("", NO_CHANGE)}
-        return SECTIONS[max(near, key=lambda name: near[name])] if near else ""
+        near = {SECTIONS[name]: counts for name, counts in self._stock.items() if name not in ("", NO_CHANGE)}
+        candidates = near if shift[STOCK] <= _NEARER else {}
+        moved = zip(self.rivals, self._wording.rivals, shift[len(shift) - len(self.rivals) :], strict=True)
+        candidates = candidates | {name: counts for name, counts, distance in moved if distance <= _NEARER}
+        logs = {name: counts.logs(found).mean() for name, counts in candidates.items()}
+        return max(logs, key=lambda name: logs[name], default="")
 
 
 def learn_voice(
     agent_id: str, messages: Sequence[Message], *, persona_hash: str = "", looks: int = 1, root: Path | None = None
 ) -> VoiceModel | None:
-    """Learn an agent's voice from everyone's messages, oldest first. None: it has fewer than 30 messages or 10 conversations.
+    """Learn an agent's voice from everyone's messages, oldest first. None: it has fewer than 30 messages.
+
+    In fewer than 10 conversations the voice has no limits and raises no alarm.
 
     Args:
         looks: stretches of 500 messages that share the false alarms of one. root: a world's folder, for its ``background``.
@@ -224,7 +237,7 @@ def learn_voice(
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     talks = talk_numbers(own)
     count = len(set(talks))
-    if len(own) < FEWEST_OWN or count < FEWEST_CONVERSATIONS:
+    if len(own) < FEWEST_OWN:
         return None
     texts, others = [message.text for message in own], _others(agent_id, messages)
     language, lines = everyday(texts, root)
@@ -233,6 +246,8 @@ def learn_voice(
         until=own[-1].created_at, messages=len(own), conversations=count, others=sum(map(len, others.values())),
         language=language, everyday=len(lines), examples=sum(message.synthetic for message in own),
     )  # fmt: skip
+    if count < FEWEST_CONVERSATIONS:
+        return VoiceModel(provenance=provenance)
     gram, background = gram_length(texts), lines[len(packaged(language)) :]
     found = Texts(texts, gram)
     usual, elsewhere = usual_words(found, talks)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.style.features import FEATURES, NEAREST_OF, STOCK
+from persona_pipeline.scoring.style.features import FEATURES, NEAREST_OF
 from persona_pipeline.scoring.style.model import WINDOWS, VoiceModel
 from persona_pipeline.world.models import Message
 
@@ -17,8 +17,8 @@ ALARM, OVER = 1.0, 0.5
 _FEWEST_OVER = 10
 _LOOKS_BACK = max(WINDOWS)
 _QUOTED, _MOST_MOVED = 3, 3
-# In standard deviations of a message: less did not move, and so much nearer to stock language reads like it.
-_MOVED, _LIKE_STOCK = 0.4, -1.0
+# In standard deviations of a message: less did not move.
+_MOVED = 0.4
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,9 @@ class VoiceWatch:
     model: VoiceModel
     _before: list[str] = field(default_factory=list)
     _since: list[tuple[Message, Any]] = field(default_factory=list)
-    # The test and the window of the alarm that is raised.
+    # The window and the test of the alarm that is raised, and how many messages must follow before it can end.
     _raised: tuple[int, int] | None = None
+    _until_end: int = 0
 
     def __post_init__(self) -> None:
         self._before = list(self.model.latest)
@@ -77,21 +78,23 @@ class VoiceWatch:
     def read(self, messages: Sequence[Message]) -> tuple[list[VoiceReading], list[VoiceAlarm]]:
         """Return the readings of the agent's next messages, oldest first, and the alarms they raise."""
         readings, alarms = list[VoiceReading](), list[VoiceAlarm]()
+        if not self.model.limits:
+            return [VoiceReading(message, 0.0, False) for message in messages], alarms
         rows = self.model.rows([message.text for message in messages], self._before) if messages else ()
         self._before = [*self._before, *(message.text for message in messages)][-NEAREST_OF:]
         levels, start = self._levels(rows), 0
         for place, (message, row) in enumerate(zip(messages, rows, strict=True)):
             self._since.append((message, row))
-            level, (window, test) = (
-                levels[place - start].max(),
-                np.unravel_index(levels[place - start].argmax(), levels.shape[1:]),
-            )
-            if self._raised and self._is_over(levels[place - start]):
+            here = levels[place - start]
+            level, (window, test) = here.max(), np.unravel_index(here.argmax(), here.shape)
+            self._until_end -= 1
+            if self._raised and self._until_end <= 0 and here[self._raised] < OVER:
                 self._raised, self._since = None, []
                 levels, start, level = self._levels(rows[place + 1 :]), place + 1, 0.0
             elif level >= ALARM and self._raised is None:
-                self._raised = int(window), int(test)
-                alarms.append(self._alarm(int(test)))
+                ends = max(int(window), WINDOWS.index(_FEWEST_OVER))
+                self._raised, self._until_end = (ends, int(test)), WINDOWS[ends]
+                alarms.append(self._alarm(WINDOWS[window]))
             alarmed = self._raised is not None
             readings.append(VoiceReading(message, ALARM if alarmed else min(float(level), ALARM), alarmed))
         self._since = self._since[-_LOOKS_BACK:]
@@ -105,25 +108,15 @@ class VoiceWatch:
         every = np.array([*known, *rows])
         return np.stack([self.model.level(every, window) for window in WINDOWS], axis=1)[len(known) :]
 
-    def _is_over(self, levels: Any) -> bool:
-        assert self._raised is not None
-        window, test = self._raised
-        long = max(window, WINDOWS.index(_FEWEST_OVER))
-        return bool(levels[long, test] < OVER)
-
-    def _alarm(self, test: int) -> VoiceAlarm:
-        messages, rows = [message for message, _ in self._since], np.array([row for _, row in self._since])
-        # The change began where the messages since then are the least likely.
-        lengths = range(WINDOWS[0], min(len(rows), _LOOKS_BACK) + 1)
-        likely = [
-            self.model.evidence(rows[-length:].mean(axis=0, keepdims=True), length)[0, test] for length in lengths
-        ]
-        length = lengths[int(np.argmax(likely))]
-        messages, rows = messages[-length:], rows[-length:]
-        shift = self.model.shift(rows)
-        order = np.argsort(-(rows @ shift), kind="stable")[:_QUOTED]
-        texts = [message.text for message in messages]
-        rival = self.model.rivals[test - 2] if test >= 2 else ""
+    def _alarm(self, window: int) -> VoiceAlarm:
+        since = self._since[-_LOOKS_BACK:]
+        messages, rows = [message for message, _ in since], np.array([row for _, row in since])
+        shift = self.model.shift(rows[-window:])
+        # 0 as its own messages, 1 as the newest; the change began where messages became more like the newest.
+        changed = (rows @ shift - self.model.mean @ shift) / (shift @ shift)
+        length = int(np.cumsum(changed[::-1] - 0.5).argmax()) + 1
+        messages, changed, shift = messages[-length:], changed[-length:], self.model.shift(rows[-length:])
+        order = np.argsort(-changed, kind="stable")[:_QUOTED]
         return VoiceAlarm(
             agent_id=self.model.provenance.agent_id,
             raised_at=messages[-1],
@@ -131,7 +124,7 @@ class VoiceWatch:
             messages=length,
             quotes=tuple(messages[place] for place in order),
             moved=tuple(moved(shift)),
-            like=rival or (self.model.nearest_stock(texts) if shift[STOCK] <= _LIKE_STOCK else ""),
+            like=self.model.nearest([message.text for message in messages], shift),
         )
 
 
