@@ -97,7 +97,9 @@ class VoiceState:
 
 
 def _too_little(known: VoiceProvenance) -> str:
-    missing = [f"{known.conversations} of about {ENOUGH_CONVERSATIONS} conversations"]
+    missing = []
+    if known.conversations < ENOUGH_CONVERSATIONS:
+        missing.append(f"{known.conversations} of about {ENOUGH_CONVERSATIONS} conversations")
     if known.messages < ENOUGH_OWN:
         missing.append(f"{known.messages} of {ENOUGH_OWN} messages")
     return f"too little history ({', '.join(missing)})"
@@ -124,7 +126,8 @@ def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]
         return [f"{name}: not followed: {_too_little(known)}"]
     since = f"{max(start or known.until, state.learnt.follows_from or known.until):%Y-%m-%d %H:%M} UTC"
     rivals = [n for other, n in model.delays.items() if other]
-    towards = [f"everyday language ({known.language}) after about {model.delays['']} messages"] * ("" in model.delays)
+    stock = model.delays.get("")
+    towards = [f"everyday language ({known.language}) after about {stock} messages"] if stock else []
     if rivals:
         span = f"{min(rivals)}" if min(rivals) == max(rivals) else f"{min(rivals)} to {max(rivals)}"
         towards.append(f"{', '.join(filter(None, model.delays))} after about {span}")

@@ -22,6 +22,7 @@ from persona_pipeline.guard.known_drift import KnownDrift, drift_path
 from persona_pipeline.scoring.style.features import everyday
 from persona_pipeline.scoring.style.model import (
     ENOUGH_CONVERSATIONS,
+    ENOUGH_OWN,
     FEWEST_OWN,
     HORIZON,
     WINDOWS,
@@ -59,7 +60,7 @@ class Cast:
         why: by what agents were told from people, in words; ``left_out``: agents beyond the first 50.
         messages: of everybody, oldest first; agents' under their ids.
         parts: by agent, the messages its voice is learnt from and those held against it: halves, up to two thirds where only so
-            many make twenty conversations; of more than 1,600 the first 800, or a third.
+            many make 100 in twenty conversations; of more than 1,600 the first 800, or a third.
     """
 
     names: Mapping[str, str]
@@ -113,7 +114,8 @@ def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Seq
 def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
     half = min(len(said) // 2, max(len(said) // 3, _MOST_LEARNT))
     places = (half, *(len(said) * share // 12 for share in (7, 8)))
-    learnt = next((n for n in places if len(set(talk_numbers(said[:n]))) >= ENOUGH_CONVERSATIONS), half)
+    enough = (n for n in places if n >= ENOUGH_OWN and len(set(talk_numbers(said[:n]))) >= ENOUGH_CONVERSATIONS)
+    learnt = next(enough, half)
     return said[:learnt], said[learnt:]
 
 

@@ -83,8 +83,8 @@ def voice_score(voice: VoiceModel, texts: Sequence[str]) -> float | None:
     """
     if language_of(texts) not in (voice.provenance.language, UNKNOWN):
         return None
-    nearest = voice.likeness(texts)
-    return None if nearest is None else HIGHEST * min(1.0, max(0.0, nearest))
+    way = voice.way(texts)
+    return HIGHEST * min(1.0, max(0.0, 1 - max(way.values()))) if way else None
 
 
 def repetition_score(

@@ -58,8 +58,8 @@ _HIGHEST_SQUARED = 9.0
 # Numbers whose distance from the middle counts too: how much an agent varies.
 _SPREAD = (0, 2, 3, WORDING, STOCK)
 _PLAIN = REPEATS + 1
-# In standard deviations of a message: so much nearer to another's wording reads like it.
-_NEARER = -1.0
+# Messages that have gone so far of the way to another's wording read like it.
+_GONE_OVER = 0.5
 # Where conversations have one message or no end, so many messages in a row are taken for one.
 _ROW, _LONGEST = 4, 40
 _LOOKED_AT = 200
@@ -205,23 +205,25 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
             found[window - 1 :] = self.evidence(_means(rows, window), window) / self.limits[WINDOWS.index(window)]
         return found
 
-    def likeness(self, texts: Sequence[str]) -> float | None:
-        """Return how near texts are to its own wording: 1 as its messages, 0 as the nearest other's. None: no other is known."""
+    def way(self, texts: Sequence[str]) -> dict[str, float]:
+        """Return how far texts have gone to stock language ("") and each rival: 0 as its own messages, 1 as the other's."""
         found, known = Texts(texts, self.gram), self._wording
         apart = (known.own.logs(found)[:, None] - known.others(found)).mean(axis=0)
         own, theirs = self._arrays["own_apart"], self._arrays["their_apart"]
-        shares = [(x - b) / (a - b) for x, a, b in zip(apart, own, theirs, strict=True) if a > b]
-        return float(min(shares)) if shares else None
+        others = zip(("", *self.rivals), apart, own, theirs, strict=True)
+        return {name: float((a - x) / (a - b)) for name, x, a, b in others if a > b}
 
-    def nearest(self, texts: Sequence[str], shift: Any) -> str:
-        """Return the rival or the kind of stock language that texts have come nearest to; "" for none of them."""
+    def nearest(self, texts: Sequence[str]) -> str:
+        """Return the rival, or the kind of stock language in words, that texts have gone over to; "" for none of them."""
+        way = self.way(texts)
+        name = max(way, key=lambda name: way[name], default="")
+        if way.get(name, 0.0) < _GONE_OVER:
+            return ""
+        if name:
+            return name
         found = Texts(texts, self.gram)
-        near = {SECTIONS[name]: counts for name, counts in self._stock.items() if name not in ("", NO_CHANGE)}
-        candidates = near if shift[STOCK] <= _NEARER else {}
-        moved = zip(self.rivals, self._wording.rivals, shift[len(shift) - len(self.rivals) :], strict=True)
-        candidates = candidates | {name: counts for name, counts, distance in moved if distance <= _NEARER}
-        logs = {name: counts.logs(found).mean() for name, counts in candidates.items()}
-        return max(logs, key=lambda name: logs[name], default="")
+        near = {kind: counts.logs(found).mean() for kind, counts in self._stock.items() if kind not in ("", NO_CHANGE)}
+        return SECTIONS[max(near, key=lambda kind: near[kind])]
 
 
 def learn_voice(

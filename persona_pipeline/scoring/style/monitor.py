@@ -124,7 +124,7 @@ class VoiceWatch:
             messages=length,
             quotes=tuple(messages[place] for place in order),
             moved=tuple(moved(shift)),
-            like=self.model.nearest([message.text for message in messages], shift),
+            like=self.model.nearest([message.text for message in messages]),
         )
 
 
