@@ -25,9 +25,8 @@ from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppr
 from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, Material, NotApplicableError, words_of
 from persona_pipeline.scoring.style.features import everyday
 from persona_pipeline.scoring.text.agreement import agreement_ratio, often_missed, unread_language
-from persona_pipeline.scoring.text.language import language_of, languages_of
 from persona_pipeline.scoring.text.repetition import find_repetition
-from persona_pipeline.scoring.text.tokens import tokenize, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import language_of, languages_of, tokenize, vocabulary_stats
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "nl", "pt", "zh")
 TURNS = PROJECT / "tests" / "scoring" / "text" / "agreement_lines" / "ten_languages.yaml"

@@ -1,12 +1,10 @@
 # ruff: noqa: S608 - what stands in the statements is written here.
-"""A store of many messages: brought up from the first release's schema, and those that are old deleted.
+"""A store of many messages: those that are old are deleted.
 
-    python -m benchmarks.old_messages migrate [--messages 1000000] [--postgres]
-    python -m benchmarks.old_messages age     [--messages 1000000] [--postgres]
+    python -m benchmarks.old_messages [--messages 1000000] [--postgres]
 
-A hundred agents talk for 400 days. ``migrate``: seconds, and the longest that somebody else who reads, or writes, a message waits
-meanwhile. ``age``: half of the messages go; seconds, memory, the longest that another writer waits, the store's size before and
-after, and that the same messages do not come in again.
+A hundred agents talk for 400 days, and half of the messages go: seconds, memory, the longest that another writer waits, the store's
+size before and after, and that the same messages do not come in again.
 """
 
 import argparse
@@ -25,11 +23,10 @@ import sqlalchemy as sa
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.base.database.engine import Store, open_store, upgrade
-from persona_pipeline.world.messages.counting import age_out, check_counts, count_messages, said_by_agent
+from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.world.messages.revision import age_out, raise_revisions
 from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.models import Window
-from tests.support.earlier_stores import bring_to
 from tests.support.postgres import fresh_database, postgres_server
 
 NOW, DAYS, AGENTS = datetime(2026, 6, 1, tzinfo=UTC), 400, 100
@@ -85,39 +82,27 @@ def size(store: Store) -> float:
         return connection.execute(sa.text("SELECT pg_database_size(current_database())")).scalar_one() / 1e6
 
 
-def measure(what: str, store: Store, count: int) -> None:
-    with store.begin() as connection:
-        if what == "migrate":
-            bring_to(connection, "0001")
-    if what == "age":
-        upgrade(store.engine)
+def measure(store: Store, count: int) -> None:
     fill(store, count)
-    if what == "age":
-        print(f"  counted: {count_messages(store):,} days of {len(said_by_agent(store))} agents", flush=True)
+    raise_revisions(store)
     before, began, cpu = size(store), time.monotonic(), time.process_time()
     with others(store, writes=False) as reads, others(store, writes=True) as writes:
-        deleted = age_out(store, DAYS // 2, now=NOW) if what == "age" else upgrade(store.engine) or 0
+        deleted = age_out(store, DAYS // 2, now=NOW)
     print(
-        f"  {what}: {time.monotonic() - began:.1f} s, CPU {time.process_time() - cpu:.1f} s of this process, "
+        f"  {time.monotonic() - began:.1f} s, CPU {time.process_time() - cpu:.1f} s of this process, "
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB, {before:.0f} MB before, {size(store):.0f} MB after; "
         f"longest wait: reading {max(reads):.2f} s, writing {max(writes):.2f} s (median {sorted(writes)[len(writes) // 2]:.3f})"
     )
     kept = read_messages(store, Window(NOW - timedelta(days=DAYS - 1)))
-    if what == "age":
-        old = read_messages(store, Window(NOW - timedelta(days=DAYS // 2 - 1)))[:1000]
-        again = [message for message in old if message.created_at < NOW - timedelta(days=DAYS // 2)]
-        print(
-            f"  deleted {deleted:,}; older ones left: {len(kept) + len(again)}; days counted wrong: {check_counts(store)}"
-        )
-        moved = [type(old[0])(f"n{n}", "a1", "x", NOW - timedelta(days=300), "c") for n in range(1000)]
-        print(f"  written again: {write_messages(store, moved)}")
-    else:
-        print(f"  messages: {sum(said.all.messages for said in said_by_agent(store).values()):,}")
+    old = read_messages(store, Window(NOW - timedelta(days=DAYS // 2 - 1)))[:1000]
+    again = [message for message in old if message.created_at < NOW - timedelta(days=DAYS // 2)]
+    print(f"  deleted {deleted:,}; older ones left: {len(kept) + len(again)}")
+    moved = [type(old[0])(f"n{n}", "a1", "x", NOW - timedelta(days=300), "c") for n in range(1000)]
+    print(f"  written again: {write_messages(store, moved)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("migrate", "age"))
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
@@ -126,9 +111,9 @@ def main() -> None:
         if options.postgres:
             url = stack.enter_context(fresh_database(stack.enter_context(postgres_server(Path(name) / "postgres"))))
         print(f"{options.messages:,} messages on {url.partition(':')[0]}", flush=True)
-        store = open_store(url, migrate=False)
+        store = open_store(url)
         stack.callback(store.close)
-        measure(options.what, store, options.messages)
+        measure(store, options.messages)
 
 
 if __name__ == "__main__":

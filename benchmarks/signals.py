@@ -25,11 +25,11 @@ sys.path.insert(0, str(PROJECT))
 
 import dialogue
 
+from persona_pipeline.scoring.convergence import nearness_score
+from persona_pipeline.scoring.style.likeness import CLOSE, FEWEST_NOW, Likeness, find_clones, find_likeness, nearness
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
-from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
 from persona_pipeline.scoring.text.said_again import find_said_again, said_again_statistics
-from persona_pipeline.scoring.text.voices import CLOSE, nearness
 from persona_pipeline.world.models import Message
 
 EVERYDAY = PROJECT / "persona_pipeline" / "scoring" / "style" / "data"
@@ -528,10 +528,9 @@ def fluency() -> None:
 
 
 def speed() -> None:
-    from text import natural, templates
+    from text import natural
 
     from persona_pipeline.corrections.nudges import RepetitionSuppression
-    from persona_pipeline.scoring.text.tokens import corpus_repetition
     from persona_pipeline.world import CorrectionSettings
 
     print("\nSpeed (seconds of the processor)")
@@ -543,20 +542,6 @@ def speed() -> None:
             suppression.check("a", messages[start : start + 5])
 
     show("sliding check of 5 over 10,000 messages", f"{seconds(slide):.3f}", "< .184")
-    opener = "Hey everyone just wanted to say "
-    kinds: list[tuple[str, Callable[[int], list[str]]]] = [
-        ("natural", natural),
-        ("one opener", lambda size: natural(size, opener)),
-        ("template", templates),
-    ]
-    for name, make in kinds:
-        taken = {}
-        for size in (12_500, 25_000, 50_000, 100_000):
-            corpus = make(size)
-            taken[size] = seconds(lambda corpus=corpus: corpus_repetition(corpus, 3))
-        growth = np.polyfit(np.log(list(taken)), np.log(list(taken.values())), 1)[0]
-        shown = ", ".join(f"{value:.2f}" for value in taken.values())
-        show(f"repetition of 12,500 to 100,000 messages, {name}", f"{shown}; n^{growth:.2f}", "<= 12")
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -31,6 +31,7 @@ from statistics import fmean
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+from persona_pipeline.scoring.style.likeness import nearness
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.repetition import mean_share, message_shares
 from persona_pipeline.scoring.text.tokens import (
@@ -40,7 +41,6 @@ from persona_pipeline.scoring.text.tokens import (
     overlap,
     pairwise_similarity,
 )
-from persona_pipeline.scoring.text.voices import nearness
 from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)

@@ -21,10 +21,10 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (352, 400),
-    "lines": (76_629, 63_000),
-    "lines of the core": (34_566, 28_500),
+    "lines": (76_060, 63_000),
+    "lines of the core": (34_001, 28_500),
     "modules with one importer": (60, 60),
-    "modules that other rooms import": (138, 70),
+    "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),
 }
 
@@ -80,7 +80,7 @@ SHOWN = {
     },
     "scoring": {
         "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
-        "text.agreement", "text.language", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
+        "style.likeness", "text.agreement", "text.repetition", "text.said_again", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
@@ -91,8 +91,8 @@ SHOWN = {
         "app",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files",
-        "messages.mirroring", "messages.store", "models", "names", "people", "personas",
+        "cards.files", "changes", "messages.files",
+        "messages.mirroring", "messages.revision", "messages.store", "models", "names", "people", "personas",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },
 }  # fmt: skip

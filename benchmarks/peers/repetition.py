@@ -18,9 +18,8 @@ from benchmarks.peers.changes import parted
 from benchmarks.peers.drift import Rate, rate
 from benchmarks.peers.installing import PROJECT, Installed
 from benchmarks.peers.texts import Talks, TextWorld
-from persona_pipeline.scoring.text.likeness import FEWEST_NOW, find_likeness
+from persona_pipeline.scoring.style.likeness import FEWEST_NOW, find_likeness, nearness
 from persona_pipeline.scoring.text.repetition import excessive_repetition, find_repetition
-from persona_pipeline.scoring.text.voices import nearness
 from persona_pipeline.world import CorrectionSettings
 
 FIVE = 5

@@ -90,16 +90,19 @@ def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | 
     return regular_digest(name, os.stat(name))  # noqa: PTH116
 
 
-def regular_digest(name: str, stat: os.stat_result) -> str | None:
-    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read."""
-    if not modes.S_ISREG(stat.st_mode) or stat.st_size > MOST_BYTES:
+def regular_digest(name: str, stat: os.stat_result, most: int = MOST_BYTES) -> str | None:
+    """Return the SHA-256 of a regular file of at most ``most`` bytes; None of anything else, such as a pipe.
+
+    A file that looks as it did when this process read it is not read again.
+    """
+    if not modes.S_ISREG(stat.st_mode) or stat.st_size > most:
         return None
     look = look_of(stat)
     known = _DIGESTS.get(name)
     if known is not None and known[0] == look:
         return known[1]
     fresh = is_fresh(stat)
-    digest, left = hashlib.sha256(), MOST_BYTES + 1
+    digest, left = hashlib.sha256(), most + 1
     with open_regular(name) as stream:
         while left > 0 and (chunk := stream.read(min(_CHUNK, left))):
             digest.update(chunk)

@@ -44,7 +44,7 @@ from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.scoring.style.monitor import VoiceChange
-from persona_pipeline.world.messages.counting import said_by_agent
+from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import evaluated_since, note_asked
@@ -293,11 +293,11 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
     def voice_alarms(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
         """Look at the agents with new messages and request a run for each new alarm."""
         opened = world.open()
-        counts = {name: said.all.messages for name, said in said_by_agent(opened.store, opened.horizon).items()}
+        now = {name: f"r{item.revision}" for name, item in revisions(opened.store, opened.horizon).items()}
         looked = _looked(context.cursor)
         partitions = set(context.instance.get_dynamic_partitions(agents.specs.sources.agents_name))
         there = [name for name in known_agents(opened.root) if name in partitions]
-        waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
+        waiting = [name for name in there if now.get(name) != looked.get(name)]
         if not waiting or opened.newest_message_time() is None:
             return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
         window = WorldReader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
@@ -311,10 +311,10 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
             state = _state(context, opened, name, window)
             if state is not None and state.learnable:
                 if learning < MOST_LEARNING:
-                    requests.append(_learning(agents, state, counts[name]))
+                    requests.append(_learning(agents, state, str(now.get(name))))
                     learning += 1
                 continue
-            done[name] = counts.get(name, 0)
+            done[name] = now.get(name)
             if state is not None:
                 requests += [_judging(agents, found) for found in state.alarms]
         said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
@@ -340,10 +340,10 @@ def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, win
     return state
 
 
-def _learning(agents: Agents, state: VoiceState, count: int) -> dg.RunRequest:
+def _learning(agents: Agents, state: VoiceState, version: str) -> dg.RunRequest:
     return dg.RunRequest(
         job_name=agents.follow_voices.name,
-        run_key=f"{state.agent_id}/{state.learnt.persona_hash[:16]}@{count}",
+        run_key=f"{state.agent_id}/{state.learnt.persona_hash[:16]}@{version}",
         partition_key=state.agent_id,
         tags=request_tags("voice not learnt yet", agent_id=state.agent_id),
     )
@@ -364,8 +364,8 @@ def _judging(agents: Agents, found: VoiceChange) -> dg.RunRequest:
     )
 
 
-def _looked(cursor: str | None) -> Mapping[str, int]:
-    """Return how many messages of each agent were there at the last look; a cursor that cannot be read is none."""
+def _looked(cursor: str | None) -> Mapping[str, str | None]:
+    """Return which revision of each agent's messages was there at the last look; a cursor that cannot be read is none."""
     try:
         found = json.loads(cursor or "{}")
     except ValueError:
@@ -414,7 +414,7 @@ def build_reading(place: Place) -> dg.Definitions:
         description="Asks for read_messages when a message file is not as it was read, or an alias changed: one run at a time.",
     )
     def message_files(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:
-        """Look at the message files from outside; none is opened."""
+        """Compare the message files with what was read; none that looks as it did is opened."""
         unread = world.open().unread_messages()
         if not unread:
             return dg.SkipReason("every message file is as it was read")

@@ -46,7 +46,7 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
-from persona_pipeline.world.messages.counting import age_out, check_counts
+from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
@@ -296,11 +296,8 @@ _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 Subject = tuple[str, ...]
 
 
-_MOST_NAMED = 20
-
-
 def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
-    """Return the job that mends counts and forgets what is old; ``ours``: whether a run is one of this place."""
+    """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
     place = specs.place
 
     @place.op()
@@ -328,23 +325,13 @@ def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
         forgotten = {name: forget(store, days) for name, forget, days in ages if days is not None}
         context.add_output_metadata({"counts_of_bypasses": forget_bypasses(store), **forgotten})
 
-    @place.op()
-    def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Count every message, agent by agent, and mend what differs from what was counted as they came."""
-        with known_failures():
-            differing = check_counts(world.open().store)
-        for agent_id, days in list(differing.items())[:_MOST_NAMED]:
-            context.log.warning(f"{agent_id}: what was said on {days} days was counted wrongly; it is mended")
-        context.add_output_metadata({"agents_mended": len(differing), "days_mended": sum(differing.values())})
-
     def steps() -> None:
-        for step in (count_all_messages, delete_old_runs, forget_what_is_old):
+        for step in (delete_old_runs, forget_what_is_old):
             step()
 
     return place.job(
         "upkeep",
         steps,
-        "Compares the counts of what agents said, which triggers in the store keep, with all messages, and mends what differs. "
         "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
         "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
         "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "

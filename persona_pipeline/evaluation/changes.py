@@ -7,20 +7,18 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.files import digest_within, regular_digest, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
-from persona_pipeline.world.messages.counting import Said, said_by_agent
+from persona_pipeline.world.messages.revision import AgentRevision, newest_times, revisions
 from persona_pipeline.world.personas import PERSONAS, is_agent_id
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-from persona_pipeline.world.world import FUTURE_GRACE
 
 CONVERGENCE = "convergence"
 PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
@@ -33,20 +31,19 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class MessageVersion:
-    """What an agent has said so far: how many messages, when the newest was sent, and a digest of all of them."""
+    """How often what an agent has said has changed so far, and when the newest message was sent."""
 
-    count: int
-    digest: str
+    revision: int
     newest: datetime | None = None
 
     def __str__(self) -> str:
-        return f"{self.count}-{self.digest}"
+        return f"r{self.revision}"
 
     @classmethod
     def parse(cls, version: str | None) -> "MessageVersion | None":
-        """Return a recorded version without its time; None when there is none, or it is no such version."""
-        count, _, digest = (version or "").partition("-")
-        return cls(int(count), digest) if count.isdigit() and digest else None
+        """Return a recorded version without its time; None when there is none, or an earlier release recorded it."""
+        mark, number = (version or "")[:1], (version or "")[1:]
+        return cls(int(number)) if mark == "r" and number.isdigit() else None
 
 
 # Versions by agent, by source: 'persona', 'messages', 'baseline', or a dimension, whose claims it is about.
@@ -91,23 +88,17 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
 
 
 def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
-    """Return what each agent has said up to now, as it is counted. An edit, a removal or a late message changes the digest.
+    """Return the version of what each agent has said up to now. New messages, edits and removals raise it.
 
-    One outside every window an agent was evaluated on does not, nor does one of the future before its time.
+    A change outside every window an agent was evaluated on does not, nor does a message of the future before its time.
     """
-    said = said_by_agent(store, datetime.now(UTC) + FUTURE_GRACE)
-    return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
+    found, newest = revisions(store), newest_times(store)
+    return {name: MessageVersion(found.get(name, AgentRevision()).judged, newest.get(name)) for name in agent_ids}
 
 
 def _beside(version: str, others: Mapping[str, str]) -> str:
     """Return a version with what counts beside the file; where there is nothing it stays as it is."""
     return _digest(f"{version} {sorted(others.items())}".encode()) if others else version
-
-
-def _version(said: Said | None) -> MessageVersion:
-    if said is None:
-        return MessageVersion(0, content_hash([])[:_DIGITS])
-    return MessageVersion(said.judged.messages, f"{said.judged.digest:0{_DIGITS}x}", said.newest)
 
 
 def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, str]:
@@ -161,14 +152,14 @@ Settled = Callable[[MessageVersion | None, MessageVersion], bool]
 
 @dataclass(frozen=True)
 class Debounce:
-    """When new messages are worth an evaluation: at least ``messages`` of them, or ``quiet`` since the newest."""
+    """When new messages are worth an evaluation: at least ``messages`` changes, or ``quiet`` since the newest."""
 
     messages: int = 20
     quiet: timedelta = timedelta(minutes=15)
 
     def settled(self, before: MessageVersion | None, now: MessageVersion, at: datetime) -> bool:
         """Return whether to evaluate what an agent has said since ``before``."""
-        if before is None or now.newest is None or abs(now.count - before.count) >= self.messages:
+        if before is None or now.newest is None or now.revision - before.revision >= self.messages:
             return True
         silence = at - now.newest
         # A message from the future (a clock that is ahead) is not waited for.

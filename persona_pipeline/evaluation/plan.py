@@ -18,7 +18,7 @@ from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, fin
 from persona_pipeline.scoring.messages.reading import MessageCall, character_of, readings_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
-from persona_pipeline.scoring.text.likeness import by_speaker
+from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet

@@ -35,6 +35,7 @@ from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
 from persona_pipeline.scoring.style.features import everyday
+from persona_pipeline.scoring.style.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.style.model import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
 from persona_pipeline.scoring.style.stored import (
     LearntVoice,
@@ -45,11 +46,10 @@ from persona_pipeline.scoring.style.stored import (
     write_voices,
 )
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.changes import Commit, commits_between
-from persona_pipeline.world.messages.counting import aged_out_before
+from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.messages.store import (
     MessageLog,
     message_counts,

@@ -21,7 +21,7 @@ from persona_pipeline.scoring.style.monitor import (
     voice_change,
 )
 from persona_pipeline.scoring.style.stored import LearntVoice
-from persona_pipeline.scoring.text.language import UNKNOWN
+from persona_pipeline.scoring.text.tokens import UNKNOWN
 from persona_pipeline.world.cards.files import CARDS, CardFormat
 from persona_pipeline.world.changes import FOLDERS, Commit
 from persona_pipeline.world.models import Message, Window

@@ -20,6 +20,7 @@ from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
 from persona_pipeline.scoring.style.features import everyday
+from persona_pipeline.scoring.style.likeness import Likeness, VoiceFinding, fleet_likeness, text_vectors
 from persona_pipeline.scoring.style.model import (
     ENOUGH_CONVERSATIONS,
     ENOUGH_OWN,
@@ -33,7 +34,6 @@ from persona_pipeline.scoring.style.model import (
 from persona_pipeline.scoring.style.monitor import follow_voice
 from persona_pipeline.scoring.style.stored import LearntVoice
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
-from persona_pipeline.scoring.text.likeness import VOICE, Likeness, VoiceFinding, fleet_likeness, text_vectors
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
 from persona_pipeline.scoring.text.said_again import said_again_statistics
 from persona_pipeline.world.models import Message
@@ -215,7 +215,7 @@ def typical_lines(texts: Sequence[str]) -> list[str]:
     fitting = [text for text in newest if _LEAST_LENGTH <= len(text) <= _MOST_LENGTH] or newest
     if not fitting:
         return []
-    rows = text_vectors([text[:_MOST_LENGTH] for text in fitting], VOICE)
+    rows = text_vectors([text[:_MOST_LENGTH] for text in fitting])
     order = (-(rows @ rows.mean(axis=0))).argsort(kind="stable")
     return [fitting[place][:_MOST_LENGTH] for place in order[:_TYPICAL]]
 

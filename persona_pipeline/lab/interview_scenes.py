@@ -16,7 +16,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
-from persona_pipeline.scoring.text.language import base_language, languages_of
+from persona_pipeline.scoring.text.tokens import base_language, languages_of
 from persona_pipeline.world.models import NotBlank
 from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml, load_persona
 from persona_pipeline.world.world import World

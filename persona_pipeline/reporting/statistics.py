@@ -21,9 +21,9 @@ from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, RunReport
+from persona_pipeline.scoring.style.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.style.monitor import ALARM
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import overall_rows, summary_rows

@@ -2,7 +2,7 @@
 
 import random
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -20,6 +20,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row, weighted_mean
+from persona_pipeline.scoring.style.likeness import Nearness, VoiceFinding, Voices, by_speaker, find_likeness, nearness
 from persona_pipeline.scoring.text.agreement import (
     AgreementLexicon,
     agreement_ratio,
@@ -27,11 +28,15 @@ from persona_pipeline.scoring.text.agreement import (
     often_missed,
     unread_language,
 )
-from persona_pipeline.scoring.text.language import languages_of
-from persona_pipeline.scoring.text.likeness import as_statistics, by_speaker, voice_statistics
-from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import languages_of, sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
 from persona_pipeline.world.propositions.models import CONVERGENCE, PropositionSet
+
+# Fewer messages of a second speaker leave a channel without numbers of its own.
+_FEWEST_MESSAGES = 5
+_DISTINCT, _MERGED = 1.2, 2.7
+
+FrozenVoices = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def plan_convergence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -92,6 +97,66 @@ def channel_statistics(messages: tuple[Message, ...], lexicon: AgreementLexicon 
         "diversity": HIGHEST * (1 - similarity),
         **agreed,
     }
+
+
+def voice_statistics(
+    channels: Mapping[str, Sequence[Message]],
+    history: Mapping[str, Sequence[str]],
+    names: Mapping[str, str] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings`` of style.
+
+    Channels with too little text for numbers of their own are pooled with the agent's others. Without history there is no
+    ``diversity`` here: nothing says how near the voices were.
+    """
+    known = _frozen(history)
+    spoken = {channel: by_speaker(messages) for channel, messages in channels.items()}
+    pooled = by_speaker([message for messages in channels.values() for message in messages])
+    found: dict[str, dict[str, Any]] = {}
+    for channel in channels:
+        enough = sum(len(texts) >= _FEWEST_MESSAGES for texts in spoken[channel].values()) > 1
+        current = spoken[channel] if enough else pooled
+        near = _nearness(_frozen(current), known)
+        plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
+        pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
+        found[channel] = {
+            "voices": {**plain, "pairs": pairs, "pooled": not enough},
+            "findings": as_statistics(find_likeness(near, current, history), names or {}),
+        }
+        if near.z is not None:
+            is_close = any(pair.close for pair in near.pairs.values())
+            found[channel]["diversity"] = nearness_score(near.z) if is_close else HIGHEST
+    return found
+
+
+def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return findings as plain JSON, with what the two are called."""
+    return [
+        {
+            **vars(item),
+            "lines": [*map(list, item.lines)],
+            "names": {a: names.get(a, a) for a in (item.agent_id, item.other)},
+        }
+        for item in findings
+    ]
+
+
+def nearness_score(z: float) -> float:
+    """Return the 0-9 score of how near voices have come: 9 up to z = 1.2, 0 from z = 2.7, linear between.
+
+    A fall of 3.33, which is 1.0 of the dimension, takes z = 1.76: at most one intact window of real dialogue in fifty.
+    """
+    return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
+
+
+def _frozen(voices: Voices) -> FrozenVoices:
+    return tuple((name, tuple(texts)) for name, texts in sorted(voices.items()))
+
+
+# Everybody in a channel asks for the same numbers.
+@lru_cache(maxsize=64)
+def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
+    return nearness(dict(current), dict(history))
 
 
 def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:

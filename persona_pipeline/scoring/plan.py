@@ -21,8 +21,8 @@ from persona_pipeline.scoring.results import (
     spread,
     weighted_mean,
 )
+from persona_pipeline.scoring.style.likeness import VoiceFinding, by_speaker
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.scoring.text.likeness import VoiceFinding, by_speaker
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
     DIMENSIONS,

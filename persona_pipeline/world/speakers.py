@@ -12,7 +12,7 @@ from pathlib import Path
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.text import plural
 from persona_pipeline.world.messages.files import MessageFile, parse_message
-from persona_pipeline.world.messages.store import speaker_counts
+from persona_pipeline.world.messages.store import speaker_counts, speakers
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import AgentNames, Aliases, named_agents, plain_words, same_name
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
@@ -129,13 +129,11 @@ def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames], people
 
 def stored_names(world: World) -> NameMatch:
     """Return how the speakers in the store and the agents go together."""
-    said, agents = speaker_counts(world.store), named_agents(world.root)
+    said, agents = dict.fromkeys(speakers(world.store), 1), named_agents(world.root)
     # What agents are called only matters where somebody may be meant by another's name.
-    return (
-        NameMatch((), _silent(said, agents))
-        if said.keys() <= {*agents}
-        else match_names(said, world.names(), world.written.people)
-    )
+    if strangers := said.keys() - {*agents}:
+        return match_names(said | speaker_counts(world.store, strangers), world.names(), world.written.people)
+    return NameMatch((), _silent(said, agents))
 
 
 def _silent(said: Mapping[str, int], agents: Collection[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,7 +18,6 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
-from persona_pipeline.world.messages.counting import count_messages, said_by_agent
 from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
 from persona_pipeline.world.messages.mirroring import (
     LEASE,
@@ -30,12 +29,14 @@ from persona_pipeline.world.messages.mirroring import (
     mirror_files,
     unread_files,
 )
+from persona_pipeline.world.messages.revision import FUTURE_GRACE
 from persona_pipeline.world.messages.store import (
     MESSAGES,
     later_messages,
     message_files,
     newest_message_time,
     read_messages,
+    speakers,
 )
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.names import (
@@ -50,10 +51,6 @@ from persona_pipeline.world.names import (
 )
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, changed_sets, read_claims, write_sets
 from persona_pipeline.world.settings import WORLD_FILE, WorldFile, load_world_file, merged
-
-# A sender's clock may be a little ahead; what is dated later than this is not judged yet.
-FUTURE_GRACE = timedelta(minutes=5)
-
 
 _Sets = Mapping[tuple[str, str], StoredSet]
 _NONE: Mapping[Any, Any] = MappingProxyType({})
@@ -291,7 +288,7 @@ class World:
         unread = unread_files(self.store, self._named_files())
         aliases = Aliases.of(self.names())
         followed = names_are_followed(self.store, aliases)
-        renamed = not followed or any(aliases.agent_of(name) != name for name in said_by_agent(self.store))
+        renamed = not followed or any(aliases.agent_of(name) != name for name in speakers(self.store))
         return replace(unread, renamed=renamed)
 
     @property
@@ -344,7 +341,6 @@ class World:
 
         for came, rows in files:
             result.add(ingest_rows(self.store, rows(), came, owned, restore=restore))
-        count_messages(self.store)
         return result
 
     def message_source(self, path: Path | str) -> str:
@@ -421,9 +417,7 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    result = ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
-    count_messages(world.store)
-    return result
+    return ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
 
 
 # Names that would mean something where the template itself is kept.

@@ -114,21 +114,6 @@ def test_half_of_what_is_being_read_is_no_version(judged: Project) -> None:
     world.store.close()
 
 
-def test_once_a_day_the_counts_are_compared_with_all_messages(judged: Project) -> None:
-    world = World.open(judged.root)
-    with world.store.begin() as connection:
-        connection.execute(sa.delete(tables.message_days).where(tables.message_days.c.agent_id == "bob"))
-        connection.execute(sa.delete(tables.message_totals).where(tables.message_totals.c.agent_id == "bob"))
-    result = judged.run("upkeep")
-    [output] = [
-        item for item in result.all_events if item.is_successful_output and item.step_key == "count_all_messages"
-    ]
-    mended = {key: value.value for key, value in output.step_output_data.metadata.items()}
-    assert mended == {"agents_mended": 1, "days_mended": 3}
-    assert judged.agents_requested() == [], "they are as they were before they were lost"
-    world.store.close()
-
-
 def test_an_agent_that_was_evaluated_just_now_waits(judged: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERSONA_COOLDOWN_MINUTES", "60")
     orchestration.cache_clear()

@@ -156,7 +156,7 @@ def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, dat
     world = World.open(sample_root, database_url)
     world.sync_messages()
     before = source_versions(world.root, world.store).messages
-    assert {agent_id: version.count for agent_id, version in before.items()} == {
+    assert {agent_id: version.revision for agent_id, version in before.items()} == {
         agent_id: len(world.messages(agent_id=agent_id)) for agent_id in world.agent_ids()
     }
     message = world.messages(agent_id="pam")[0]

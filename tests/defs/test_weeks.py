@@ -16,7 +16,7 @@ from persona_pipeline.defs.component import build_world, world_settings
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.counting import age_out
+from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.defs import support

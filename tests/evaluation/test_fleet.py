@@ -13,13 +13,13 @@ from sqlalchemy import event
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.scoring.text import likeness
-from persona_pipeline.scoring.text.likeness import fleet_likeness
+from persona_pipeline.scoring.style import likeness
+from persona_pipeline.scoring.style.likeness import fleet_likeness
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.world.messages.store import read_alike, read_newest, said_most
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
-from tests.scoring.text.test_voice import DISTINCT, conversation
+from tests.scoring.style.test_voice import DISTINCT, conversation
 from tests.support.command_line import in_process
 
 FLEET = {"ada": "Ada Byron", "ben": "Ben Ochoa", "cleo": "Cléo Martin", "dev": "Dev Anand"}

@@ -107,9 +107,7 @@ def test_another_persona_is_another_voice_from_its_next_message_on(learnt_root: 
     anew = voice_state(learnt_world, "michael", WEEK, learn=True)
     assert anew.learnt.model is not None and anew.learnt.model.provenance.messages == 31
     assert not anew.learnt.model.tells
-    assert anew.text.startswith(
-        "cannot tell: too little history (1 of about 20 conversations, 31 of 100 messages)"
-    )
+    assert anew.text.startswith("cannot tell: too little history (1 of about 20 conversations, 31 of 100 messages)")
     assert "; its persona changed" in anew.text
 
 

@@ -65,7 +65,7 @@ def test_lines_that_begin_or_end_alike_are_looked_up(store: Store, migrated: boo
         if migrated:
             for index in messages.indexes:
                 index.drop(connection)
-            migrate(connection, "0012")
+            migrate(connection, HEAD)
         if not store.is_sqlite:
             # Of an empty table it would read everything.
             connection.execute(sa.text("SET LOCAL enable_seqscan = off"))

@@ -12,7 +12,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.counting import count_messages
+from persona_pipeline.world.messages.revision import raise_revisions
 
 
 def note(store: Store, name: str) -> None:
@@ -80,7 +80,7 @@ def test_an_evaluation_is_a_handful_of_transactions_however_many_files_it_reads(
         lines = [line.replace('"id": "', f'"id": "{number}-') for line in text[number * 5 : number * 5 + 5]]
         (sample_root / f"messages/more{number}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     request = EvaluationRequest(agents=["michael"], dimensions=["adherence"])
-    count_messages(store)
+    raise_revisions(store)
     event.listen(store.engine, "begin", lambda connection: begun.append("begin"))
     for most in (17, 5):
         run_evaluation(world, open_judge("recorded", world), request)

@@ -20,8 +20,8 @@ from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.reporting.render import render
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.style.features import Texts, everyday
+from persona_pipeline.scoring.style.rivals import voice_similarity
 from persona_pipeline.scoring.text.agreement import is_agreement
-from persona_pipeline.scoring.text.likeness import voice_similarity
 from persona_pipeline.scoring.text.repetition import find_repetition, mean_share, message_shares
 from persona_pipeline.scoring.text.said_again import find_said_again
 from persona_pipeline.scoring.text.tokens import (

@@ -15,7 +15,6 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.counting import check_counts, said_by_agent
 from persona_pipeline.world.messages.files import (
     CUT,
     MOST_EXTRAS,
@@ -24,6 +23,7 @@ from persona_pipeline.world.messages.files import (
     parse_message,
     parse_messages,
 )
+from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import record_windows, touched_windows
@@ -59,10 +59,10 @@ def test_other_extras_are_no_other_message(store: Store) -> None:
     write_messages(store, [parse_message(GOOD)])
     with store.begin() as connection:
         record_windows(connection, [("ann", window, None)])
-    before = said_by_agent(store)
+    before = revisions(store)
     written = write_messages(store, [parse_message({**GOOD, "mood": "glad"})])
     assert (written.updated, read_messages(store)[0].extras) == (1, {"mood": "glad"})
-    assert (said_by_agent(store), check_counts(store)) == (before, {})
+    assert revisions(store) == before
     assert touched_windows(store, ["ann"]) == []
     write_messages(store, [parse_message({**GOOD, "text": "ho", "mood": "glad"})])
     assert touched_windows(store, ["ann"]) == [("ann", window)]

@@ -19,14 +19,16 @@ from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from persona_pipeline.base.database.counting import count_messages
 from persona_pipeline.base.database.tables import SCHEMA, metadata
+from persona_pipeline.base.database.triggers import create_triggers
 from persona_pipeline.base.errors import ConfigError, NewerStoreError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.text import storable_data, storable_json
 
 # The revision of the schema. A new column, table or index needs a new one; ``migration.py`` adds them.
-HEAD = "0016"
+HEAD = "0017"
+# The one of release 0.2 is the oldest that is migrated.
+_OLDEST = "0010"
 _REVISION = sa.Table(
     "alembic_version", sa.MetaData(schema=SCHEMA), sa.Column("version_num", sa.String(32), primary_key=True)
 )
@@ -58,7 +60,7 @@ def upgrade(engine: Engine) -> None:
             return
         if revision is None:
             metadata.create_all(connection)
-            count_messages(connection)
+            create_triggers(connection)
         else:
             from persona_pipeline.base.database.migration import migrate
 
@@ -79,10 +81,10 @@ def _refuse_newer(revision: str | None) -> None:
             f"the store's schema is {revision}, newer than this version's {HEAD}, and is left as it is; upgrade persona-pipeline, "
             "or name another store with PERSONA_DATABASE_URL (a backup from before the upgrade can be read by this version)"
         )
-    if revision is not None and "0001" < revision < "0010":
+    if revision is not None and revision < _OLDEST:
         raise ConfigError(
-            f"the store's schema {revision} belongs to no release; name a new store with PERSONA_DATABASE_URL, or open this one "
-            "with version 0.2.0 first"
+            f"the store's schema {revision} is older than release 0.2; open it once with version 0.2.0, or name a new store with "
+            "PERSONA_DATABASE_URL"
         )
 
 
@@ -381,24 +383,26 @@ def upsert(
     *,
     key: Iterable[str] | None = None,
     update: bool = True,
+    add: bool = False,
 ) -> None:
     """Insert rows; where the key (default: the primary key) is taken, update the row's other columns or leave it.
 
-    ``updated_at``, where the table has one, is set to the database's clock on update.
+    ``add``: add numbers to those that are there. ``updated_at`` is set to the database's clock on update.
     """
     if not rows:
         return
     names = tuple(key or [column.name for column in table.primary_key])
     changed = tuple(name for name in rows[0] if name not in names) if update else ()
-    connection.execute(_upsertion(connection.dialect.name, table, names, changed), [dict(row) for row in rows])
+    connection.execute(_upsertion(connection.dialect.name, table, names, changed, add), [dict(row) for row in rows])
 
 
 @lru_cache(maxsize=256)
-def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: tuple[str, ...]) -> Any:
+def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: tuple[str, ...], add: bool) -> Any:
     statement = _insert_of(dialect, table)
     if not changed:
         return statement.on_conflict_do_nothing(index_elements=names)
-    values = {name: statement.excluded[name] for name in changed}
+    new = statement.excluded
+    values = {name: table.c[name] + new[name] if add else new[name] for name in changed}
     if "updated_at" in table.c:
         values.setdefault("updated_at", sa.func.now())
     return statement.on_conflict_do_update(index_elements=names, set_=values)

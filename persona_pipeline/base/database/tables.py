@@ -207,10 +207,10 @@ message_sources = sa.Table(
     sa.Column("content_hash", sa.Text(), nullable=False),
     sa.Column("problems", JsonColumn),
     created_at("updated_at"),
-    # NULL: read whole by a release that did not note how far.
+    # NULL: not read yet, or by a release that did not note how far.
     sa.Column("size", sa.BigInteger()),
     sa.Column("lines", sa.Integer(), nullable=False, server_default="0"),
-    # The file as it looked when it was read to its end; NULL: it was not.
+    # The digest of the whole file that was read to its end; NULL: it was not.
     sa.Column("seen", sa.Text()),
     # Counts the times it was read from its start; what an earlier one found and the last did not is gone from the file.
     sa.Column("reading", sa.Integer(), nullable=False, server_default="0"),
@@ -229,33 +229,28 @@ message_copies = sa.Table(
 message_changes = sa.Table(
     "message_changes",
     metadata,
-    # Whose messages of which day were written, edited or removed since they were counted. Triggers write it, whoever wrote them.
+    # A row for each time that a message was written, edited or removed, until it is counted. Triggers write it, whoever wrote.
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity(), primary_key=True),
     sa.Column("agent_id", sa.Text(), nullable=False),
-    sa.Column("day", sa.Date(), nullable=False),
-    sa.Index(None, "agent_id", "day"),
+    sa.Column("said_at", UtcDateTime(), nullable=False),
 )
 
 message_days = sa.Table(
     "message_days",
     metadata,
-    # What an agent said on a UTC day: how many messages, and the sum of their digests modulo 2**63.
+    # How often what an agent said on a UTC day has changed.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("day", sa.Date(), primary_key=True),
-    sa.Column("messages", sa.Integer(), nullable=False),
-    sa.Column("digest", sa.BigInteger(), nullable=False),
+    sa.Column("revision", sa.BigInteger(), nullable=False),
 )
 
-message_totals = sa.Table(
-    "message_totals",
+message_revisions = sa.Table(
+    "message_revisions",
     metadata,
-    # The sums over an agent's days, and what of them changed outside every window it was evaluated on.
+    # How often what an agent said has changed; `judged`: without changes outside every window it was evaluated on.
     sa.Column("agent_id", sa.Text(), primary_key=True),
-    sa.Column("messages", sa.BigInteger(), nullable=False),
-    sa.Column("digest", sa.BigInteger(), nullable=False),
-    sa.Column("newest", UtcDateTime()),
-    sa.Column("unjudged_messages", sa.BigInteger(), nullable=False, server_default="0"),
-    sa.Column("unjudged_digest", sa.BigInteger(), nullable=False, server_default="0"),
+    sa.Column("revision", sa.BigInteger(), nullable=False),
+    sa.Column("judged", sa.BigInteger(), nullable=False),
 )
 
 trace_pieces = sa.Table(

@@ -274,7 +274,7 @@ def forget(
         _forget_person(person, yes)
         return
     if messages is not None:
-        from persona_pipeline.world.messages.counting import age_out
+        from persona_pipeline.world.messages.revision import age_out
 
         typer.echo(f"{age_out(open_world().store, messages)} messages are deleted, and stay out", err=True)
         return

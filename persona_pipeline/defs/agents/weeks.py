@@ -27,7 +27,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.world.messages.counting import Tally, aged_out_before, said_on_days
+from persona_pipeline.world.messages.revision import aged_out_before, day_revisions
 
 _MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=7), "7d"
 # Agents whose weeks are looked at together.
@@ -40,11 +40,15 @@ def week_versions(store: Store, agent_ids: Sequence[str], weeks: Collection[date
     ``weeks``: the first day of each, in UTC.
     """
     days, found = [timedelta(day) for day in range(-_WEEK.days, _WEEK.days)], dict[tuple[str, date], str]()
-    said, none = said_on_days(store, agent_ids, min(weeks) + days[0], max(weeks) + days[-1]), Tally()
+    changed = day_revisions(store, agent_ids, min(weeks) + days[0], max(weeks) + days[-1])
     for about in ((agent_id, week) for agent_id in agent_ids for week in weeks):
-        total = sum((said.get((about[0], about[1] + day), none) for day in days), none)
-        found[about] = f"{total.messages}-{total.digest:x}"
+        found[about] = f"r{sum(changed.get((about[0], about[1] + day), 0) for day in days)}"
     return found
+
+
+def _is_other(before: str, now: str) -> bool:
+    """Return whether the messages of a week changed. A version of release 0.2 is of before all changes that are counted."""
+    return before != now and (before.startswith("r") or now != "r0")
 
 
 def week_observations(
@@ -60,7 +64,7 @@ def week_observations(
         seen = newest_versions(instance, weeks.messages.key, OBSERVED, list(keys)) if keys else {}
         now = week_versions(store, some, over) if seen else {}
         for key, about in keys.items():
-            if key in seen and seen[key] != now[about]:
+            if key in seen and _is_other(seen[key], now[about]):
                 yield _observation(weeks, key, now[about])
 
 

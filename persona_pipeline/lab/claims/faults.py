@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.models import Message
 
 _DATA = Path(__file__).parent / "data"

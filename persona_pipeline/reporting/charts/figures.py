@@ -9,7 +9,7 @@ from persona_pipeline.reporting.charts.scores import Series, timeline
 from persona_pipeline.reporting.page import Figure, Table
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap
 from persona_pipeline.reporting.text import format_delta, format_score
-from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
+from persona_pipeline.scoring.style.likeness import MERGED_QUANTILE
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
 
 

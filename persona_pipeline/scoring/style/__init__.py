@@ -1,1 +1,1 @@
-"""How an agent writes: numbers of each message, what is usual of them, and an alarm when new messages differ. No judge."""
+"""How an agent writes: who writes alike, and an alarm when one no longer writes as it did. No judge."""

@@ -12,7 +12,7 @@ import numpy as np
 import regex
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.scoring.text.language import UNKNOWN, language_of
+from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of
 
 # Scripts without spaces between words: each character is a word.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"

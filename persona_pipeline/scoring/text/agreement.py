@@ -15,9 +15,16 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.scoring.text.language import ENGLISH, UNKNOWN, base_language, languages_of, told_languages
-from persona_pipeline.scoring.text.language import language_of as language_of
-from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
+from persona_pipeline.scoring.text.tokens import (
+    ENGLISH,
+    UNKNOWN,
+    base_language,
+    is_unspaced,
+    languages_of,
+    tokenize,
+    told_languages,
+)
+from persona_pipeline.scoring.text.tokens import language_of as language_of
 
 LEXICONS = "lexicons"
 _DATA = Path(__file__).parent / "data"

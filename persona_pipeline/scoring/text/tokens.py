@@ -1,14 +1,16 @@
-"""Words of messages in any script: lower-case, no punctuation, scripts without spaces by character; how rich they are, and how many
-of them and of their n-grams messages have in common.
+"""Words of messages in any script: lower-case, no punctuation, scripts without spaces by character; how rich they are, how many of
+them and of their n-grams messages have in common, and which language they are in.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from heapq import nlargest
 from itertools import combinations
+from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import regex
@@ -118,141 +120,6 @@ def _stretches(tokens: Sequence[str], length: int) -> list[set[str]]:
     return [set(tokens[index * length : (index + 1) * length]) for index in range(count)]
 
 
-_COLD_PAIRS = 20_000_000
-_PAIRS_AT_ONCE = 2_000_000
-_GROUPS_AT_ONCE = 512
-
-
-def mean_overlap(corpus: Sequence[Sequence[str]], n: int) -> float:
-    """Return the mean Jaccard similarity (0-1) of the n-gram sets of all pairs of messages, given as tokens.
-
-    N-grams that few sets hold ("cold") are paired directly, by a sparse product; those that very many hold ("hot"), such as
-    those of one opener, are counted by groups of sets that are alike in size and in hot n-grams. The line between them is drawn
-    so that the cold ones make at most ``_COLD_PAIRS`` pairs: drawn lower, sets would fall into far more groups. At least two
-    messages.
-    """
-    weights = Counter(tuple(tokens) for tokens in corpus if len(tokens) >= n)
-    pairs = len(corpus) * (len(corpus) - 1) / 2
-    same = sum(weight * (weight - 1) // 2 for weight in weights.values())
-    if not weights:
-        return 0.0
-    rows, columns = _grams(list(weights), n)
-    return (same + _sum_of_overlaps(rows, columns, np.fromiter(weights.values(), dtype=float))) / pairs
-
-
-def _grams(corpus: Sequence[Sequence[str]], n: int) -> tuple[Any, Any]:
-    """Return the distinct n-grams of each message as (message, number of the n-gram), ordered by message."""
-    numbers: dict[str, int] = {}
-    tokens = np.fromiter((numbers.setdefault(token, len(numbers)) for each in corpus for token in each), dtype=np.int64)
-    lengths = np.fromiter(map(len, corpus), dtype=np.int64, count=len(corpus))
-    rows = np.repeat(np.arange(len(corpus)), lengths)
-    grams = tokens
-    for step in range(1, n):
-        # Renumbered at each step, so that two numbers always fit into one.
-        grams = _renumbered(grams[:-1] * len(numbers) + tokens[step:])
-    within = rows[: len(grams)] == rows[n - 1 :]
-    found = np.unique(rows[: len(grams)][within] * (int(grams.max()) + 1) + grams[within])
-    rows, columns = np.divmod(found, int(grams.max()) + 1)
-    return rows, _renumbered(columns)
-
-
-def _sum_of_overlaps(rows: Any, columns: Any, weights: Any) -> float:
-    """Return the sum of weight x weight x Jaccard over all pairs of different messages."""
-    sizes = np.bincount(rows, minlength=len(weights))
-    holders = np.bincount(columns)
-    is_hot = (holders > _most_cold_holders(holders))[columns]
-    is_cold = (holders[columns] > 1) & ~is_hot
-    hot_columns = _renumbered(columns[is_hot])
-    bits = _bits(rows[is_hot], hot_columns, len(sizes))
-    total = _cold_pairs(rows[is_cold], _renumbered(columns[is_cold]), sizes, weights, bits)
-    return total + (_hot_pairs(rows[is_hot], hot_columns, sizes, weights) if len(hot_columns) else 0.0)
-
-
-def _most_cold_holders(holders: Any) -> int:
-    """Return how many sets may hold an n-gram for all n-grams up to there to make no more pairs than the budget."""
-    ordered = np.sort(holders)
-    pairs = np.cumsum(ordered * (ordered - 1) // 2)
-    within = int(np.searchsorted(pairs, _COLD_PAIRS, side="right"))
-    if within == len(ordered):
-        return int(ordered[-1])
-    return int(ordered[within]) - 1
-
-
-def _renumbered(columns: Any) -> Any:
-    return np.unique(columns, return_inverse=True)[1]
-
-
-def _bits(rows: Any, columns: Any, count: int) -> Any:
-    """Return the hot n-grams of each set as bits, a row of 64-bit words a set."""
-    words = int(columns.max()) // 64 + 1 if len(columns) else 0
-    bits = np.zeros((count, words), dtype=np.uint64)
-    np.bitwise_or.at(bits, (rows, columns // 64), np.uint64(1) << (columns % 64).astype(np.uint64))
-    return bits
-
-
-def _cold_pairs(rows: Any, columns: Any, sizes: Any, weights: Any, hot_bits: Any) -> float:
-    """Return what pairs that share a cold n-gram have beyond what their hot ones alone would give them."""
-    from scipy import sparse
-
-    if not len(rows):
-        return 0.0
-    incidence = sparse.csr_array(
-        (np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=(len(sizes), columns.max() + 1)
-    )
-    by_column = incidence.T.tocsr()
-    expected = np.cumsum(incidence @ np.diff(by_column.indptr))
-    total, start = 0.0, 0
-    while start < len(sizes):
-        done = expected[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(expected, done + _PAIRS_AT_ONCE)))
-        found = (incidence[start:end] @ by_column).tocoo()
-        above = found.col > found.row + start
-        first, second, shared = found.row[above] + start, found.col[above], found.data[above]
-        common = np.zeros(len(first), dtype=np.int64)
-        for word in range(hot_bits.shape[1]):
-            common += np.bitwise_count(hot_bits[first, word] & hot_bits[second, word])
-        both = sizes[first] + sizes[second]
-        gain = (shared + common) / (both - shared - common) - common / (both - common)
-        total += float(np.sum(weights[first] * weights[second] * gain))
-        start = end
-    return total
-
-
-def _hot_pairs(rows: Any, columns: Any, sizes: Any, weights: Any) -> float:
-    """Return the same sum as if sets shared the hot n-grams only, counted by groups of sets that are alike."""
-    from scipy import sparse
-
-    # Sets are told apart by their size and the sum of a random number for each n-gram: equal sums are equal sets,
-    # but for a chance of about 1e-7 at a million sets.
-    marks = np.random.default_rng(0).integers(1, 2**63, size=(int(columns.max()) + 1, 2), dtype=np.uint64)
-    keys = np.zeros((len(sizes), 3), dtype=np.uint64)
-    np.add.at(keys, (rows, 0), marks[columns, 0])
-    np.add.at(keys, (rows, 1), marks[columns, 1])
-    keys[:, 2] = sizes
-    held = np.flatnonzero(keys[:, 0])
-    _, first, group = np.unique(keys[held], axis=0, return_index=True, return_inverse=True)
-    group = group.ravel()
-    size = sizes[held][first].astype(float)
-    weight = np.bincount(group, weights[held])
-    self_pairs = np.bincount(group, weights[held] ** 2)
-    incidence = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(sizes), columns.max() + 1))[
-        held[first]
-    ]
-    by_column = incidence.T.tocsr()
-    total = 0.0
-    for start in range(0, len(size), _GROUPS_AT_ONCE):
-        found = (incidence[start : start + _GROUPS_AT_ONCE] @ by_column).tocoo()
-        here, there, common = found.row + start, found.col, found.data
-        similarity = common / (size[here] + size[there] - common)
-        total += float(np.sum(weight[here] * weight[there] * similarity))
-        same = here == there
-        total -= float(np.sum(self_pairs[here[same]] * similarity[same]))
-    return total / 2
-
-
-_FEW_MESSAGES = 100
-
-
 def extract_ngrams(text: str, n: int) -> list[str]:
     """Return the distinct n-grams (``n`` at least 1) of a text in order of first occurrence, tokens joined by a space."""
     return ngrams_of(tokenize(text), n)
@@ -273,18 +140,28 @@ def overlap(a: Collection[str], b: Collection[str]) -> float:
 
 
 def corpus_repetition(messages: Sequence[str], n: int) -> float:
-    """Return the mean Jaccard similarity of the n-gram sets of all pairs of messages.
+    """Return the mean Jaccard similarity (0-1) of the n-gram sets of all pairs of messages.
 
-    Fewer than two messages give 0.0, a pair without n-grams counts 0. Exact, and about linear in the number of messages
-    (``mean_overlap``).
+    Fewer than two messages give 0.0, a pair without n-grams counts 0. Time grows with the square of the different messages that
+    share something.
     """
-    if len(messages) < 2:
-        return 0.0
-    corpus = [tokenize(message) for message in messages]
-    if len(corpus) > _FEW_MESSAGES:
-        return mean_overlap(corpus, n)
-    sets = [frozenset(ngrams_of(tokens, n)) for tokens in corpus]
-    return math.fsum(overlap(a, b) for a, b in combinations(sets, 2)) / (len(sets) * (len(sets) - 1) / 2)
+    pairs = len(messages) * (len(messages) - 1) / 2
+    counts = Counter(frozenset(ngrams_of(tokenize(message), n)) for message in messages)
+    counts.pop(frozenset(), None)
+    sizes, weights = (np.fromiter(values, float) for values in (map(len, counts), counts.values()))
+    holders = defaultdict[str, list[int]](list)
+    for number, grams in enumerate(counts):
+        for gram in grams:
+            holders[gram].append(number)
+    shared = {gram: np.array(numbers) for gram, numbers in holders.items() if len(numbers) > 1}
+    # Sets that are the same, and then each with those that share an n-gram with it, so every pair is met twice.
+    total = float((weights * (weights - 1)).sum())
+    for number, grams in enumerate(counts):
+        if others := [shared[gram] for gram in grams if gram in shared]:
+            common = np.bincount(np.concatenate(others), minlength=len(sizes))
+            common[number] = 0
+            total += weights[number] * float((weights * common / (sizes + sizes[number] - common)).sum())
+    return total / 2 / pairs if pairs else 0.0
 
 
 OPENER_LENGTH = 3
@@ -402,3 +279,101 @@ class _SuffixAutomaton:
     def phrase(self, state: int, corpus: Sequence[Sequence[str]]) -> Sequence[str]:
         message, end = self.end[state]
         return corpus[message][end - self.length[state] : end]
+
+
+ENGLISH, UNKNOWN = "en", "unknown"
+_WORDS = Path(__file__).parent / "data" / "common_words.txt"
+# A language is told by script, and in Latin letters by common words and by letters that few languages have. In this order:
+# Japanese is written in Han too, and has letters of its own between.
+_SCRIPTS = {
+    code: regex.compile("[" + "".join(rf"\p{{{name}}}" for name in names) + "]")
+    for code, *names in (
+        *(("ja", "Hiragana", "Katakana"), ("zh", "Han"), ("ko", "Hangul"), ("ar", "Arabic"), ("he", "Hebrew")),
+        *(("hi", "Devanagari"), ("el", "Greek"), ("th", "Thai"), ("ru", "Cyrillic")),
+    )
+}
+# Letters of other languages in the script: Persian and Urdu; Ukrainian, Belarusian, Serbian and others.
+_STRANGE = {"ar": regex.compile("[یکپچژگٹڈڑںےہھە]"), "ru": regex.compile("[іїєґўјљњћђџѓќѕәғқңөұүһ]")}
+_LATIN, _LETTER = regex.compile(r"\p{Latin}"), regex.compile(r"\p{L}")
+_LINK = regex.compile(r"\w+://\S+")
+_FOREIGN_LETTER = regex.compile(r"(?=\p{Latin})[^a-zA-Z]|[¿¡]")
+# Of a text in Japanese at least so much is kana, however many its characters; at most so much of a text is strange letters.
+_LEAST_KANA, _MOST_STRANGE = 0.1, 0.02
+# A language is told when its words weigh so much more than the next one's, and are so many of all; else it is unknown.
+_LEAST_LEAD, _LEAST_SHARE, _ENOUGH_WORDS = 1.2, 0.2, 30
+_TELLING_WORDS = 3
+
+
+def base_language(code: str) -> str:
+    """Return a language without its region: ``pt`` of ``pt-BR``."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def language_of(texts: Sequence[str]) -> str:
+    """Return the language of texts, taken together, as its code: ``de``; ``unknown`` where it is another or cannot be told.
+
+    Few words that fit no language are read as English.
+    """
+    return _told(texts) or ENGLISH
+
+
+def _told(texts: Sequence[str]) -> str:
+    """Return the language of texts; "" where there are few words and nothing to tell it by."""
+    texts = [_LINK.sub(" ", text) for text in texts]
+    said = "\n".join(texts)
+    letters, latin = len(_LETTER.findall(said)), len(_LATIN.findall(said))
+    if latin * 2 < letters:
+        counts = {language: len(script.findall(said)) for language, script in _SCRIPTS.items()}
+        if counts["ja"] >= _LEAST_KANA * (counts["ja"] + counts["zh"]) > 0:
+            return "ja"
+        best = max(counts, key=lambda language: counts[language])
+        strange = len(_STRANGE[best].findall(said)) if best in _STRANGE else 0
+        return best if counts[best] * 2 > letters and strange <= _MOST_STRANGE * letters else UNKNOWN
+    weights = _weights()
+    tokens = Counter(token for text in texts for token in tokenize(text))
+    marks = Counter(_FOREIGN_LETTER.findall(said.lower()))
+    scores: dict[str, float] = defaultdict(float)
+    for item, count in (*tokens.items(), *marks.items()):
+        for language in (listed := weights.get(item, ())):
+            scores[language] += count * math.log((len(_words()) + 1) / len(listed))
+    [(best, most), (_, next_best)] = [*nlargest(2, scores.items(), key=lambda item: item[1]), ("", 0.0), ("", 0.0)][:2]
+    if not most:
+        return "" if tokens.total() < _ENOUGH_WORDS and not marks else UNKNOWN
+    own = sum(count for token, count in tokens.items() if best in weights.get(token, ()))
+    return best if most > _LEAST_LEAD * next_best and own >= _LEAST_SHARE * tokens.total() else UNKNOWN
+
+
+def languages_of(texts: Sequence[str]) -> list[str]:
+    """Return the languages that a fifth of texts are in (two at least), most first; that of all where most are too short."""
+    alone = Counter(map(_alone, texts))
+    found = [name for name, count in alone.most_common() if name != UNKNOWN and count >= max(2, len(texts) / 5)]
+    known = sum(alone[name] for name in found)
+    return found if known * 2 > len(texts) else list(dict.fromkeys([language_of(texts), *found]))
+
+
+# A channel's messages are looked at again with each new one.
+@lru_cache(maxsize=1024)
+def _alone(text: str) -> str:
+    return (_told([text]) if len(tokenize(text)) >= _TELLING_WORDS else "") or UNKNOWN
+
+
+@cache
+def _words() -> Mapping[str, list[str]]:
+    """Return common words and letters by language."""
+    lines = (line.partition(": ") for line in _WORDS.read_text(encoding="utf-8").splitlines() if line[0] != "#")
+    return {language: words.split() for language, _, words in lines}
+
+
+@cache
+def _weights() -> Mapping[str, Sequence[str]]:
+    """Return the languages that have a word or a letter."""
+    found: dict[str, list[str]] = {}
+    for language, words in _words().items():
+        for word in words:
+            found.setdefault(word, []).append(language)
+    return found
+
+
+def told_languages() -> frozenset[str]:
+    """Return the codes of the languages that are told from others."""
+    return frozenset({*_SCRIPTS, *_words()})

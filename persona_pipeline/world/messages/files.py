@@ -83,13 +83,12 @@ class MessageFile:
         """SHA-256 of the first ``end`` bytes."""
         return self._hash.hexdigest()
 
-    def skip(self, size: int, lines: int | None, digest: str) -> bool:
+    def skip(self, size: int, lines: int, digest: str) -> bool:
         """Go to where the file was read to before; return False and stay where it does not begin as it did then.
 
-        ``size``, ``digest``: how many bytes were read, and their SHA-256. ``lines``: how many lines they were; None: they are
-        counted.
+        ``size``, ``lines``, ``digest``: how many bytes and lines were read, and the SHA-256 of the bytes.
         """
-        known, counted, last = hashlib.sha256(), 0, b""
+        known, last = hashlib.sha256(), b""
         with self._errors():
             stream = self._opened
             stream.seek(0)
@@ -99,14 +98,12 @@ class MessageFile:
                 if not block:
                     return False
                 known.update(block)
-                counted += block.count(b"\n")
                 remaining, last = remaining - len(block), block[-1:]
             follows = stream.read(1)
         # What was read as a last line without its end must not have grown.
         if known.hexdigest() != digest or (last not in (b"", b"\n", b"\r") and follows not in (b"", b"\n", b"\r")):
             return False
-        self._hash, self.end = known, size
-        self.lines = counted if lines is None else lines
+        self._hash, self.end, self.lines = known, size, lines
         return True
 
     def require_text(self) -> None:

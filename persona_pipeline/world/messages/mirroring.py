@@ -4,12 +4,10 @@ A file is read from where it was read last, as long as it begins as it did then,
 how far it goes: whoever is killed in between loses nothing and doubles nothing.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, exclusive, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import is_fresh, look_of
-from persona_pipeline.world.messages.counting import count_messages
+from persona_pipeline.base.files import regular_digest
 from persona_pipeline.world.messages.files import MessageFile, Row, parse_message, taken
+from persona_pipeline.world.messages.revision import raise_revisions
 from persona_pipeline.world.messages.store import (
     WriteResult,
     kept_out,
@@ -166,7 +164,7 @@ def _find(connection: Connection, found: dict[Message, int], reading: Reading) -
 LEASE = "message files"
 # What one transaction writes: so many lines, or so many characters.
 BATCH_LINES, _BATCH_CHARACTERS = 5000, 8_000_000
-_MOST_PROBLEMS = 1000
+_MOST_PROBLEMS, _ANY_SIZE = 1000, 2**62
 
 
 @dataclass
@@ -225,9 +223,9 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
                 size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
                 # What is little is one transaction; of more each batch is.
                 with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
-                    for name in unread.files:
+                    for name, digest in unread.files.items():
                         reading = Reading(name, 0, files.keys() - {name}, unread.gone)
-                        written += _mirror(store, files[name], reading, aliases)
+                        written += _mirror(store, files[name], digest, reading, aliases)
                 for name in unread.gone:
                     written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
                     with store.begin() as connection:
@@ -235,7 +233,7 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
                         connection.execute(sa.delete(_SOURCES).where(_SOURCES.c.path == name))
                 if written.removed == before.removed:
                     break
-        count_messages(store)
+        raise_revisions(store)
     result = SyncResult(written=written)
     kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
     for row in sorted(store.rows(kept), key=lambda row: row.path):
@@ -248,7 +246,7 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
 def ingest_rows(
     store: Store, rows: Iterator[Row], came: Came, owned: Callable[[Message], Message], *, restore: bool = False
 ) -> SyncResult:
-    """Add the messages of a file from anywhere; nothing is removed. The caller counts messages afterwards.
+    """Add the messages of a file from anywhere; nothing is removed.
 
     ``owned``: makes a message its agent's. ``restore``: bring back those that were taken out of the store. Raises
     ``ConfigError``: the file cannot be read at all.
@@ -266,6 +264,7 @@ def ingest_rows(
         result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
         result.written += done
         speakers.update(message.agent_id for _, message in read)
+    raise_revisions(store)
     return replace(result, speakers=frozenset(speakers))
 
 
@@ -283,13 +282,12 @@ def _characters(row: Row) -> int:
     return len(row.found.text) if isinstance(row.found, Message) else 0
 
 
-def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> WriteResult:
-    """Read a file from where it was read last to its end."""
-    look, written, open_end = look_at(path), WriteResult(), []
-    fresh = path.exists() and is_fresh(path.stat())
+def _mirror(store: Store, path: Path, digest: str, reading: Reading, aliases: Aliases) -> WriteResult:
+    """Read a file from where it was read last to its end. ``digest``: of the file before: what comes meanwhile is another one."""
+    written, open_end = WriteResult(), []
     try:
         with MessageFile(path) as file:
-            reading = replace(reading, number=_place(store, file, reading.source, path))
+            reading = replace(reading, number=_place(store, file, reading.source))
             # An open end is read again.
             found = _loaded(store.value(_of(reading.source, _SOURCES.c.problems)), settled=True)
             file.require_text()
@@ -308,19 +306,16 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
             upsert(connection, _SOURCES, [row], update=False)
             known = connection.execute(_of(reading.source, _SOURCES.c.problems)).scalar()
             kept = _dumped(_loaded(known, settled=True), problems)
-            _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
+            _update(connection, reading.source, seen=digest, problems=kept)
         return written
     if store.value(_of(reading.source, _SOURCES.c.unfinished)):
         written += WriteResult(removed=remove_unread(store, reading))
-    # What may still be written at its end is part of how it looked.
-    digest = file.digest if look.startswith(f"{file.end}-") else None
-    seen = seen_as(path, look, digest, fresh=fresh)
     with store.begin() as connection:
-        _note(connection, file, reading.source, seen=seen, unfinished=False, problems=_dumped(found, open_end))
+        _note(connection, file, reading.source, seen=digest, unfinished=False, problems=_dumped(found, open_end))
     return written
 
 
-def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
+def _place(store: Store, file: MessageFile, name: str) -> int:
     """Go to where a file was read to, or to its start where it does not begin as it did then; return the reading's number."""
     row = store.row(_of(name, _SOURCES))
     if row is None:
@@ -335,11 +330,7 @@ def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
             }
             upsert(connection, _SOURCES, [state])
         return 1
-    if row.size is None:
-        # An earlier release read it whole or not at all.
-        known = file.skip(path.stat().st_size, None, row.content_hash)
-    else:
-        known = file.skip(row.size, row.lines, row.content_hash) if row.size else row.unfinished
+    known = file.skip(row.size, row.lines, row.content_hash) if row.size else row.unfinished
     with store.begin() as connection:
         if known:
             _update(connection, name, size=file.end, lines=file.lines, content_hash=file.digest, seen=None)
@@ -386,19 +377,15 @@ def _loaded(stored: list[dict[str, Any]] | None, *, settled: bool = False) -> Sy
     return result
 
 
-_FRESH = "fresh"
-
-
 @dataclass(frozen=True)
 class Unread:
-    """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
+    """Message files that are not as they were read, each with its digest now, and those that are gone.
 
-    ``looks``: what the files look like from outside, in their order.
+    ``renamed``: speakers are others by now.
     """
 
-    files: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
-    looks: tuple[str, ...] = ()
     renamed: bool = False
 
     def __bool__(self) -> bool:
@@ -407,49 +394,21 @@ class Unread:
     @property
     def version(self) -> str:
         """A digest: the same until something is read, or changes again."""
-        return content_hash([self.files, self.looks, sorted(self.gone), self.renamed])[:16]
+        return content_hash([self.files, sorted(self.gone), self.renamed])[:16]
 
 
 def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
-    """Return which of all files must be read; one is opened for it only if it looks otherwise than when it was read.
-
-    ``files``: as for ``mirror_files``.
-    """
+    """Return which of all files must be read. ``files``: as for ``mirror_files``."""
     seen = {row.path: row.seen for row in store.rows(sa.select(_SOURCES.c.path, _SOURCES.c.seen))}
-    looks = {name: look_at(path) for name, path in files.items()}
-    unread = {name: look for name, look in looks.items() if not _is_read(files[name], look, seen.get(name))}
-    return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))
-
-
-def look_at(path: Path) -> str:
-    """Return what a file looks like from outside."""
-    try:
-        return look_of(path.stat())
-    except OSError as error:
-        return f"unreadable-{error.errno}"
-
-
-def seen_as(path: Path, look: str, digest: str | None = None, *, fresh: bool) -> str:
-    """Return how a file looked when it was read, and the digest of all of it: another host's copy looks otherwise."""
-    return f"{_FRESH if fresh else look} {digest or _digest(path)}"
-
-
-def _is_read(path: Path, look: str, seen: str | None) -> bool:
-    known, _, digest = (seen or "").partition(" ")
-    if not digest or known == look:
-        return known == look
-    return digest == (_digest(path) if known == _FRESH else _known_digest(path, look))
-
-
-# A copy that looks otherwise for good is read once a process.
-@lru_cache(maxsize=4096)
-def _known_digest(path: Path, look: str) -> str:
-    return _digest(path)
+    now = {name: _digest(path) for name, path in files.items()}
+    return Unread(
+        {name: digest for name, digest in now.items() if digest != seen.get(name)}, frozenset(seen.keys() - files)
+    )
 
 
 def _digest(path: Path) -> str:
+    """Return the digest of a file, or why it has none."""
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return ""
+        return regular_digest(str(path), path.stat(), _ANY_SIZE) or "not a regular file"
+    except OSError as error:
+        return f"unreadable-{error.errno}"

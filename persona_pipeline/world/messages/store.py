@@ -17,8 +17,8 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
-from persona_pipeline.world.messages.counting import aged_out_before, said_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
+from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
 from persona_pipeline.world.runs import touch_windows
@@ -301,13 +301,23 @@ def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = 
     return [*during, table.c.created_at > span.start] if span and span.start else during
 
 
-def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
-    """Return how many real messages everybody has, but for those from some files."""
-    if not without:
-        return {agent_id: said.all.messages for agent_id, said in said_by_agent(store).items()}
+def speakers(store: Store) -> set[str]:
+    """Return who has a real message. Each is looked up in an index; messages are not counted."""
+    agents = tables.agents
+    own = sa.exists().where(_TABLE.c.agent_id == agents.c.id, *_said_during(None))
+    return {row.id for row in store.rows(sa.select(agents.c.id).where(own))}
+
+
+def speaker_counts(
+    store: Store, names: Collection[str] | None = None, *, without: Collection[str] = ()
+) -> dict[str, int]:
+    """Return how many real messages some speakers (None: all) have, but for those from some files."""
     query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id).where(*_said_during(None))
-    query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
-    return {row[0]: row[1] for row in store.rows(query)}
+    if names is not None:
+        query = query.where(among(_TABLE.c.agent_id, names))
+    if without:
+        query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
+    return {row[0]: row[1] for row in store.rows(query) if names is None or row[0] in names}
 
 
 def newest_message_time(store: Store, *, until: datetime) -> datetime | None:

@@ -160,7 +160,7 @@ def test_provenance_and_what_too_little_history_means(model: VoiceModel) -> None
     known = model.provenance
     assert (known.messages, known.conversations, known.others, known.language) == (150, 30, 300, "en")
     assert (known.first_message, known.last_message, known.persona_hash) == ("1-0", "1-149", "p1")
-    assert known.everyday > 900 and model.tells and model.rivals == ("bob", "cyd")
+    assert known.everyday > 450 and model.tells and model.rivals == ("bob", "cyd")
     assert learn_voice("ann", HISTORY[:29]) is None and learn_voice("nobody", HISTORY) is None
     for count, follows, tells in ((45, False, False), (50, True, False), (99, True, False), (100, True, True)):
         few = learnt(HISTORY[:count])
@@ -256,7 +256,7 @@ def test_a_support_voice_that_turns_into_stock_language_reads_like_it(language: 
 def test_everyday_language_of_the_package_and_of_a_world(tmp_path: Path) -> None:
     for language in languages():
         found, pairs = everyday([text for _, text in packaged(language)])
-        assert found == language and len(pairs) > 900 and {section for section, _ in pairs} == set(SECTIONS)
+        assert found == language and len(pairs) > 450 and {section for section, _ in pairs} == set(SECTIONS)
         assert len({text for _, text in pairs}) == len(pairs)
     (tmp_path / "background").mkdir()
     path = tmp_path / "background" / "ko.txt"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of, packaged_lexicon, unread_language
-from persona_pipeline.scoring.text.language import _alone, _weights, _words, languages_of
+from persona_pipeline.scoring.text.tokens import _alone, _weights, _words, languages_of
 
 SAID = {
     "de": ["Das Paket kommt heute nicht mehr.", "Ich habe es dir doch gesagt, wir sind zu spät."],

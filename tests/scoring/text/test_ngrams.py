@@ -1,5 +1,4 @@
 import random
-import time
 from collections.abc import Iterable
 from itertools import combinations
 from statistics import fmean
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text import tokens
 from persona_pipeline.scoring.text.repetition import (
     Usual,
     excessive_repetition,
@@ -95,25 +93,6 @@ def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: li
     assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 
 
-# A budget of few pairs puts all but the rarest n-grams on the path that counts by groups.
-@pytest.mark.parametrize("cold_pairs", [0, 10, 2_000, 20_000_000])
-@pytest.mark.parametrize(
-    "messages",
-    [
-        pytest.param(natural(150, 8, "So I was thinking ") + natural(60, 9) * 2 + ["a b"] * 3, id="an opener, copies"),
-        pytest.param([f"the {w} of the {x} is {y}" for w in "abcd" for x in "abcd" for y in "abcdefgh"], id="template"),
-    ],
-)
-def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is_drawn(
-    messages: list[str], cold_pairs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokens, "_COLD_PAIRS", cold_pairs)
-    monkeypatch.setattr(tokens, "_PAIRS_AT_ONCE", 500)
-    monkeypatch.setattr(tokens, "_GROUPS_AT_ONCE", 7)
-    for n in (1, 2, 3, 5):
-        assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
@@ -124,21 +103,6 @@ def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is
 )
 def test_corpus_repetition_counts_a_pair_without_n_grams_as_zero(messages: list[str], expected: float) -> None:
     assert corpus_repetition(messages, 3) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("opener", ["", "Hey everyone, just wanted to say "], ids=["natural", "shared opener"])
-def test_ten_thousand_messages_take_about_ten_times_as_long_as_a_thousand(opener: str) -> None:
-    def seconds(count: int) -> float:
-        messages = natural(count, 7, opener)
-        best = float("inf")
-        for _ in range(3):
-            started = time.process_time()
-            corpus_repetition(messages, 3)
-            best = min(best, time.process_time() - started)
-        return best
-
-    # A quadratic method would take a hundred times as long.
-    assert seconds(10_000) < 30 * seconds(1_000)
 
 
 @pytest.mark.parametrize(

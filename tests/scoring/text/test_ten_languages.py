@@ -17,8 +17,7 @@ from persona_pipeline.scoring.text.agreement import (
     packaged_lexicon,
     unread_language,
 )
-from persona_pipeline.scoring.text.language import language_of, languages_of
-from persona_pipeline.scoring.text.tokens import tokenize, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import language_of, languages_of, tokenize, vocabulary_stats
 
 LINES: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parent / "agreement_lines/ten_languages.yaml").read_text("utf-8")

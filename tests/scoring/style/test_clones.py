@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persona_pipeline.scoring.text.likeness import Likeness, find_clones, find_likeness, voice_statistics
-from persona_pipeline.scoring.text.voices import nearness
+from persona_pipeline.scoring.convergence import voice_statistics
+from persona_pipeline.scoring.style.likeness import Likeness, find_clones, find_likeness, nearness
 from persona_pipeline.world.models import Message
-from tests.scoring.text.test_voice import DISTINCT, conversation
+from tests.scoring.style.test_voice import DISTINCT, conversation
 
 HISTORY = conversation(DISTINCT, 200, 1)
 START = datetime(2026, 3, 2, tzinfo=UTC)

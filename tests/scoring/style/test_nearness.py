@@ -1,7 +1,4 @@
-import gc
-from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from persona_pipeline.scoring.text import voices
-from persona_pipeline.scoring.text.likeness import nearness_score
-from persona_pipeline.scoring.text.voices import nearness, normal_quantile, ridge
-from tests.scoring.text.test_voice import DISTINCT, MERGED, conversation
+from persona_pipeline.scoring.convergence import nearness_score
+from persona_pipeline.scoring.style import likeness as voices
+from persona_pipeline.scoring.style.likeness import nearness, normal_quantile
+from persona_pipeline.scoring.style.rivals import learn_rivals, worth
+from tests.scoring.style.test_voice import DISTINCT, MERGED, conversation
 
 HISTORY = conversation(DISTINCT, 60, 1)
 
@@ -107,52 +105,42 @@ def test_values_are_counted_in_deviations_of_those_before_pooled_over_the_pairs(
 def test_a_message_counts_more_the_longer_it_is_up_to_two_hundred_letters(
     shorter: int, longer: int, more: bool
 ) -> None:
-    assert (voices.worth("x" * longer) > voices.worth("x" * shorter)) is more
-    assert voices.worth("x" * longer) < 2 * voices.worth("x" * shorter)
+    assert (worth("x" * longer) > worth("x" * shorter)) is more
+    assert worth("x" * longer) < 2 * worth("x" * shorter)
 
 
 @pytest.mark.parametrize(("alone", "close"), [(0.3, True), (0.31, False)])
 def test_two_are_close_by_the_one_who_is_less_alike_to_itself(
     alone: float, close: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = voices.learn_voices
+    measure = voices.measure_blocks
 
-    def learnt(*given: Any) -> Any:
-        found = learn(*given)
+    def measured(*given: Any) -> Any:
+        before, now, _ = measure(*given)
+        return before, replace(now, alike=np.full((1, 3), 0.18)), [alone, 0.9, 0.9]
 
-        def measured(said: Any) -> Any:
-            return replace(found.measure(said), alike=np.full((1, 3), 0.18))
-
-        return SimpleNamespace(alone=[alone, 0.9, 0.9], blocks=found.blocks, measure=measured)
-
-    monkeypatch.setattr(voices, "learn_voices", learnt)
+    monkeypatch.setattr(voices, "measure_blocks", measured)
     found = nearness(conversation(DISTINCT, 12, 2), HISTORY)
     assert {pair for pair, value in found.pairs.items() if value.close} == (
         {("ann", "bob"), ("ann", "cyd")} if close else set()
     )
 
 
-def test_a_thousand_channels_take_no_more_memory_than_the_last_two() -> None:
-    def counted() -> int:
-        """Return how many counts of n-grams are in memory."""
-        gc.collect()
-        return sum(isinstance(item, Counter) for item in gc.get_objects())
+def test_each_part_is_judged_by_a_model_that_did_not_see_it() -> None:
+    said = conversation(DISTINCT, 20, 7)
+    texts, speakers = [text for own in said.values() for text in own], np.repeat(np.arange(3), 20)
+    parts = np.tile(np.repeat(np.arange(4), 5), 3)
+    rivals = learn_rivals(texts, speakers, parts)
+    assert (rivals.held_out.argmax(axis=1) == speakers).all()
+    # Who speaks is dealt anew in one part: the other parts' models and what they say of it stay as they were.
+    swapped = np.where(parts == 0, (speakers + 1) % 3, speakers)
+    again = learn_rivals(texts, swapped, parts)
+    assert again.held_out[parts == 0] == pytest.approx(rivals.held_out[parts == 0])
+    assert rivals.scores(texts).argmax(axis=1).tolist() == speakers.tolist()
 
-    before = counted()
-    for seed in range(20):
-        assert nearness(conversation(DISTINCT, 4, seed), conversation(DISTINCT, 12, 100 + seed)).z is not None
-    assert counted() - before <= 10
 
-
-@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 20), targets=st.integers(1, 3))
-def test_the_regression_is_that_of_scikit_learn(seed: int, rows: int, columns: int, targets: int) -> None:
-    from sklearn.linear_model import Ridge
-
-    generator = np.random.default_rng(seed)
-    # As the rows of messages are: of a length of about two.
-    x = generator.normal(size=(rows, columns)) * 2 / np.sqrt(columns)
-    y, weights = generator.normal(size=(rows, targets)), generator.integers(0, 2, size=(rows, targets))
-    model = Ridge(60.0, fit_intercept=False)
-    weights[0] = 1
-    theirs = [model.fit(x, own, sample_weight=share).coef_ for own, share in zip(y.T, weights.T, strict=True)]
-    assert ridge(x, y, weights, 60.0) == pytest.approx(np.transpose(theirs), abs=1e-3)
+def test_messages_that_share_nothing_say_so() -> None:
+    letters = iter("abcdefghijklmnopqrstuvwxyz0123456789ABCDEF")
+    history = {name: [next(letters) for _ in range(9)] for name in ("ann", "bob")}
+    found = nearness({"ann": list("!?;"), "bob": list(",.:")}, history)
+    assert (found.z, found.missing) == (None, "no two earlier messages have anything in common")

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from persona_pipeline.scoring.text.likeness import voice_similarity
-from persona_pipeline.scoring.text.voices import VOICE, GramKind, nearness, text_vectors
+from persona_pipeline.scoring.style.likeness import nearness, voice_similarity
 from tests.support.waiting import PATIENCE
 
 WORDS = [
@@ -73,26 +72,9 @@ def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
     assert merged.missing is None
 
 
-def test_vectors_are_those_of_scikit_learn() -> None:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    texts = ["Hello there,  World!\n", "hello, HELLO world a", " Beets. Bears.\tBattlestar", "", "ab"]
-    for kind, analyzer in ((VOICE, "char"), (GramKind(3, 5, within_words=True), "char_wb")):
-        theirs = TfidfVectorizer(
-            analyzer=analyzer, ngram_range=(kind.low, kind.high), lowercase=False, sublinear_tf=True
-        )
-        expected = theirs.fit_transform(texts)
-        found = text_vectors(texts, kind)
-        assert found.shape == expected.shape
-        assert found @ found.T == pytest.approx((expected @ expected.T).toarray(), abs=1e-5)
-
-
-def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
+def test_scikit_learn_is_imported_when_a_voice_is_first_compared() -> None:
     program = (
-        "import sys; from persona_pipeline.scoring.text.likeness import *; "
-        "from persona_pipeline.scoring.text.voices import nearness; "
-        "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
-        "voice_similarity(v), nearness(v, v); "
+        "import sys; from persona_pipeline.scoring.style import likeness; "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)

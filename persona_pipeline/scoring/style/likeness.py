@@ -1,20 +1,243 @@
-"""How alike agents sound: who took another's voice or lines, how near the voices of a channel have come, and where each stands."""
+"""How alike agents sound: how near the voices of a channel have come, and who took another's voice or lines.
+
+Nearness has two measures, mean over the channel's pairs, in standard deviations of blocks of the same speakers' history that have
+the window's size: how alike the two sound now (cosine of character n-gram TF-IDF), and how far apart they lie along what has told
+them apart so far (``learn_rivals`` on their earlier messages; no block is judged by a model that saw it). A change of subject
+moves the two in opposite directions, merging moves both the same way, so their sum sees more than either.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, permutations
+from math import copysign, log, sqrt
 from statistics import NormalDist, fmean
 from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.results import HIGHEST
-from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.text.voices import VOICE, Nearness, Voices, nearness, text_vectors
+from persona_pipeline.scoring.style.rivals import WORDS, CountedGrams, learn_rivals, text_vectors, voice_similarity
+from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of, tokenize
 from persona_pipeline.world.models import Message, grouped
+
+# What each speaker said.
+Voices = Mapping[str, Sequence[str]]
+
+# Fewer messages a block say nothing of a voice; more than the most say little more, and leave fewer blocks of a history.
+FEWEST_MESSAGES, MOST_MESSAGES, FEWEST_BLOCKS = 3, 60, 3
+# Two that are less alike than this share of what either is to itself have not merged, however much nearer they came. Of stretches
+# of 20 messages of one speaker, one in a hundred is less like the next; chosen on half of the episodes and of the chats.
+CLOSE = 0.6
+# Messages of history that are looked at, of one speaker and of all together; parts of the cross-validation.
+_MOST_HISTORY, _MOST_HISTORY_OF_ALL, _FOLDS = 1000, 4000, 10
+# Variance of the sum of both measures that few blocks are shrunk to, and how many blocks it is worth. Measured on real dialogue:
+# pairs of one channel correlate at 0.4, the two measures at -0.1.
+_PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
+
+
+@dataclass(frozen=True)
+class MeasuredBlocks:
+    """Blocks of messages, measured.
+
+    Attributes:
+        alike: cosine similarity (0-1) of each pair of speakers (columns, in order of ``combinations``) in each block (rows).
+        likeness: by block, speaker and other, how like the other's history the speaker's messages are.
+    """
+
+    alike: Any
+    likeness: Any
+
+    @property
+    def margins(self) -> Any:
+        """By block, speaker and other: how much more like its own history than like the other's."""
+        return np.diagonal(self.likeness, axis1=1, axis2=2)[:, :, None] - self.likeness
+
+    @property
+    def apart(self) -> Any:
+        """By block and pair: the mean of both margins."""
+        first, second = np.triu_indices(self.likeness.shape[1], 1)
+        return (self.margins[:, first, second] + self.margins[:, second, first]) / 2
+
+
+def measure_blocks(
+    history: Sequence[Sequence[str]], current: Sequence[Sequence[str]], size: int
+) -> tuple[MeasuredBlocks, MeasuredBlocks, list[float]]:
+    """Measure blocks of ``size`` messages of history, and of new messages of the same speakers: as many of each, oldest first.
+
+    Third is, by speaker, how alike (0-1) a block of its history is to the next one.
+
+    Raises:
+        ValueError: no n-gram stands in two messages of history.
+    """
+    speakers = len(history)
+    said = [text for own in history for text in own]
+    texts = [*said, *(text for own in current for text in own)]
+    before, now = (
+        places.reshape(speakers, -1, size).swapaxes(0, 1)
+        for places in (np.arange(len(said)), np.arange(len(said), len(texts)))
+    )
+    # Neighbouring blocks share their subject, so what is left out at once is a stretch of them.
+    part_of_block = np.arange(len(before)) * min(_FOLDS, len(before)) // len(before)
+    parts = np.tile(np.repeat(part_of_block, size), speakers)
+    rivals = learn_rivals(said, np.repeat(np.arange(speakers), len(history[0])), parts)
+    scores = np.vstack([rivals.held_out, rivals.scores(texts[len(said) :])])
+    counted, pairs = CountedGrams(texts, len(said)), np.triu_indices(speakers, 1)
+    measured = [
+        MeasuredBlocks(counted.alike(places)[:, *pairs], scores[places].mean(axis=2)) for places in (before, now)
+    ]
+    halves = np.stack([before[:-1:2], before[1::2]], axis=2).reshape(-1, 2 * speakers, size)
+    twos = counted.alike(halves).mean(axis=0)
+    return measured[0], measured[1], [float(twos[2 * place, 2 * place + 1]) for place in range(speakers)]
+
+
+@dataclass(frozen=True)
+class PairNearness:
+    """Of two speakers: cosine similarity now (0-1), and z, positive when they have come nearer.
+
+    ``close``: they are alike enough, and of one language, for that to mean that they merge.
+    """
+
+    similarity: float
+    z: float | None = None
+    close: bool = False
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How far a speaker has come towards another's voice (``way``: 0 as ever, 1 as like it as the other itself was), and ``z``, how
+    much less its messages are like its own history and more like the other's, as a standard normal quantile.
+    """
+
+    way: float
+    z: float
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """How near the voices of one channel and window have come.
+
+    Attributes:
+        similarity: mean cosine similarity of all pairs, 0-1; None below two speakers.
+        z: positive when the voices have come nearer, as a standard normal quantile; None says ``missing`` why.
+        n_references: blocks of history compared with.
+        messages_per_agent: messages of each speaker in every block.
+        parts: z of each part of the window, oldest first; ``z`` is their mean.
+        pairs: by sorted pair of speakers.
+        toward: by (speaker, other), how far the first has gone over to the second's voice.
+    """
+
+    similarity: float | None
+    z: float | None = None
+    n_references: int = 0
+    messages_per_agent: int = 0
+    parts: tuple[float, ...] = ()
+    pairs: Mapping[tuple[str, str], PairNearness] = field(default_factory=dict)
+    toward: Mapping[tuple[str, str], Approach] = field(default_factory=dict)
+    missing: str | None = None
+
+
+def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Nearness:
+    """Compare the speakers of a channel now with the same speakers before.
+
+    A window longer than ``size`` (by default 60 messages a speaker, or a third of the history if that is less) is compared in
+    parts of that size.
+
+    Args:
+        current: each speaker's messages of the window, oldest first.
+        history: each speaker's earlier messages, oldest first, of this and other channels.
+    """
+    spoken = {name: [text for text in texts if text.strip()] for name, texts in current.items()}
+    names = sorted(name for name, texts in spoken.items() if texts)
+    if len(names) < 2:
+        return Nearness(None, missing="fewer than two speakers")
+    earlier = {name: [text for text in history.get(name, ()) if text.strip()] for name in names}
+    known = [name for name in names if len(earlier[name]) >= FEWEST_BLOCKS * FEWEST_MESSAGES]
+    enough = [name for name in known if len(spoken[name]) >= FEWEST_MESSAGES]
+    if len(enough) < 2:
+        short = ", ".join(name for name in names if name not in enough)
+        least = f"{FEWEST_MESSAGES} messages now and {FEWEST_BLOCKS * FEWEST_MESSAGES} before"
+        return Nearness(_similarity(spoken, names), missing=f"{short}: fewer than {least}")
+    count, available = (min(len(texts[name]) for name in enough) for texts in (spoken, earlier))
+    size = min(size or MOST_MESSAGES, count, available // FEWEST_BLOCKS)
+    blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(enough)) // size
+    # Both end with the newest message.
+    said = {name: spoken[name][-(count // size) * size :] for name in enough}
+    try:
+        known_lines = [earlier[name][-blocks * size :] for name in enough]
+        before, now, alone = measure_blocks(known_lines, list(said.values()), size)
+    except ValueError:
+        return Nearness(_similarity(spoken, enough), missing="no two earlier messages have anything in common")
+    languages = {name: language_of(texts) for name, texts in said.items()}
+    own = dict(zip(enough, alone, strict=True))
+    alike = zip(combinations(enough, 2), now.alike.mean(axis=0), strict=True)
+    near = {pair for pair, value in alike if value >= CLOSE * min(own[name] for name in pair)}
+    close = {(a, b) for a, b in near if len({languages[a], languages[b]} - {UNKNOWN}) < 2}
+    return _compared(enough, before, now, size, close)
+
+
+def _compared(
+    names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks, size: int, close: Collection[tuple[str, str]]
+) -> Nearness:
+    pairs = list(combinations(names, 2))
+    nearer = [
+        a - b
+        for a, b in zip(_standardized(before.alike, now.alike), _standardized(before.apart, now.apart), strict=True)
+    ]
+    parts = _quantiles(nearer[0].mean(axis=1), nearer[1].mean(axis=1), _prior(len(pairs)))
+    toward, was_like, is_like = {}, before.likeness.mean(axis=0), now.likeness.mean(axis=0)
+    for a, b in permutations(range(len(names)), 2):
+        margins = _standardized(before.margins[:, a, b : b + 1], now.margins[:, a, b : b + 1])
+        lost = _quantiles(-margins[0][:, 0], -margins[1][:, 0], 1.0)
+        apart = float(was_like[b, b] - was_like[a, b])
+        way = float(is_like[a, b] - was_like[a, b]) / apart if apart > 0 else 0.0
+        toward[names[a], names[b]] = Approach(way, fmean(lost))
+    return Nearness(
+        similarity=float(now.alike.mean()),
+        z=fmean(parts),
+        n_references=len(before.alike),
+        messages_per_agent=size,
+        parts=tuple(parts),
+        pairs={
+            pair: PairNearness(
+                float(now.alike[:, index].mean()),
+                fmean(_quantiles(nearer[0][:, index], nearer[1][:, index], _prior(1))),
+                pair in close,
+            )
+            for index, pair in enumerate(pairs)
+        },
+        toward=toward,
+    )
+
+
+def _standardized(before: Any, now: Any) -> tuple[Any, Any]:
+    """Return values (rows are blocks, columns pairs) in standard deviations of those before, pooled over the pairs."""
+    mean, spread = before.mean(axis=0), sqrt(float(before.var(axis=0, ddof=1).mean())) or 1.0
+    return (before - mean) / spread, (now - mean) / spread
+
+
+def _prior(pairs: int) -> float:
+    return 2 * (1 - 0.1) * (1 + (pairs - 1) * _PAIRS_CORRELATE) / pairs
+
+
+def _quantiles(before: Any, now: Any, prior: float) -> list[float]:
+    """Return how unusual each new value is, as a standard normal quantile: t, with the variance of a new value."""
+    degrees = _PRIOR_BLOCKS + len(before) - 1
+    variance = (_PRIOR_BLOCKS * prior + (len(before) - 1) * float(before.var(ddof=1))) / degrees
+    spread = sqrt(variance * (1 + 1 / len(before)))
+    return [normal_quantile(float(value) / spread, degrees) for value in now]
+
+
+def normal_quantile(t: float, degrees: float) -> float:
+    """Return the standard normal quantile of a value of Student's t (Wallace, 1959; within 0.05 for five degrees and more)."""
+    return copysign((8 * degrees + 1) / (8 * degrees + 3) * sqrt(degrees * log(1 + t * t / degrees)), t)
+
+
+def _similarity(spoken: Voices, names: Sequence[str]) -> float:
+    count = min(len(spoken[name]) for name in names)
+    return fmean(voice_similarity({name: spoken[name][-count:] for name in names}, WORDS).values())
+
 
 # A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
@@ -29,21 +252,16 @@ MERGED_QUANTILE = 3.0
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
 HALF_WAY = 0.5
-_SHOWN = 3
-# So many others who say a line make it nobody's.
-_OTHERS = 3
+# Lines shown of a finding; so many others who say a line make it nobody's.
+_SHOWN, _OTHERS = 3, 3
 _EVERYBODY = ""
 # A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
 _EVERYDAY = 1 / 3
 # Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
 MOST_VOICES = 12
-# Fewer messages of a second speaker leave a channel without numbers of its own.
-_FEWEST_MESSAGES = 5
-_DISTINCT, _MERGED = 1.2, 2.7
 
 Trigrams = frozenset[tuple[str, str, str]]
 Spoken = tuple[str, str]
-FrozenVoices = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class Likeness(StrEnum):
@@ -158,8 +376,6 @@ class _Lines:
 
     def _resembling(self, tokens: tuple[str, ...]) -> list[int]:
         trigrams = _trigrams(tokens)
-        if self._holding.keys().isdisjoint(trigrams):
-            return []
         # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
         rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]
@@ -231,7 +447,7 @@ def _trigrams(tokens: Sequence[str]) -> Trigrams:
 def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the lines of ours most like a line of theirs, beside it."""
     ours, theirs = [text for text in ours if text.strip()][-60:], [text for text in theirs if text.strip()][-240:]
-    rows = text_vectors([*ours, *theirs], VOICE)
+    rows = text_vectors([*ours, *theirs])
     alike = rows[: len(ours)] @ rows[len(ours) :].T
     order = np.argsort(-alike.max(axis=1), kind="stable")[:_SHOWN]
     return tuple((ours[index], theirs[int(alike[index].argmax())]) for index in order)
@@ -255,11 +471,9 @@ def fleet_likeness(
         everyday: lines that are nobody's.
         voiced: whose voices are compared; None: the fleet's.
     """
-    in_channel: dict[str | None, set[str]] = {}
-    for message in (*earlier, *said):
-        in_channel.setdefault(message.channel, set()).add(message.agent_id)
     met: dict[str, set[str]] = {agent_id: set() for agent_id in of}
-    for channel, people in in_channel.items():
+    for channel, messages in grouped((*earlier, *said), lambda message: message.channel).items():
+        people = {message.agent_id for message in messages}
         for agent_id in people & met.keys() if channel is not None else ():
             met[agent_id] |= people
     current, history = by_speaker(said), by_speaker(earlier)
@@ -281,88 +495,7 @@ def fleet_likeness(
     return found
 
 
-def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return findings as plain JSON, with what the two are called."""
-    return [
-        {
-            **vars(item),
-            "lines": [*map(list, item.lines)],
-            "names": {a: names.get(a, a) for a in (item.agent_id, item.other)},
-        }
-        for item in findings
-    ]
-
-
-def voice_statistics(
-    channels: Mapping[str, Sequence[Message]],
-    history: Mapping[str, Sequence[str]],
-    names: Mapping[str, str] | None = None,
-) -> dict[str, dict[str, Any]]:
-    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings`` of style.
-
-    Channels with too little text for numbers of their own are pooled with the agent's others. Without history there is no
-    ``diversity`` here: nothing says how near the voices were.
-    """
-    known = _frozen(history)
-    spoken = {channel: by_speaker(messages) for channel, messages in channels.items()}
-    pooled = by_speaker([message for messages in channels.values() for message in messages])
-    found: dict[str, dict[str, Any]] = {}
-    for channel in channels:
-        enough = sum(len(texts) >= _FEWEST_MESSAGES for texts in spoken[channel].values()) > 1
-        current = spoken[channel] if enough else pooled
-        near = _nearness(_frozen(current), known)
-        plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
-        pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
-        found[channel] = {
-            "voices": {**plain, "pairs": pairs, "pooled": not enough},
-            "findings": as_statistics(find_likeness(near, current, history), names or {}),
-        }
-        if near.z is not None:
-            is_close = any(pair.close for pair in near.pairs.values())
-            found[channel]["diversity"] = nearness_score(near.z) if is_close else HIGHEST
-    return found
-
-
-def nearness_score(z: float) -> float:
-    """Return the 0-9 score of how near voices have come: 9 up to z = 1.2, 0 from z = 2.7, linear between.
-
-    A fall of 3.33, which is 1.0 of the dimension, takes z = 1.76: at most one intact window of real dialogue in fifty.
-    """
-    return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
-
-
 def by_speaker(messages: Iterable[Message]) -> dict[str, list[str]]:
     """Return each speaker's texts, in order."""
     spoken = grouped(messages, lambda message: message.agent_id)
     return {agent_id: [message.text for message in own] for agent_id, own in spoken.items()}
-
-
-def _frozen(voices: Voices) -> FrozenVoices:
-    return tuple((name, tuple(texts)) for name, texts in sorted(voices.items()))
-
-
-# Everybody in a channel asks for the same numbers.
-@lru_cache(maxsize=64)
-def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
-    return nearness(dict(current), dict(history))
-
-
-def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
-    """Return the cosine similarity (0-1) of each two agents' voices, keyed by the sorted pair of names.
-
-    Agents without text are left out.
-    """
-    names = _speaking(agents)
-    if len(names) < 2:
-        return {}
-    matrix = _cosine(agents, names)
-    return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(range(len(names)), 2)}
-
-
-def _speaking(agents: Voices) -> list[str]:
-    return [name for name in sorted(agents) if any(message.strip() for message in agents[name])]
-
-
-def _cosine(agents: Voices, names: Sequence[str]) -> Any:
-    rows = text_vectors([f" {chr(10).join(agents[name])} " for name in names], VOICE)
-    return np.clip((rows @ rows.T).astype(float), 0.0, 1.0)

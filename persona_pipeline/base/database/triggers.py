@@ -1,0 +1,79 @@
+"""Triggers that note, in the transaction of whoever writes messages, whose message of which time was written, edited or removed."""
+
+from sqlalchemy.engine import Connection
+
+_SAID = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at", "synthetic")
+# A runtime may write times in another form, or no time at all.
+_TIME = "coalesce(strftime('%Y-%m-%d %H:%M:%f000', {row}.created_at), '0001-01-01 00:00:00.000000')"
+
+
+def _sqlite_note(row: str, source: str = "", where: str = "TRUE") -> str:
+    at = _TIME.format(row=row)
+    note = f"SELECT {row}.agent_id, {at} {source} WHERE NOT {row}.synthetic AND ({where});"
+    return f"INSERT INTO message_changes (agent_id, said_at) {note}"
+
+
+# INSERT OR REPLACE removes the row of its id without a trigger of its own. Where agent and time stay, the new row says it.
+_REPLACED = _sqlite_note(
+    "run_messages",
+    "FROM run_messages",
+    "run_messages.id = NEW.id AND (run_messages.agent_id IS NOT NEW.agent_id "
+    "OR run_messages.created_at IS NOT NEW.created_at OR NEW.synthetic)",
+)
+_CHANGED = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in _SAID)
+_SQLITE = {
+    "note_replaced": f"BEFORE INSERT ON run_messages BEGIN {_REPLACED} END",
+    "note_inserted": f"AFTER INSERT ON run_messages BEGIN {_sqlite_note('NEW')} END",
+    "note_deleted": f"AFTER DELETE ON run_messages BEGIN {_sqlite_note('OLD')} END",
+    "note_updated": f"AFTER UPDATE OF {', '.join(_SAID)} ON run_messages WHEN {_CHANGED} "
+    f"BEGIN {_sqlite_note('OLD')} {_sqlite_note('NEW')} END",
+}
+
+
+def _said(table: str) -> str:
+    return ", ".join(f"{table}.{name}" for name in _SAID)
+
+
+# A note is a row of its own, so a writer never waits for another one. SECURITY DEFINER: who may write messages need not be
+# allowed more.
+_FUNCTION = f"""
+CREATE FUNCTION persona.note_messages() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO persona.message_changes (agent_id, said_at)
+        SELECT agent_id, created_at FROM new_rows WHERE NOT synthetic;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO persona.message_changes (agent_id, said_at)
+        SELECT agent_id, created_at FROM old_rows WHERE NOT synthetic;
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO persona.message_changes (agent_id, said_at)
+        SELECT said.agent_id, said.created_at
+        FROM old_rows FULL JOIN new_rows ON old_rows.id = new_rows.id
+        CROSS JOIN LATERAL (
+            VALUES (old_rows.agent_id, old_rows.created_at, old_rows.synthetic),
+                (new_rows.agent_id, new_rows.created_at, new_rows.synthetic)
+        ) AS said (agent_id, created_at, synthetic)
+        WHERE NOT said.synthetic AND ({_said("old_rows")}) IS DISTINCT FROM ({_said("new_rows")});
+    ELSE
+        INSERT INTO persona.message_changes (agent_id, said_at)
+        SELECT agent_id, day::timestamp AT TIME ZONE 'UTC' FROM persona.message_days;
+    END IF;
+    RETURN NULL;
+END $$"""  # noqa: S608
+_POSTGRES = {
+    "note_inserted": "INSERT ON persona.run_messages REFERENCING NEW TABLE AS new_rows",
+    "note_deleted": "DELETE ON persona.run_messages REFERENCING OLD TABLE AS old_rows",
+    "note_updated": "UPDATE ON persona.run_messages REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows",
+    "note_truncated": "TRUNCATE ON persona.run_messages",
+}
+
+
+def create_triggers(connection: Connection) -> None:
+    """Create the triggers."""
+    if connection.dialect.name == "sqlite":
+        statements = [f"CREATE TRIGGER {name} {what}" for name, what in _SQLITE.items()]
+    else:
+        each = "FOR EACH STATEMENT EXECUTE FUNCTION persona.note_messages()"
+        statements = [_FUNCTION, *(f"CREATE TRIGGER {name} AFTER {what} {each}" for name, what in _POSTGRES.items())]
+    for statement in statements:
+        connection.exec_driver_sql(statement)

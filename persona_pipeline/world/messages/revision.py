@@ -1,0 +1,155 @@
+"""How often what agents said has changed, so that a look costs what changed; and messages that are deleted for their age.
+
+Triggers in the database note each change in the transaction of whoever makes it. Here the notes become numbers that only rise, one
+of each agent and one of each of its days.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from time import sleep
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store, chunks, pruning_time, upsert
+from persona_pipeline.world.models import Window
+
+_MESSAGES, _CHANGES = tables.run_messages, tables.message_changes
+_REMEMBERED, _AGED = tables.remembered, "messages aged out before"
+_DAYS, _REVISIONS, _WINDOWS = tables.message_days, tables.message_revisions, tables.message_windows
+_ADVISORY_LOCK = 0x7065_7273_6F6E_62
+_ROWS, _TURN = 5000, 0.15
+_MOMENT = timedelta(microseconds=1)
+# A sender's clock may be a little ahead; what is dated later than this is not judged yet.
+FUTURE_GRACE = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class AgentRevision:
+    """How often an agent's messages were written, edited and removed.
+
+    ``judged``: without changes outside every window it was evaluated on.
+    """
+
+    revision: int = 0
+    judged: int = 0
+
+
+def revisions(store: Store, until: datetime | None = None) -> dict[str, AgentRevision]:
+    """Return the revisions of all agents whose messages ever changed. Changes of messages after ``until`` count from then on."""
+    raise_revisions(store, until)
+    return {row.agent_id: AgentRevision(row.revision, row.judged) for row in store.rows(sa.select(_REVISIONS))}
+
+
+def day_revisions(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], int]:
+    """Return how often what agents said on the UTC days of a span has changed, by agent and day; at most 500 agents."""
+    raise_revisions(store)
+    query = sa.select(_DAYS).where(_DAYS.c.agent_id.in_(agent_ids), _DAYS.c.day.between(first, last))
+    return {(row.agent_id, row.day): row.revision for row in store.rows(query)}
+
+
+def raise_revisions(store: Store, until: datetime | None = None) -> None:
+    """Raise the revisions by the changes that are noted of messages up to a moment; None: now, and some minutes of grace."""
+    until = until or datetime.now(UTC) + FUTURE_GRACE
+    noted = sa.select(_CHANGES.c.id).where(_CHANGES.c.said_at <= until).order_by(_CHANGES.c.id).limit(_ROWS)
+    taken = sa.delete(_CHANGES).where(_CHANGES.c.id.in_(noted)).returning(_CHANGES.c.agent_id, _CHANGES.c.said_at)
+    while store.value(noted) is not None:
+        with store.begin() as connection:
+            # One process at a time; the lock goes with the transaction. SQLite has one writer anyway.
+            if not store.is_sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            changes = Counter((row.agent_id, row.said_at.date()) for row in connection.execute(taken))
+            # Another process may have taken them.
+            if changes:
+                _raise(connection, changes)
+
+
+def _raise(connection: Connection, changes: Mapping[tuple[str, date], int]) -> None:
+    by_agent: dict[str, dict[date, int]] = defaultdict(dict)
+    for (agent_id, day), number in changes.items():
+        by_agent[agent_id][day] = number
+    judged = _judged_days(connection, by_agent)
+    rows = [{"agent_id": agent_id, "day": day, "revision": number} for (agent_id, day), number in changes.items()]
+    upsert(connection, _DAYS, rows, add=True)
+    rows = [
+        {
+            "agent_id": agent_id,
+            "revision": sum(days.values()),
+            "judged": sum(number for day, number in days.items() if day in judged[agent_id]),
+        }
+        for agent_id, days in by_agent.items()
+    ]
+    upsert(connection, _REVISIONS, rows, add=True)
+
+
+def _judged_days(connection: Connection, days: Mapping[str, Collection[date]]) -> dict[str, set[date]]:
+    """Return of each agent's days those that one of its windows or the window before it has, and those newer than all windows.
+
+    Of an agent that was never evaluated all are returned: its first evaluation may be about any.
+    """
+    bounds = (_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end)
+    windows: dict[str, list[Window]] = defaultdict(list)
+    for some in chunks(list(days)):
+        for row in connection.execute(sa.select(*bounds).where(_WINDOWS.c.agent_id.in_(some)).distinct()):
+            windows[row.agent_id].append(Window(row.window_end, row.window_start))
+    # What aged out changes nothing that is to be judged.
+    aged = aged_out_before(connection)
+    first = date.min if aged is None else aged.date()
+    return {
+        agent_id: {day for day in found if day >= first and _is_judged(day, windows[agent_id])}
+        for agent_id, found in days.items()
+    }
+
+
+def _is_judged(day: date, windows: Sequence[Window]) -> bool:
+    if not windows or day >= max(window.end for window in windows).date():
+        return True
+    for window in windows:
+        before = window.previous()
+        # A window's first moment is left out: one from midnight on does not reach into the day before.
+        first = None if before is None or before.start is None else (before.start + _MOMENT).date()
+        if day <= window.end.date() and (first is None or day >= first):
+            return True
+    return False
+
+
+def newest_times(store: Store) -> dict[str, datetime]:
+    """Return when each agent's newest real message up to now was sent; agents without one are left out."""
+    agents, until = tables.agents, datetime.now(UTC) + FUTURE_GRACE
+    own = sa.select(_MESSAGES.c.created_at).where(_MESSAGES.c.agent_id == agents.c.id, _MESSAGES.c.synthetic.is_(False))
+    newest = own.where(_MESSAGES.c.created_at <= until).order_by(_MESSAGES.c.created_at.desc()).limit(1)
+    query = sa.select(agents.c.id, newest.scalar_subquery().label("newest"))
+    return {row.id: row.newest for row in store.rows(query) if row.newest is not None}
+
+
+def aged_out_before(connection: Connection) -> datetime | None:
+    """Return the UTC midnight before which real messages are deleted for their age; None: all are kept."""
+    kept = connection.execute(sa.select(_REMEMBERED.c.value).where(_REMEMBERED.c.name == _AGED)).scalar()
+    return None if kept is None else datetime.fromisoformat(kept)
+
+
+def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
+    """Delete the real messages of UTC days more than some days ago, and return how many there were.
+
+    They stay out, whoever writes them again. What was evaluated on them stays as it is and is not evaluated again. They go in
+    batches, so that other writers have their turn.
+    """
+    day = ((now or pruning_time()) - timedelta(days=days)).date()
+    midnight = datetime.combine(day, time.min, UTC)
+    with store.begin() as connection:
+        upsert(connection, _REMEMBERED, [{"name": _AGED, "value": midnight.isoformat()}])
+    old = sa.select(_MESSAGES.c.id).where(_MESSAGES.c.synthetic.is_(False), _MESSAGES.c.created_at < midnight)
+    some = old.order_by(_MESSAGES.c.created_at).limit(_ROWS)
+    deleted, gone = 0, _ROWS
+    while gone == _ROWS:
+        with store.begin() as connection:
+            gone = connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(some))).rowcount
+        deleted += gone
+        if store.is_sqlite:
+            # Who waits there asks again every tenth of a second, and would find it taken each time.
+            sleep(_TURN)
+    raise_revisions(store, midnight)
+    return deleted
