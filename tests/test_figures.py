@@ -81,7 +81,7 @@ SHOWN = {
     "scoring": {
         "adherence", "facts.known", "facts.reading", "messages.reading", "messages.verdicts", "plan", "results",
         "style.likeness", "text.agreement", "text.repetition", "text.said_again", "text.tokens",
-        "voice_alarm.learning", "voice_alarm.model",
+        "style.model", "style.monitor",
     },
     "suites": {
         "answering.base", "format.models", "grading.results", "importing.config",

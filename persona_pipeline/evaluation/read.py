@@ -34,10 +34,9 @@ from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
-from persona_pipeline.scoring.style.features import everyday
 from persona_pipeline.scoring.style.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
-from persona_pipeline.scoring.style.model import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
-from persona_pipeline.scoring.style.stored import (
+from persona_pipeline.scoring.style.model import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN, everyday
+from persona_pipeline.scoring.style.monitor import (
     LearntVoice,
     current_voice,
     learnt_from,

@@ -14,13 +14,13 @@ from persona_pipeline.scoring.style.model import ENOUGH_CONVERSATIONS, ENOUGH_OW
 from persona_pipeline.scoring.style.monitor import (
     BEFORE,
     KnownChange,
+    LearntVoice,
     VoiceAlarm,
     VoiceChange,
     VoiceReading,
     follow_voice,
     voice_change,
 )
-from persona_pipeline.scoring.style.stored import LearntVoice
 from persona_pipeline.scoring.text.tokens import UNKNOWN
 from persona_pipeline.world.cards.files import CARDS, CardFormat
 from persona_pipeline.world.changes import FOLDERS, Commit

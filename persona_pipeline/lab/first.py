@@ -19,7 +19,6 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
-from persona_pipeline.scoring.style.features import everyday
 from persona_pipeline.scoring.style.likeness import Likeness, VoiceFinding, fleet_likeness, text_vectors
 from persona_pipeline.scoring.style.model import (
     ENOUGH_CONVERSATIONS,
@@ -28,11 +27,11 @@ from persona_pipeline.scoring.style.model import (
     HORIZON,
     WINDOWS,
     VoiceModel,
+    everyday,
     learn_voice,
     talk_numbers,
 )
-from persona_pipeline.scoring.style.monitor import follow_voice
-from persona_pipeline.scoring.style.stored import LearntVoice
+from persona_pipeline.scoring.style.monitor import LearntVoice, follow_voice
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
 from persona_pipeline.scoring.text.said_again import said_again_statistics

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.defs.platform.resources import AGENTS, EvaluationSettings
-from persona_pipeline.scoring.style.stored import stored_voice
+from persona_pipeline.scoring.style.monitor import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message

@@ -24,11 +24,11 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.style.model import VoiceModel, VoiceProvenance
 from persona_pipeline.scoring.style.monitor import (
     KnownChange,
+    LearntVoice,
     VoiceAlarm,
     VoiceChange,
     VoiceReading,
 )
-from persona_pipeline.scoring.style.stored import LearntVoice
 from persona_pipeline.world.changes import Commit
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Message, Persona, Window

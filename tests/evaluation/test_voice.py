@@ -15,7 +15,7 @@ from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.statistics import Statistics, gather
-from persona_pipeline.scoring.style.stored import stored_voice
+from persona_pipeline.scoring.style.monitor import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message, Window

@@ -60,7 +60,7 @@ def first(
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first import cast_of, first_look, overall
     from persona_pipeline.reporting.text import template_text
-    from persona_pipeline.scoring.style.features import languages
+    from persona_pipeline.scoring.style.model import languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):

@@ -15,7 +15,7 @@ from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.scoring.style.model import FEWEST_CONVERSATIONS, FEWEST_OWN, VoiceModel, learn_voice
-from persona_pipeline.scoring.style.stored import stored_voice
+from persona_pipeline.scoring.style.monitor import stored_voice
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.said_again import find_said_again
 from persona_pipeline.world.propositions.models import Catchphrase

@@ -34,6 +34,9 @@ from persona_pipeline.scoring.style.features import (
     usual_share,
     usual_words,
 )
+from persona_pipeline.scoring.style.features import (
+    languages as languages,
+)
 from persona_pipeline.world.models import Message, conversations
 
 # Own messages without which nothing is learnt; with fewer than the second pair only great changes are seen.

@@ -7,8 +7,14 @@ import pytest
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.scoring.style.model import VoiceModel
-from persona_pipeline.scoring.style.monitor import follow_voice
-from persona_pipeline.scoring.style.stored import LearntVoice, current_voice, learnt_from, stored_voice, write_voices
+from persona_pipeline.scoring.style.monitor import (
+    LearntVoice,
+    current_voice,
+    follow_voice,
+    learnt_from,
+    stored_voice,
+    write_voices,
+)
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Persona
 from tests.scoring.style.test_monitor import HISTORY, MONDAY, learnt, said
