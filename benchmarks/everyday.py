@@ -6,14 +6,14 @@ Run: OPENBLAS_NUM_THREADS=1 python benchmarks/everyday.py [--draws 30]
      OPENBLAS_NUM_THREADS=1 python benchmarks/everyday.py walk       what the commands say of four support voices
 
 ``benchmarks/everyday/<language>.yaml`` has one agent of a character of its own, in 20 conversations of 8 messages, with stock
-language of three kinds, written by somebody who had not seen the everyday language of the package. A voice is learnt from
-the first 10 or 15 conversations. Then comes the rest of its own, or 40 lines of a kind drawn at random; *half*: one of its own, one
-of a support desk or a circular, in turn.
+language of three kinds, written by somebody who had not seen the everyday language of the package. A voice is learnt from the first
+12 or all 20 conversations. Then come 40 of its own, or 40 lines of a kind drawn at random; *half*: one of its own, one of a support
+desk or a circular, in turn.
 
     own       messages of its own that were left, and whether they raised an alarm
     a / b     messages until the alarm, median and most of the draws; 99: none
 
-**own**: learnt from ten conversations drawn at random of the twenty, and the others drawn one after another to 500 messages.
+**own**: learnt from twelve conversations drawn at random of the twenty, and the others drawn one after another to 500 messages.
 
 **walk**: the voices of de, ja, en and ar, each alone in a world and all four in one, a channel a conversation: 120 messages of
 their own, and a month later 20, 60 or 200 courtesies of their language, or 40 more of their own. ``watch``, ``evaluate`` and its
@@ -37,8 +37,8 @@ import yaml
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import VoiceModel, VoiceWatch
+from persona_pipeline.scoring.style.model import VoiceModel, learn_voice
+from persona_pipeline.scoring.style.monitor import follow_voice
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.models import Message
 
@@ -59,11 +59,10 @@ def messages(texts: list[str]) -> list[Message]:
 
 def alarm(model: VoiceModel, texts: list[str]) -> int:
     """Return after how many messages there is an alarm; 99: none."""
-    watch, agent = VoiceWatch(model), model.provenance.agent_id
-    for number, text in enumerate(texts, start=1):
-        if watch.read(Message(str(number), agent, text, model.provenance.until + timedelta(minutes=number), "now"))[1]:
-            return number
-    return NEVER
+    agent, until = model.provenance.agent_id, model.provenance.until
+    said = [Message(str(n), agent, text, until + timedelta(minutes=n), "now") for n, text in enumerate(texts, start=1)]
+    _, alarms = follow_voice(model, said)
+    return int(alarms[0].raised_at.id) if alarms else NEVER
 
 
 def shown(found: list[int]) -> str:
@@ -77,13 +76,14 @@ def run_languages(draws: int) -> None:
     )
     for path in sorted(LINES.glob("*.yaml")):
         known, generator = yaml.safe_load(path.read_text(encoding="utf-8")), random.Random(1)
-        for count in (80, 120):
+        for count in (96, 160):
             model = learn_voice("agent", messages(known["voice"][:count]))
-            if model is None or not model.sides:
+            if model is None or not model.limits:
                 print(f"| {path.stem} | {count} | cannot tell |" + " |" * (len(KINDS) + 1))
                 continue
-            left = known["voice"][count:]
-            own = "none" if alarm(model, left) == NEVER else "**alarm**"
+            left = (known["voice"][count:] or known["voice"])[:40]
+            # Where all was learnt nothing is left that it has not seen.
+            own = "–" if count >= len(known["voice"]) else "none" if alarm(model, left) == NEVER else "**alarm**"
             cells = [shown([alarm(model, generator.sample(known[kind], 40)) for _ in range(draws)]) for kind in KINDS]
             stock, halves = [*known["courtesies"], *known["corporate"]], []
             for _ in range(draws):
@@ -117,7 +117,7 @@ def run_people() -> None:
             for start in range(0, len(own) - count - 500, 500):
                 stretches += 1
                 model = learn_voice(name, own[start : start + count])
-                if model is None or not model.sides:
+                if model is None or not model.limits:
                     continue
                 tries += 1
                 false += alarm(model, [item.text for item in own[start + count : start + count + 500]]) != NEVER
@@ -140,12 +140,12 @@ def run_own(draws: int) -> None:
         followed, false, tries = 0, 0, 0
         for _ in range(draws):
             generator.shuffle(talks)
-            model = learn_voice("agent", messages([text for talk in talks[:10] for text in talk]))
-            if model is None or not model.sides:
+            model = learn_voice("agent", messages([text for talk in talks[:12] for text in talk]))
+            if model is None or not model.limits:
                 continue
             followed += 1
             for _ in range(5):
-                drawn = [text for _ in range(63) for text in generator.choice(talks[10:])][:500]
+                drawn = [text for _ in range(8) for talk in generator.sample(talks[12:], 8) for text in talk][:500]
                 tries, false = tries + 1, false + (alarm(model, drawn) != NEVER)
         print(f"| {path.stem} | {followed} of {draws} | {false} of {tries} |", flush=True)
         all_false, all_tries = all_false + false, all_tries + tries

@@ -23,10 +23,10 @@ sys.path.insert(0, str(PROJECT))
 from persona_pipeline.corrections.configuration import CorrectionSettings
 from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppression
 from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, Material, NotApplicableError, words_of
+from persona_pipeline.scoring.style.features import everyday
 from persona_pipeline.scoring.text.agreement import agreement_ratio, often_missed, unread_language
 from persona_pipeline.scoring.text.repetition import find_repetition
 from persona_pipeline.scoring.text.tokens import language_of, languages_of, tokenize, vocabulary_stats
-from persona_pipeline.scoring.voice_alarm.model import everyday
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "nl", "pt", "zh")
 TURNS = PROJECT / "tests" / "scoring" / "text" / "agreement_lines" / "ten_languages.yaml"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 import numpy as np
 import yaml
@@ -30,11 +30,9 @@ from persona_pipeline.scoring.style.likeness import CLOSE, FEWEST_NOW, Likeness,
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
 from persona_pipeline.scoring.text.said_again import find_said_again, said_again_statistics
-from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceModel, highest_sums
 from persona_pipeline.world.models import Message
 
-EVERYDAY = PROJECT / "persona_pipeline" / "scoring" / "voice_alarm" / "data"
+EVERYDAY = PROJECT / "persona_pipeline" / "scoring" / "style" / "data"
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
 
@@ -526,100 +524,6 @@ def fluency() -> None:
         show("    falls by more than 1.0 with the copies", share(sum(fall > 1 for fall in falls), len(falls)))
 
 
-# ---- voice alarm
-
-
-def alarm() -> None:
-    print("\nVoice alarm: learnt on every other episode, held against the others; 12 speakers, names masked")
-    learnt, measured = halves()
-    chosen = [line for line in dialogue.lines() if line.speaker in dialogue.speakers() and line.text.strip()]
-    history = dialogue.as_messages([line for line in chosen if line.episode in learnt])
-    rest = [line for line in chosen if line.episode in measured]
-    generator, delays, false = np.random.default_rng(0), {part: [] for part in (1.0, 0.5, 0.3)}, []
-    located, fast = [], []
-    print(f"  {'speaker':<10}{'own messages':>13}{'false in 500':>14}{'median delay at 100, 50, 30 %':>34}{'seen':>20}")
-    for speaker in dialogue.speakers():
-        model = learn_voice(speaker, history)
-        assert model is not None
-        own = [line for line in rest if line.speaker == speaker]
-        started = time.perf_counter()
-        steps = steps_of(model, own)
-        fast.append((time.perf_counter() - started) / len(own))
-        rate = false_alarms(model, steps, np.array([line.episode for line in own]), generator)
-        others = {
-            name: steps_of(model, [line for line in rest if line.speaker == name][:800])
-            for name in dialogue.speakers()
-            if name != speaker
-        }
-        of_speaker = {part: [] for part in delays}
-        for part, found in of_speaker.items():
-            for foreign in others.values():
-                for _ in range(8):
-                    delay, began = change(model, steps, foreign, part, generator)
-                    found.append(delay)
-                    if part == 1.0 and delay is not None:
-                        located.append(abs(began))
-            delays[part] += found
-        false.append(rate)
-        middle = ", ".join(f"{middle_of(found):.0f}" for found in of_speaker.values())
-        seen = ", ".join(f"{fmean(each is not None for each in found):.0%}" for found in of_speaker.values())
-        print(f"  {speaker:<10}{model.provenance.messages:>13,}{rate:>14.1%}{middle:>34}{seen:>20}", flush=True)
-    show(
-        "speakers with at most 5 % false alarms in 500",
-        f"{sum(rate <= 0.05 for rate in false)} of {len(false)}",
-        "11 of 12",
-    )
-    show("false alarms in 500, mean", f"{fmean(false):.1%}", "5 %")
-    for part, found in delays.items():
-        show(f"delay at {part:.0%} foreign messages, median", f"{middle_of(found):.0f}", "<= 50" if part == 1.0 else "")
-        show("    seen within 400 messages", share(sum(each is not None for each in found), len(found)))
-    show("beginning located within, median", f"{median(located):.0f} messages")
-    show("milliseconds a message", f"{1000 * fmean(fast):.2f}", "<= 2")
-
-
-def steps_of(model: VoiceModel, lines: Sequence[dialogue.Line]) -> np.ndarray:
-    return np.array([model.steps(line.text) for line in lines])
-
-
-def middle_of(delays: Sequence[int | None]) -> float:
-    return median(float("inf") if delay is None else delay for delay in delays)
-
-
-def false_alarms(model: VoiceModel, steps: np.ndarray, episodes: np.ndarray, generator: np.random.Generator) -> float:
-    """Return the share of 1,000 sequences of 500 messages, drawn episode by episode, that reach the threshold."""
-    blocks = [steps[episodes == number] for number in np.unique(episodes)]
-    drawn = np.array([sequence(blocks, generator) for _ in range(1000)])
-    return float((highest_sums(drawn) >= ALARM).mean())
-
-
-def sequence(blocks: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
-    parts: list[np.ndarray] = []
-    while sum(map(len, parts)) < 500:
-        parts.append(blocks[int(generator.integers(len(blocks)))])
-    return np.concatenate(parts)[:500]
-
-
-def change(
-    model: VoiceModel, own: np.ndarray, foreign: np.ndarray, part: float, generator: np.random.Generator
-) -> tuple[int | None, int]:
-    """Return after how many messages a change is noticed (None: not within 400), and how far off its located beginning is."""
-    start = int(generator.integers(max(1, len(own) - 60)))
-    before = own[start : start + 60]
-    start = int(generator.integers(max(1, len(foreign) - 400)))
-    after = foreign[start : start + 400]
-    mine = own[generator.integers(len(own), size=len(after))]
-    after = np.where(generator.random(len(after))[:, None] < part, after, mine)
-    totals, began = np.zeros(own.shape[1]), np.zeros(own.shape[1], dtype=int)
-    for index, steps in enumerate((*before, *after), -len(before)):
-        totals = np.maximum(0.0, totals + steps)
-        began[totals == 0.0] = index + 1
-        if totals.max() >= ALARM:
-            if index >= 0:
-                return index + 1, int(began[totals.argmax()])
-            totals[:], began[:] = 0.0, index + 1
-    return None, 0
-
-
 # ---- speed
 
 
@@ -657,7 +561,6 @@ SECTIONS = {
     "fleet": fleet,
     "floor": floor,
     "fluency": fluency,
-    "alarm": alarm,
     "speed": speed,
 }
 

@@ -30,7 +30,7 @@ class Plan:
     """How much is drawn a character: stretches to set limits by, stretches to measure on, and changes of each kind."""
 
     calibration: int = 20
-    unchanged: int = 5
+    unchanged: int = 3
     changed: int = 3
 
 
@@ -69,11 +69,11 @@ class Case:
 
 
 def parted(talks: Talks) -> tuple[Talks, Talks, Talks]:
-    """Return three of five conversations to learn from, one of five to set limits by, one of five to measure on."""
+    """Return half of the conversations to learn from, a quarter to set limits by, a quarter to measure on."""
     return (
-        [talk for n, talk in enumerate(talks) if n % 5 < 3],
-        [talk for n, talk in enumerate(talks) if n % 5 == 3],
-        [talk for n, talk in enumerate(talks) if n % 5 == 4],
+        [talk for n, talk in enumerate(talks) if n % 2 == 0],
+        [talk for n, talk in enumerate(talks) if n % 4 == 1],
+        [talk for n, talk in enumerate(talks) if n % 4 == 3],
     )
 
 
@@ -99,9 +99,10 @@ def _case(world: TextWorld, name: str, stock: dict[str, list[str]], plan: Plan, 
     slots = subjects(known)
 
     def drawn(talks: Talks, count: int) -> list[str]:
+        # Whole rounds of all conversations in another order: none comes again before the others did.
         found: list[str] = []
         while len(found) < count:
-            found += generator.choice(talks)
+            found += [text for talk in generator.sample(talks, len(talks)) for text in talk]
         return found[:count]
 
     def stream(texts: list[str]) -> list[int]:

@@ -7,13 +7,12 @@ import math
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 
 from benchmarks.peers.detectors import Case, Detector, Found, by_window, run
-from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import ALARM
+from persona_pipeline.scoring.style.model import WINDOWS, learn_voice
+from persona_pipeline.scoring.style.monitor import ALARM
 from persona_pipeline.world.models import Message
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -33,20 +32,16 @@ def _messages(case: Case, *, cast: bool) -> list[Message]:
 
 
 def _voice(case: Case, *, cast: bool) -> Detector:
-    """The voice alarm, learnt from the history; a stream that it says it cannot follow never fires."""
+    """The voice alarm, learnt from the history; the score is the highest level of its tests."""
     model = learn_voice("it", _messages(case, cast=cast))
-    steps: dict[int, Any] = {}
 
     def detect(stream: list[int]) -> Found:
-        if model is None or not model.tells:
+        if model is None or not model.limits:
             return [], [(len(stream), 0.0)]
-        totals, scores = np.zeros(len(model.sides)), []
-        for number, place in enumerate(stream, start=1):
-            if place not in steps:
-                steps[place] = model.steps(case["texts"][place])
-            totals = np.maximum(0.0, totals + steps[place])
-            scores.append((number, float(totals.max())))
-        return [number for number, score in scores if score >= ALARM], scores
+        rows = model.rows([case["texts"][place] for place in stream], model.latest)
+        levels = np.max([model.level(rows, window).max(axis=1) for window in WINDOWS], axis=0)
+        scores = [(number, float(level)) for number, level in enumerate(levels, start=1)]
+        return [number for number, level in scores if level >= ALARM], scores
 
     return detect
 

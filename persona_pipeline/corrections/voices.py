@@ -12,8 +12,8 @@ from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
 from persona_pipeline.corrections.records import recent_messages
 from persona_pipeline.evaluation.read import learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
+from persona_pipeline.scoring.style.monitor import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.text.said_again import said_again_statistics
-from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window
@@ -104,16 +104,14 @@ class VoiceWatches:
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
         """Hold new messages, oldest first, against their speakers' voices."""
-        alarms = []
+        said: dict[str, list[Message]] = {agent_id: [] for agent_id in self.watches}
         for message in messages:
-            watch = self.watches.get(message.agent_id)
             # A voice is not held against what it was learnt from, or what an earlier persona said.
-            if watch is not None and message.created_at > self.starts[message.agent_id]:
-                self.looked_at += 1
-                _, alarm = watch.read(message)
-                if alarm is not None:
-                    alarms.append(alarm)
-        return alarms
+            if message.agent_id in said and message.created_at > self.starts[message.agent_id]:
+                said[message.agent_id].append(message)
+        self.looked_at += sum(map(len, said.values()))
+        alarms = [alarm for agent_id, own in said.items() for alarm in self.watches[agent_id].read(own)[1]]
+        return sorted(alarms, key=lambda alarm: (alarm.raised_at.created_at, alarm.raised_at.id))
 
 
 class SaidAgainWatch:
@@ -145,6 +143,6 @@ def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:
         "raised_at": {"id": alarm.raised_at.id, "created_at": alarm.raised_at.created_at.isoformat()},
         "messages": alarm.messages,
         "quotes": [{"id": message.id, "text": message.text} for message in alarm.quotes],
-        "mean_step": alarm.mean_step,
-        "usual_step": alarm.usual_step,
+        "moved": list(alarm.moved),
+        "like": alarm.like,
     }

@@ -29,7 +29,7 @@ from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
-from persona_pipeline.scoring.voice_alarm.model import VoiceChange
+from persona_pipeline.scoring.style.monitor import VoiceChange
 from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import evaluated_since, note_asked

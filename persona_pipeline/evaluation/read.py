@@ -35,20 +35,16 @@ from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
 from persona_pipeline.scoring.style.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
-from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
-from persona_pipeline.scoring.voice_alarm.learning import (
-    FEWEST_OWN,
-    HORIZON,
-    MOST_OTHERS,
-    MOST_OWN,
+from persona_pipeline.scoring.style.model import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN, everyday
+from persona_pipeline.scoring.style.monitor import (
     LearntVoice,
     current_voice,
-    everyday,
     learnt_from,
     stored_voice,
     stored_voices,
     write_voices,
 )
+from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.messages.revision import aged_out_before
@@ -431,11 +427,10 @@ class WorldReader:
         if not learn or not (state.learnable or (again and learnt.model is not None)):
             return state
         said = [*examples, *self._said(agent_id, span)]
-        language = language_of([message.text for message in said if message.agent_id == agent_id])
-        return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True, language=language)
+        return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True)
 
     def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:
-        """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: the sum soon forgets.
+        """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: older ones are in no window.
 
         They begin at a multiple of 500, so that an alarm stays where it is while messages come.
         """

@@ -69,7 +69,7 @@ from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
 from persona_pipeline.scoring.facts.reading import FactsFound
-from persona_pipeline.scoring.voice_alarm.learning import write_voices
+from persona_pipeline.scoring.style.monitor import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message

@@ -29,8 +29,8 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
 from persona_pipeline.scoring.style.likeness import VoiceFinding
+from persona_pipeline.scoring.style.monitor import LearntVoice
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Persona, Window

@@ -10,18 +10,18 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.text.agreement import UNKNOWN
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, SURE, LearntVoice
-from persona_pipeline.scoring.voice_alarm.model import (
+from persona_pipeline.scoring.style.model import ENOUGH_CONVERSATIONS, ENOUGH_OWN, FEWEST_OWN, VoiceProvenance
+from persona_pipeline.scoring.style.monitor import (
     BEFORE,
     KnownChange,
+    LearntVoice,
     VoiceAlarm,
     VoiceChange,
-    VoiceProvenance,
     VoiceReading,
     follow_voice,
     voice_change,
 )
+from persona_pipeline.scoring.text.tokens import UNKNOWN
 from persona_pipeline.world.cards.files import CARDS, CardFormat
 from persona_pipeline.world.changes import FOLDERS
 from persona_pipeline.world.models import Message, Window
@@ -45,7 +45,6 @@ class VoiceState:
         alarms: those raised in the window, and the one that stands at its end; oldest first.
         stands: the last of them stands: the agent does not sound like itself.
         is_new: the voice is not stored as it is here.
-        language: of its messages, where the voice could not be learnt from them.
         drifts: all times up to the end of the window in which it did not sound like itself.
     """
 
@@ -56,7 +55,6 @@ class VoiceState:
     stands: bool = False
     examples: int = 0
     is_new: bool = False
-    language: str = ""
     drifts: tuple[KnownDrift, ...] = ()
 
     @property
@@ -82,8 +80,6 @@ class VoiceState:
         anew = f"; its persona changed, and what it said up to {since.isoformat()} no longer counts" if since else ""
         if self.learnt.model is None:
             made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
-            if self.learnable and self.is_new:
-                return f"cannot be learnt: no other agent said enough, and {_no_everyday(self.language)}{anew}"
             if self.learnable:
                 return f"not learnt yet, `evaluate` and `watch` learn it: {self.own} messages{made_up} are enough{anew}"
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
@@ -91,60 +87,66 @@ class VoiceState:
         if examples := known.examples:
             of_all = f"{examples} of the {known.messages} messages it was learnt from"
             anew += f"; {of_all} are examples of its character card (`watch --relearn` learns it from what it says)"
-        if not self.learnt.model.tells:
-            return f"cannot tell: {_too_little(known)}{anew}"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
-            return f"{self.alarms[-1].alarm.text}{ended}; {_how_sure(known)}{anew}"
+            return f"{self.alarms[-1].alarm.text}{ended}; {_learnt_from(known)}{anew}"
+        if not self.learnt.model.tells:
+            return f"cannot tell: {_too_little(known)}{anew}"
         if not self.readings:
             return f"learnt, and nothing said since{anew}"
         return f"sounds like itself in the {len(self.readings)} messages that were read{anew}"
 
 
 def _too_little(known: VoiceProvenance) -> str:
-    said = f"{known.messages} messages and {known.conversations} conversation{'s' if known.conversations != 1 else ''}"
-    return f"{said} do not tell a change of voice from how it varies, and no alarm is raised"
+    missing = []
+    if known.conversations < ENOUGH_CONVERSATIONS:
+        missing.append(f"{known.conversations} of about {ENOUGH_CONVERSATIONS} conversations")
+    if known.messages < ENOUGH_OWN:
+        missing.append(f"{known.messages} of {ENOUGH_OWN} messages")
+    return f"too little history ({', '.join(missing)})"
 
 
 def _no_everyday(language: str) -> str:
     if language == UNKNOWN:
-        return "its language cannot be told from what it says, so there is no everyday language to hold it against"
+        return "its language is unknown, so there is no everyday language to compare with"
     return f"there is no everyday language for {language}; write background/{language}.txt"
 
 
-def _how_sure(known: VoiceProvenance) -> str:
-    few = f": expect false alarms until it knows {SURE}"
-    usual = f": a false alarm in {known.false_alarms:.0%} of stretches of {known.horizon}"
+def _learnt_from(known: VoiceProvenance) -> str:
     talks = f"{known.conversations} conversation{'s' if known.conversations != 1 else ''}"
-    return f"learnt from {known.messages} of its messages in {talks}{few if known.messages < SURE else usual}"
+    return f"learnt from {known.messages} of its messages in {talks}"
 
 
 def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]:
-    """Return what following a voice since ``start`` (None: since it was learnt) rests on, how soon it tells, what it cannot see."""
+    """Return from when a voice is followed (None: since it was learnt), how soon a change shows, and what does not show."""
     name, model = state.agent_id, state.learnt.model
     if model is None:
         return [f"{name}: not followed, and no change is seen: its voice is {state.text}"]
     known = model.provenance
-    if not model.tells:
+    if not model.limits:
         return [f"{name}: not followed: {_too_little(known)}"]
     since = f"{max(start or known.until, state.learnt.follows_from or known.until):%Y-%m-%d %H:%M} UTC"
-    stock = [side.delay for side in model.sides if side.everyday]
-    rivals = [side for side in model.sides if not side.everyday]
-    named = [side.other for side in rivals if side.other]
-    against = [f"everyday language ({known.language}) after about {max(stock):.0f} messages"] if stock else []
-    if named:
-        soonest, latest = (pick(side.delay for side in rivals if side.other) for pick in (min, max))
-        span = f"{soonest:.0f}" if f"{soonest:.0f}" == f"{latest:.0f}" else f"{soonest:.0f} to {latest:.0f}"
-        against.append(f"{', '.join(named)} after about {span}")
-    found = [f"{name}: followed since {since}; a change is noticed towards {'; '.join(against)}; {_how_sure(known)}"]
-    if not named:
-        unseen = "a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
-        found.append(f"{name}: {unseen}")
-    if not known.everyday:
-        found.append(f"{name}: a change into a stock assistant is not seen: {_no_everyday(known.language)}")
-    elif not stock:
-        unsure = "it lies too near to everyday language, or too little is known of it"
-        found.append(f"{name}: a change into a stock assistant is not seen: {unsure}")
+    rivals = [n for other, n in model.delays.items() if other]
+    stock = model.delays.get("")
+    towards = [f"everyday language ({known.language}) after about {stock} messages"] if stock else []
+    if rivals:
+        span = f"{min(rivals)}" if min(rivals) == max(rivals) else f"{min(rivals)} to {max(rivals)}"
+        towards.append(f"{', '.join(filter(None, model.delays))} after about {span}")
+    noticed = f"; a change is noticed towards {'; '.join(towards)}" if towards else ""
+    found = [f"{name}: followed since {since}{noticed}; {_learnt_from(known)}"]
+    if not model.tells:
+        found.append(f"{name}: {_too_little(known)}: a smaller change is not seen")
+    if not model.rivals:
+        found.append(
+            f"{name}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+        )
+    if "" not in model.delays:
+        why = (
+            "it is too close to everyday language, or too little is known of it"
+            if known.everyday
+            else _no_everyday(known.language)
+        )
+        found.append(f"{name}: a change into a stock assistant may not be seen: {why}")
     return found
 
 
@@ -187,9 +189,9 @@ def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -
 
 def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
     """Return when an agent said the last message that does not sound like it, None while it goes on."""
-    # The sum is held at the threshold while an alarm stands, and at 0 it is over.
+    # The level is 1 while an alarm stands, and 0 where it ends.
     pairs = ((last, now) for last, now in pairwise(readings) if now.message.created_at > alarm.raised_at.created_at)
-    return next((last.message.created_at for last, now in pairs if now.sum <= 0), None)
+    return next((last.message.created_at for last, now in pairs if now.level <= 0), None)
 
 
 def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:

@@ -20,21 +20,21 @@ from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
 from persona_pipeline.scoring.style.likeness import Likeness, VoiceFinding, fleet_likeness, text_vectors
+from persona_pipeline.scoring.style.model import (
+    ENOUGH_CONVERSATIONS,
+    ENOUGH_OWN,
+    FEWEST_OWN,
+    HORIZON,
+    WINDOWS,
+    VoiceModel,
+    everyday,
+    learn_voice,
+    talk_numbers,
+)
+from persona_pipeline.scoring.style.monitor import LearntVoice, follow_voice
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
 from persona_pipeline.scoring.text.said_again import said_again_statistics
-from persona_pipeline.scoring.voice_alarm.learning import (
-    FALSE_ALARMS,
-    FEWEST_CONVERSATIONS,
-    FEWEST_OWN,
-    HORIZON,
-    SURE,
-    LearntVoice,
-    everyday,
-    known_conversations,
-    learn_voice,
-)
-from persona_pipeline.scoring.voice_alarm.model import VoiceModel, follow_voice
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.personas import agent_id_of
@@ -45,6 +45,8 @@ MOST_AGENTS = 50
 # Where nobody says enough to be told by that, an agent says at least this share of what the busiest says.
 _SHARE = 0.1
 _LOOKED_AT, _TYPICAL, _LEAST_LENGTH, _MOST_LENGTH = 100, 3, 20, 200
+# Of longer histories a voice is learnt from so many messages, or a third.
+_MOST_LEARNT = 800
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Cast:
         why: by what agents were told from people, in words; ``left_out``: agents beyond the first 50.
         messages: of everybody, oldest first; agents' under their ids.
         parts: by agent, the messages its voice is learnt from and those held against it: halves, up to two thirds where only so
-            many make ten conversations; of more than 1,600 the first 800, or a third.
+            many make 100 in twenty conversations; of more than 1,600 the first 800, or a third.
     """
 
     names: Mapping[str, str]
@@ -109,9 +111,10 @@ def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Seq
 
 
 def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
-    half = min(len(said) // 2, max(len(said) // 3, SURE))
+    half = min(len(said) // 2, max(len(said) // 3, _MOST_LEARNT))
     places = (half, *(len(said) * share // 12 for share in (7, 8)))
-    learnt = next((n for n in places if known_conversations(said[:n]) >= FEWEST_CONVERSATIONS), half)
+    enough = (n for n in places if n >= ENOUGH_OWN and len(set(talk_numbers(said[:n]))) >= ENOUGH_CONVERSATIONS)
+    learnt = next(enough, half)
     return said[:learnt], said[learnt:]
 
 
@@ -241,7 +244,7 @@ class FirstFinding:
     Attributes:
         kind: ``voice_alarm``, ``clone``, ``style_clone`` or ``merged``. ``text``: one sentence.
         lines: an earlier line beside one of now, as they were written.
-        since: id and time of the first message that sounds different; ``counted``: so many do, of so many from there on.
+        since: id and time of the first message that sounds different; ``messages``: of the time that does.
         drift: the time in which the agent is known to be out of character, as the world keeps it.
     """
 
@@ -250,7 +253,7 @@ class FirstFinding:
     lines: tuple[tuple[str, str], ...]
     drift: KnownDrift
     since: tuple[str, str] | None = None
-    counted: tuple[int, int] = (0, 0)
+    messages: int = 0
 
 
 @dataclass(frozen=True)
@@ -296,10 +299,8 @@ def first_look(cast: Cast, *, dated: bool = True) -> list[AgentLook]:
         model = None
         if earlier:
             before = _beside(cast.messages[: places[earlier[-1].id] + 1], agent_id, _MOST_OTHERS // len(cast.parts))
-            model = learn_voice(agent_id, before, false_alarms=FALSE_ALARMS / stretches)
-        state = VoiceState(
-            LearntVoice(agent_id, "", model), len(earlier), is_new=True, language=cast.languages[agent_id]
-        )
+            model = learn_voice(agent_id, before, looks=max(1, stretches))
+        state = VoiceState(LearntVoice(agent_id, "", model), len(earlier), is_new=True)
         shares = [stretch_share([m.text for m in part[-MOST_HISTORY:]], NGRAM_LENGTHS[0]) for part in (earlier, later)]
         findings = [
             *_voice_finding(cast, model, later, dated),
@@ -329,10 +330,8 @@ def _untold(state: VoiceState, followed: int) -> str:
     if model is None or not model.tells:
         return state.text
     # A stock assistant is what most turn into: who would not be seen to become one is not said to have held.
-    delays = [side.delay for side in model.sides if side.everyday] or [side.delay for side in model.sides]
-    return (
-        f"a change shows after about {min(delays):.0f} messages, {followed} are left" if followed < min(delays) else ""
-    )
+    delay = model.delays.get("", min(model.delays.values(), default=WINDOWS[-1]))
+    return f"a change shows after about {delay} messages, {followed} are left" if followed < delay else ""
 
 
 def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message], dated: bool) -> list[FirstFinding]:
@@ -341,12 +340,11 @@ def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message
     spans = []
     for alarm in alarms:
         began, raised = later.index(alarm.began_at), later.index(alarm.raised_at)
-        over = next((place for place in range(raised, len(later)) if readings[place].sum == 0), len(later))
+        over = next((place for place in range(raised, len(later)) if readings[place].level == 0), len(later))
         spans.append((over - began, began, alarm))
     if not spans:
         return []
     length, began, alarm = max(spans, key=lambda item: item[0])
-    hits = sum(reading.step > 0 for reading in readings[began : began + length])
     earlier, first = cast.parts[alarm.agent_id][0], later[began]
 
     def moment(place: int) -> str:
@@ -356,7 +354,7 @@ def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message
     is_over = began + length < len(later)
     when = f"from {moment(began)} to {moment(began + length - 1)}" if is_over else f"since {moment(began)}"
     like = f"sounds like {cast.names.get(alarm.like, alarm.like)}" if alarm.like else "does not sound like itself"
-    text = f"{when} {cast.names[alarm.agent_id]} {like}: {hits} of {length} messages"
+    text = f"{when} {cast.names[alarm.agent_id]} {like}: {', '.join(alarm.moved)}"
     pairs = zip(typical_lines([item.text for item in earlier]), (item.text for item in alarm.quotes), strict=False)
     since = first.id, rfc3339(first.created_at)
     # The longest time is shown; a baseline must span none of them.
@@ -367,7 +365,7 @@ def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message
         until=later[last - 1].created_at if last < len(later) else None,
         found=f"`try` found: {text}",
     )
-    return [FirstFinding("voice_alarm", text, tuple(pairs), drift, since, (hits, length))]
+    return [FirstFinding("voice_alarm", text, tuple(pairs), drift, since, length)]
 
 
 def drift_of(look: AgentLook) -> KnownDrift | None:

@@ -22,9 +22,9 @@ from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.scoring.style.likeness import Voices, nearness, voice_similarity
+from persona_pipeline.scoring.style.monitor import ALARM
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.voice_alarm.model import ALARM
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import overall_rows, summary_rows
 from persona_pipeline.world.world import World
@@ -108,9 +108,9 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
     model = state.learnt.model
     return {
         "text": state.text,
-        "threshold": ALARM if model and model.tells else None,
+        "threshold": ALARM if model and model.limits else None,
         "learnt_from": model.provenance.model_dump(mode="json") if model else {},
-        "sum": round(state.readings[-1].sum, 4) if state.readings else None,
+        "sum": round(state.readings[-1].level, 4) if state.readings else None,
         "alarms": [
             {
                 **alarm_facts(found.alarm),
@@ -240,7 +240,7 @@ class ChangeSeen(_Section):
 
 
 class AlarmSeen(_Section):
-    """An alarm as ``scoring.voice_alarm.VoiceAlarm`` tells it, and what changed around it."""
+    """An alarm as ``scoring.style.monitor.VoiceAlarm`` has it, and what changed around it."""
 
     began_at: SaidAt
     raised_at: SaidAt
@@ -251,7 +251,8 @@ class AlarmSeen(_Section):
 class VoiceSeen(_Section):
     """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it; ``learnt_from``: as its provenance has it.
 
-    ``threshold``: None while the voice is not learnt, or tells nothing. ``sum``: after the newest message, 0 to the threshold.
+    ``threshold``: None while the voice is not learnt, or tells nothing. ``sum``: how near the newest messages are to an alarm, 0 to
+    the threshold.
     """
 
     text: str

@@ -130,7 +130,7 @@ def test_thinking_in_front_of_messages_changes_nothing(persona: Persona, tmp_pat
     looked = []
     for name, thinking in (("plain", ("",)), ("thinking", thoughts)):
         rows = [
-            {"id": item.id, "agent_id": item.agent_id, "channel": "c", "created_at": rfc3339(item.created_at)}
+            {"id": item.id, "agent_id": item.agent_id, "channel": item.channel, "created_at": rfc3339(item.created_at)}
             | {"text": thinking[place % len(thinking)] + item.text}
             for place, item in enumerate(said)
         ]
@@ -150,9 +150,9 @@ def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Pe
         stream.write('{"messages": \n' * 20)
     done = persona(tmp_path, "try", export.name, "--output", "half")
     assert (done.returncode, done.stdout.startswith("Cannot be told: ")) == (3, True)
-    assert "chats.jsonl:21: is not JSON" in done.stderr
+    assert "chats.jsonl:41: is not JSON" in done.stderr
     assert "Not read: 20 lines of 180" in done.stdout
-    assert done.stderr.splitlines()[0].endswith("(19 more like it, up to line 40)")
+    assert done.stderr.splitlines()[0].endswith("(19 more like it, up to line 60)")
 
 
 UNREADABLE = {

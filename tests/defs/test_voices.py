@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.defs.platform.resources import AGENTS, EvaluationSettings
-from persona_pipeline.scoring.voice_alarm.learning import stored_voice
+from persona_pipeline.scoring.style.monitor import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -71,11 +71,11 @@ def test_the_asset_learns_follows_and_draws_and_asks_no_judge(learnt: Project, m
         name: name == "michael" for name in NAMES
     }
     michael = found["michael"]
-    assert "since message general-077" in str(michael["voice"].value) and "after 3 of its messages" in str(
+    assert "since message general-073" in str(michael["voice"].value) and "after 10 of its messages" in str(
         michael["voice"].value
     )
     [row] = rows_of(michael["alarms"])
-    assert row["began"].startswith("general-077") and "Please let me know" in row["lines"]
+    assert row["began"].startswith("general-073") and "Please let me know" in row["lines"]
     assert michael["learnt_from"].value["messages"] == 42
     assert asked == []
 
@@ -90,10 +90,10 @@ def test_a_voice_that_cannot_be_learnt_yet_says_how_much_is_missing(small: Proje
 def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: Project) -> None:
     [request] = learnt.requests("voice_alarms")
     assert {key.to_user_string() for key in request.asset_selection or ()} == set(JUDGED)
-    assert (request.partition_key, request.run_key) == ("michael", "michael/direct-034")
+    assert (request.partition_key, request.run_key) == ("michael", "michael/sales-079")
     assert request.run_config["resources"]["evaluation"]["config"] == {
-        "since": "2026-06-15T09:23:59.999999+00:00",
-        "as_of": "2026-06-15T15:24:00+00:00",
+        "since": "2026-06-15T08:37:59.999999+00:00",
+        "as_of": "2026-06-17T09:14:00+00:00",
     }
     assert request.tags["reason"] == "voice alarm"
     learnt.start(request)
@@ -111,7 +111,7 @@ def test_the_run_of_an_alarm_evaluates_its_messages_and_no_others(learnt: Projec
     result = learnt.run(
         "evaluate_agent", {PARTITION: "michael", RUN_KEY: request.run_key or ""}, ("messages",), **config
     )
-    assert metadata_of(result, "messages")["dagster/row_count"].value == 3
+    assert metadata_of(result, "messages")["dagster/row_count"].value == 10
 
 
 def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt: Project) -> None:
@@ -124,7 +124,7 @@ def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt:
     with world.store.begin() as connection:
         connection.execute(tables.voice_models.insert().values(voice))
     world.store.close()
-    assert [request.run_key for request in learnt.requests("voice_alarms")] == ["michael/direct-034"]
+    assert [request.run_key for request in learnt.requests("voice_alarms")] == ["michael/sales-079"]
 
 
 def test_after_a_change_of_persona_the_voice_starts_over(learnt: Project) -> None:

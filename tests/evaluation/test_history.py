@@ -21,15 +21,13 @@ from persona_pipeline.guard.baselines.drift import WindowScore
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
-from persona_pipeline.scoring.voice_alarm.model import (
+from persona_pipeline.scoring.style.model import VoiceModel, VoiceProvenance
+from persona_pipeline.scoring.style.monitor import (
     KnownChange,
+    LearntVoice,
     VoiceAlarm,
     VoiceChange,
-    VoiceModel,
-    VoiceProvenance,
     VoiceReading,
-    VoiceSide,
 )
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Message, Persona, Window
@@ -217,11 +215,11 @@ def test_a_case_has_a_past_unless_it_was_made_up(synthetic: bool) -> None:
 
 
 def alarm(began: int, raised: int) -> VoiceAlarm:
-    return VoiceAlarm("ann", said("ann", raised), said("ann", began), 2, (), 0.3, -0.1)
+    return VoiceAlarm("ann", said("ann", raised), said("ann", began), 2, ())
 
 
 def reading(hours: int, total: float, run: str | None = None) -> VoiceReading:
-    return VoiceReading(said("ann", hours, run=run), 0.1, total, total >= 1)
+    return VoiceReading(said("ann", hours, run=run), total, total >= 1)
 
 
 def test_runs_of_the_agents_that_began_around_an_alarm_are_told() -> None:
@@ -256,48 +254,47 @@ def test_an_alarm_stands_until_the_sum_is_at_nothing(
     assert (found.stands, [item.alarm.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
 
 
-def learnt(*sides: VoiceSide, everyday: int = 900) -> VoiceState:
+def learnt(delays: dict[str, int], everyday: int = 900, messages: int = 120) -> VoiceState:
     known = VoiceProvenance(
-        agent_id="ann", persona_hash="h", first_message="a", last_message="b", until=END, messages=42, conversations=1,
-        others=99, language="en", everyday=everyday, false_alarms=0.05, horizon=100,
+        agent_id="ann", persona_hash="h", first_message="a", last_message="b", until=END, messages=messages, conversations=24,
+        others=99, language="en", everyday=everyday,
     )  # fmt: skip
-    return VoiceState(LearntVoice("ann", "h", VoiceModel(sides=sides, provenance=known)))
+    rivals = tuple(filter(None, delays))
+    return VoiceState(
+        LearntVoice("ann", "h", VoiceModel(provenance=known, rivals=rivals, limits=((4.0,),), delays=delays))
+    )
 
 
-def side(other: str, delay: float, everyday: bool = False) -> VoiceSide:
-    return VoiceSide(other=other, reference=0, scale=1, cap=1, usual=-0.1, everyday=everyday, delay=delay)
-
-
-SURE = "learnt from 42 of its messages in 1 conversation: expect false alarms until it knows"
-STOCK, NOBODY = side("courtesy", 7, everyday=True), side("", 30)
+STOCK = "everyday language (en) after about 7 messages"
 UNSEEN = "ann: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+MAYBE = "ann: a change into a stock assistant may not be seen: "
 
 
 @pytest.mark.parametrize(
     ("state", "towards", "more"),
     [
         pytest.param(
-            learnt(STOCK, side("bob", 4), side("cat", 12), NOBODY),
-            "everyday language (en) after about 7 messages; bob, cat after about 4 to 12", [], id="all that there is",
+            learnt({"": 7, "bob": 5, "cat": 25}), f"{STOCK}; bob, cat after about 5 to 25", [], id="all that there is",
+        ),
+        pytest.param(learnt({"": 7}), STOCK, [UNSEEN], id="no other agent"),
+        pytest.param(
+            learnt({"": 7}, messages=60), STOCK,
+            ["ann: too little history (60 of 100 messages): a smaller change is not seen", UNSEEN],
+            id="too little",
         ),
         pytest.param(
-            learnt(STOCK, NOBODY), "everyday language (en) after about 7 messages", [UNSEEN], id="no other agent",
+            learnt({"bob": 5}), "bob after about 5",
+            [f"{MAYBE}it is too close to everyday language, or too little is known of it"], id="too near to everyday language",
         ),
         pytest.param(
-            learnt(side("bob", 4), NOBODY), "bob after about 4",
-            ["ann: a change into a stock assistant is not seen: it lies too near to everyday language, or too little is "
-             "known of it"],
-            id="too near to everyday language",
-        ),
-        pytest.param(
-            learnt(side("bob", 4), everyday=0), "bob after about 4",
-            ["ann: a change into a stock assistant is not seen: there is no everyday language for en; write "
-             "background/en.txt"],
-            id="no everyday language",
+            learnt({"bob": 5}, everyday=0), "bob after about 5",
+            [f"{MAYBE}there is no everyday language for en; write background/en.txt"], id="no everyday language",
         ),
     ],
 )  # fmt: skip
 def test_what_following_a_voice_can_see_is_said(state: VoiceState, towards: str, more: list[str]) -> None:
     first, *others = followed_text(state)
-    assert first.startswith(f"ann: followed since 2026-03-15 00:00 UTC; a change is noticed towards {towards}; {SURE} ")
+    assert first.startswith(
+        f"ann: followed since 2026-03-15 00:00 UTC; a change is noticed towards {towards}; learnt from "
+    )
     assert others == more

@@ -244,8 +244,8 @@ def test_a_broken_drift_file_is_named(world: World, text: str) -> None:
 def test_a_voice_alarm_refuses_every_window_of_its_time(learnt_world: World, end: datetime) -> None:
     run = taken(learnt_world, 8, agents=["michael"], dimensions=["adherence"], as_of=end)
     assert not run.baselines
-    assert "the voice alarm: michael has not sounded like itself since message general-077" in texts(run)[0]
-    assert "baseline --agents michael --as-of 2026-06-15T09:23:59Z --windows 4`" in texts(run)[0]
+    assert "the voice alarm: michael has not sounded like itself since message general-073" in texts(run)[0]
+    assert "baseline --agents michael --as-of 2026-06-15T08:37:59Z --windows 4`" in texts(run)[0]
 
 
 def test_healthy_weeks_of_the_sample_world_are_not_refused(sample_world: World, sample_root: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_persona_quotes_what_was_typical_before() -> None:
     texts = world_files(cast_of(drifted("de")))
     quoted = [line.removeprefix("# - ") for line in texts["personas/de.yaml"].splitlines() if line.startswith("# - ")]
     assert len(quoted) == 3
-    assert {*quoted} <= {" ".join(line.split())[:200] for line in lines_of("de")[:80]}
+    assert {*quoted} <= {" ".join(line.split())[:200] for line in lines_of("de")[:120]}
 
 
 def test_typical_lines_are_like_the_others() -> None:

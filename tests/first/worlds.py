@@ -9,7 +9,7 @@ import yaml
 from persona_pipeline.world.models import Message
 
 LINES = Path(__file__).parents[2] / "benchmarks" / "everyday"
-FIRST_DAY, TALK = datetime(2026, 5, 29, 9, tzinfo=UTC), 8
+FIRST_DAY, DAY, TALK = datetime(2026, 5, 29, 9, tzinfo=UTC), 8, 4
 
 
 def lines_of(language: str, kind: str = "voice") -> list[str]:
@@ -17,13 +17,13 @@ def lines_of(language: str, kind: str = "voice") -> list[str]:
 
 
 def support(language: str, texts: Sequence[str], name: str | None = None, **extras: str) -> list[Message]:
-    """Return an agent's messages, eight a conversation, a conversation a day."""
+    """Return an agent's messages, four a conversation, two conversations a day."""
     return [
         Message(
             f"{language}-{n}",
             name or language,
             text,
-            FIRST_DAY + timedelta(days=n // TALK, minutes=n % TALK),
+            FIRST_DAY + timedelta(days=n // DAY, minutes=n % DAY),
             f"{language}-{n // TALK}",
             extras=extras,
         )

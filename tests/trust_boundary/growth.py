@@ -19,6 +19,7 @@ from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.reporting.render import render
 from persona_pipeline.scoring.plan import AgentCase, scorers
+from persona_pipeline.scoring.style.features import Texts, everyday
 from persona_pipeline.scoring.style.rivals import voice_similarity
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.repetition import find_repetition, mean_share, message_shares
@@ -31,7 +32,6 @@ from persona_pipeline.scoring.text.tokens import (
     tokenize,
     vocabulary_stats,
 )
-from persona_pipeline.scoring.voice_alarm.model import everyday, hashed
 from persona_pipeline.world.cards.files import Card
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window
@@ -189,7 +189,7 @@ STAGES: dict[str, Stage] = {
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
     "repetition": _again,
-    "voice alarm": hashed,
+    "voice alarm": lambda text: (Texts([text], 5).shape(), Texts([text], 5).grams, Texts([text], 5).words),
     "language": lambda text: everyday([text]),
     "report": _report,
     "gate": _gate,

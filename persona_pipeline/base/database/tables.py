@@ -125,7 +125,7 @@ voice_models = _table(
     sa.Column("persona_hash", sa.Text(), nullable=False),
     # Messages up to here belong to an earlier persona.
     sa.Column("since", UtcDateTime()),
-    # The voice as it was learnt, with those of earlier personas: ``scoring.voice_alarm.learning.LearntVoice``.
+    # The voice as it was learnt, with those of earlier personas: ``scoring.style.monitor.LearntVoice``.
     sa.Column("model", JsonColumn),
     created_at("updated_at"),
 )

@@ -163,7 +163,7 @@ def _voices(settings: "Settings") -> "list[ProbeFinding]":
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.evaluation.voice import followed_text
-    from persona_pipeline.scoring.voice_alarm.learning import stored_voices
+    from persona_pipeline.scoring.style.monitor import stored_voices
     from persona_pipeline.world.personas import agent_ids, load_persona
     from persona_pipeline.world.world import World
 

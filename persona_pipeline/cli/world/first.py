@@ -60,7 +60,7 @@ def first(
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first import cast_of, first_look, overall
     from persona_pipeline.reporting.text import template_text
-    from persona_pipeline.scoring.voice_alarm.learning import everyday_languages
+    from persona_pipeline.scoring.style.model import languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -76,7 +76,7 @@ def first(
     if result is Result.HELD and unread > (1 - _LEAST_READ) * (len(messages) + unread):
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
-    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": everyday_languages()}
+    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
     facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     end(result.status.exit_code)

@@ -14,10 +14,10 @@ from persona_pipeline.lab.results import AnswerExpense
 from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
+from persona_pipeline.scoring.style.model import FEWEST_CONVERSATIONS, FEWEST_OWN, VoiceModel, learn_voice
+from persona_pipeline.scoring.style.monitor import stored_voice
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.said_again import find_said_again
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice, stored_voice
-from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 from persona_pipeline.world.propositions.models import Catchphrase
 from persona_pipeline.world.world import World
 
@@ -53,8 +53,8 @@ class SignalReader:
         own, known = world.messages(agent_id=agent_id), stored_voice(world.store, agent_id)
         voice = (known and known.model) or learn_voice(agent_id, world.messages(), root=world.root)
         unknown = {}
-        if voice is None or not voice.tells:
-            few = f"{FEWEST_OWN} are needed" if len(own) < FEWEST_OWN else "too few, or too much like everybody's"
+        if voice is None or not voice.limits:
+            few = f"{FEWEST_OWN} are needed, in {FEWEST_CONVERSATIONS} conversations"
             voice, unknown[VOICE] = None, f"its voice cannot be learnt from {len(own)} messages of its own: {few}"
         longest = max((len(scene.lines) for scene in scenes), default=0)
         rows = [VOICE] * (voice is not None) + [SAID_AGAIN] * (longest >= LEAST_TURNS[SAID_AGAIN])
@@ -79,19 +79,12 @@ class SignalReader:
 def voice_score(voice: VoiceModel, texts: Sequence[str]) -> float | None:
     """Return how far answers sound like the agent: 9 as its own messages do, 0 as whoever they come nearest to does.
 
-    None: they are in another language than its messages.
+    None: they are in another language than its messages, or no other voice is known.
     """
     if language_of(texts) not in (voice.provenance.language, UNKNOWN):
         return None
-    each = [
-        [side.step(float(apart)) for side, apart in zip(voice.sides, voice.differences(text), strict=True)]
-        for text in texts
-    ]
-    own, theirs = (
-        np.array([value(side) for side in voice.sides]) for value in (lambda s: s.usual, lambda s: 1 / s.delay)
-    )
-    nearest = float(((theirs - np.mean(each, axis=0)) / (theirs - own)).min())
-    return HIGHEST * min(1.0, max(0.0, nearest))
+    way = voice.way(texts)
+    return HIGHEST * min(1.0, max(0.0, 1 - max(way.values()))) if way else None
 
 
 def repetition_score(

@@ -1,1 +1,1 @@
-"""How an agent writes, and who writes alike."""
+"""How an agent writes: who writes alike, and an alarm when one no longer writes as it did. No judge."""

@@ -1,0 +1,263 @@
+"""Numbers that describe how a message is written, computed for many messages at once with numpy."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import regex
+
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of
+
+# Scripts without spaces between words: each character is a word.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
+_UNSPACED_LETTER = regex.compile(f"[{_UNSPACED}]")
+_MARKS, _COMMAS, _ENDS = '!?;:…—"*()！？；：', ",，、،", ".!?…。！？؟"
+# Character n-grams are taken of this many first characters: more say nothing new about a voice, and cost time.
+MOST_CHARACTERS = 300
+# Characters of an n-gram; of scripts without spaces, where five characters would be two or three words, fewer.
+_GRAM, _UNSPACED_GRAM = 5, 3
+# A message is compared with this many of the agent's messages before it.
+NEAREST_OF = 30
+_BLOCK = 100
+_USUAL_WORDS, _WORD_CANDIDATES = 60, 600
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number of a message, with the words for more and for less of it."""
+
+    more: str
+    less: str
+
+
+SHAPE = (
+    Feature("longer", "shorter"),
+    Feature("more words", "fewer words"),
+    Feature("more sentences", "fewer sentences"),
+    Feature("longer words", "shorter words"),
+    Feature("more digits and marks", "fewer digits and marks"),
+    Feature("more capitals", "fewer capitals"),
+    Feature("more marks such as ! and ?", "fewer marks such as ! and ?"),
+    Feature("more commas", "fewer commas"),
+)
+FEATURES = (
+    *SHAPE,
+    Feature("more of its usual words", "fewer of its usual words"),
+    Feature("closer to its usual wording", "away from its usual wording"),
+    Feature("farther from stock language", "closer to stock language"),
+    Feature("repeats itself", "repeats itself less"),
+)
+USUAL_WORDS, WORDING, STOCK, REPEATS = range(len(SHAPE), len(FEATURES))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and marks of a text."""
+    return _WORD.findall(text)
+
+
+class Texts:
+    """Messages as arrays of code points, and what is counted in them. ``gram``: characters of an n-gram, see ``gram_length``."""
+
+    def __init__(self, texts: Sequence[str], gram: int) -> None:
+        # The width of a comma and the encoding of an accent belong to the keyboard.
+        self.texts = [unicodedata.normalize("NFKC", " ".join(text.split())) for text in texts]
+        self._gram = gram
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def shape(self) -> Any:
+        """Return the features of ``SHAPE``, one row for each message."""
+        codes, rows = _codes(self.texts)
+        letter, capital, word, unspaced, mark, comma, end = _classes(codes)
+        # A word begins at a letter or digit after another character.
+        same_row = np.concatenate([[False], rows[1:] == rows[:-1]])
+        before = np.concatenate([[False], word[:-1]]) & same_row
+        ended = np.concatenate([[False], end[:-1]]) & same_row
+
+        def counted(mask: Any) -> Any:
+            return np.bincount(rows[mask], minlength=len(self))
+
+        length = np.maximum(1, np.bincount(rows, minlength=len(self)))
+        letters, words = counted(letter), counted(unspaced | (word & ~before))
+        sentences = np.maximum(1, counted(end & ~ended))
+        share = [counted(mask) / length for mask in (mark, comma)]
+        columns = [np.log1p(length), np.log1p(words), np.log1p(sentences), letters / np.maximum(1, words)]
+        columns += [1 - letters / length, counted(capital) / np.maximum(1, letters), *share]
+        return np.stack(columns, axis=1)
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The lower-case words of each message."""
+        return [_WORD.findall(text.lower()) for text in self.texts]
+
+    @cached_property
+    def grams(self) -> tuple[Any, Any]:
+        """Hashes (32 bits) of all n-grams, and the message of each."""
+        codes, rows = _codes([f"  {text[:MOST_CHARACTERS]}  " for text in self.texts])
+        count = max(0, len(codes) - self._gram + 1)
+        hashes = np.zeros(count, np.uint64)
+        for place in range(self._gram):
+            hashes = (hashes + codes[place : place + count].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        whole = rows[:count] == rows[self._gram - 1 :]
+        return (hashes >> np.uint64(32)).astype(np.uint32)[whole], rows[:count][whole]
+
+    def mean_of_grams(self, values: Any) -> Any:
+        """Return the mean of a value of each n-gram, one for each message."""
+        _, rows = self.grams
+        return np.bincount(rows, values, len(self)) / np.maximum(1, np.bincount(rows, minlength=len(self)))
+
+    def overlap(self) -> Any:
+        """Return how much of each message is in the nearest of the 30 before it (0-1): shared n-grams of the shorter of both."""
+        from scipy import sparse
+
+        hashes, rows = self.grams
+        known, columns = np.unique(hashes, return_inverse=True)
+        matrix = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(self), len(known)))
+        matrix.sum_duplicates()
+        matrix.data[:] = 1
+        sizes, found = np.diff(matrix.indptr), np.zeros(len(self))
+        for start in range(0, len(self), _BLOCK):
+            first, end = max(0, start - NEAREST_OF), min(start + _BLOCK, len(self))
+            shared = (matrix[start:end] @ matrix[first:end].T).toarray()
+            shared /= np.maximum(1, np.minimum(sizes[start:end, None], sizes[None, first:end]))
+            back = np.arange(start, end)[:, None] - np.arange(first, end)[None, :]
+            found[start:end] = np.where((back > 0) & (back <= NEAREST_OF), shared, 0).max(axis=1)
+        return found
+
+
+def gram_length(texts: Sequence[str]) -> int:
+    """Return how many characters an n-gram has: five, or three where most letters are of a script without spaces."""
+    said = " ".join(texts)
+    return _UNSPACED_GRAM if 2 * len(_UNSPACED_LETTER.findall(said)) > len(said) else _GRAM
+
+
+def _codes(texts: Sequence[str]) -> tuple[Any, Any]:
+    """Return the code points of all texts, and the text of each."""
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    return codes, np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+
+
+def _classes(codes: Any) -> list[Any]:
+    """Return for each code point: letter, capital, part of a word, word of its own, mark, comma, end of a sentence."""
+    found, places = np.unique(codes, return_inverse=True)
+    tests: list[Callable[[str], object]] = [
+        str.isalpha, str.isupper, lambda c: c.isalnum() or c == "'", _UNSPACED_LETTER.match,
+        _MARKS.__contains__, _COMMAS.__contains__, _ENDS.__contains__,
+    ]  # fmt: skip
+    letters = [chr(code) for code in found]
+    return [np.array([bool(test(letter)) for letter in letters], dtype=bool)[places] for test in tests]
+
+
+@dataclass(frozen=True)
+class GramCounts:
+    """How often each n-gram stands in some texts: sorted hashes and counts."""
+
+    hashes: Any
+    counts: Any
+
+    @classmethod
+    def of(cls, texts: Texts) -> "GramCounts":
+        """Count the n-grams of some texts."""
+        return cls(*np.unique(texts.grams[0], return_counts=True))
+
+    def among(self, hashes: Any) -> Any:
+        """Return how often each of some n-grams was counted."""
+        if not len(self.hashes):
+            return np.zeros(len(hashes))
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return np.where(self.hashes[places] == hashes, self.counts[places], 0)
+
+    def logs(self, texts: Texts, conversations: Any = None) -> Any:
+        """Return the mean log-likelihood of the n-grams of each text, with half an n-gram added to every count.
+
+        ``conversations``: of each text; then the texts are those that were counted, and each is read without its conversation.
+        """
+        hashes, rows = texts.grams
+        held, total = self.among(hashes).astype(float), np.float64(self.counts.sum())
+        if conversations is not None:
+            ours = conversations[rows]
+            pairs = ours.astype(np.uint64) << np.uint64(32) | hashes
+            _, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+            held = held - counts[places]
+            total = total - np.bincount(ours)[ours]
+        return texts.mean_of_grams(np.log((held + 0.5) / (total + 0.5 * (len(self.hashes) + 1))))
+
+
+def usual_share(texts: Texts, usual: Sequence[Collection[str]]) -> Any:
+    """Return the share of each message's words that are among the usual ones, which are given for each message."""
+    pairs = zip(texts.words, usual, strict=True)
+    return np.array([sum(word in known for word in words) / max(1, len(words)) for words, known in pairs])
+
+
+def usual_words(texts: Texts, conversations: Any) -> tuple[list[str], list[frozenset[str]]]:
+    """Return the 60 words that are said most, and for each message those of all other conversations."""
+    every = Counter(word for words in texts.words for word in words).most_common(_WORD_CANDIDATES)
+    here: dict[int, Counter[str]] = {}
+    for words, number in zip(texts.words, conversations, strict=True):
+        here.setdefault(int(number), Counter()).update(words)
+    usual = {}
+    for number, counts in here.items():
+        left = sorted(((counts[word] - count, word) for word, count in every))[:_USUAL_WORDS]
+        usual[number] = frozenset(word for count, word in left if count < 0)
+    return [word for word, _ in every[:_USUAL_WORDS]], [usual[int(number)] for number in conversations]
+
+
+BACKGROUND = "background"
+_DATA = Path(__file__).parent / "data"
+# A line that begins a section, and the name of a voice that comes near it.
+SECTIONS = {
+    "assistant": "a stock assistant",
+    "courtesy": "a support desk's courtesies",
+    "corporate": "a corporate circular",
+    "smalltalk": "small talk",
+}
+# Most people's small talk is near every character that talks like people: part of the language, not a change.
+NO_CHANGE = "smalltalk"
+StockLines = tuple[tuple[str, str], ...]
+
+
+def languages() -> list[str]:
+    """Return the codes of the languages that come with the package."""
+    return sorted(path.stem for path in _DATA.glob("*.txt"))
+
+
+def everyday(texts: Sequence[str], root: Path | None = None) -> tuple[str, StockLines]:
+    """Return the language of texts, and everyday lines in it as pairs of section and line; none where there are none.
+
+    Args:
+        root: a world's folder; the lines in its ``background/<language>.txt`` are added.
+
+    Raises:
+        ConfigError: a line of the world's file is in no section.
+    """
+    language = language_of(texts)
+    own = root / BACKGROUND / f"{language}.txt" if root and language != UNKNOWN else None
+    return language, (*packaged(language), *(_lines(own) if own and own.is_file() else ()))
+
+
+@cache
+def packaged(language: str) -> StockLines:
+    """Return the package's everyday lines of a language."""
+    path = _DATA / f"{language}.txt"
+    return _lines(path) if path.is_file() else ()
+
+
+def _lines(path: Path) -> StockLines:
+    found, section = [], ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.removeprefix("# ") in SECTIONS and line.startswith("# "):
+            section = line.removeprefix("# ")
+        elif line.strip() and not section:
+            known = ", ".join(f"'# {name}'" for name in SECTIONS)
+            raise ConfigError(Problem(f"this line is in no section; begin one with a line {known}", str(path), number))
+        elif line.strip():
+            found.append((section, line.strip()))
+    return tuple(found)
