@@ -802,7 +802,8 @@ def test_watch_says_what_it_follows_and_what_it_cannot_see(
         "helpdesk: followed since 2026-03-20 23:00 UTC; a change is noticed towards everyday language (en)"
         in done.stdout
     )
-    assert "learnt from 80 of its messages in 40 conversations: expect false alarms until it knows 800" in done.stdout
+    assert "learnt from 80 of its messages in 20 conversations" in done.stdout
+    assert "helpdesk: too little history (80 of 100 messages): a smaller change is not seen" in done.stdout
     assert re.search(r"\(en\) after about \d+ messages; learnt", done.stdout)
     assert "helpdesk: a change into another person's voice is not seen" in done.stdout
     assert "20 messages followed" in done.stdout
@@ -815,16 +816,17 @@ def test_doctor_says_the_same_of_each_agent(
         line for line in watch(watched, monkeypatch, capsys).stdout.splitlines() if line.startswith("helpdesk: ")
     ]
     doctor = in_process(watched, monkeypatch, capsys)("doctor", "--no-calls", "--no-dagster").stdout
-    said = [re.sub("since [^;]+;", ";", line) for line in followed[:2]]
+    said = [re.sub("since [^;]+;", ";", line) for line in followed[:3]]
     assert "; ".join(said) in re.sub("since [^;]+;", ";", doctor)
-    assert "a change is noticed towards" in said[0] and "another person's voice is not seen" in said[1]
+    assert "a change is noticed towards" in said[0] and "too little history" in said[1]
+    assert "another person's voice is not seen" in said[2]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("나는 오늘 자전거를 고쳤어요, {0}. 체인이 {1}번 빠졌네요!", "write background/ko.txt"),
-        ("Lorem qux zibble frotz {0} gnar, plugh {1} xyzzy.", "its language cannot be told"),
+        ("Lorem qux zibble frotz {0} gnar, plugh {1} xyzzy.", "its language is unknown"),
     ],
 )
 def test_what_there_is_no_everyday_language_for_says_so_and_names_no_file_that_is_not_read(
