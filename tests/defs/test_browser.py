@@ -97,7 +97,7 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
         page.goto(f"{site}/runs")
         for label in ("agent: pam", "judge: recorded", "window: 7d"):
             expect(page.get_by_text(label).first).to_be_visible()
-        expect(page.get_by_role("link", name="automation")).to_be_visible()
+        expect(page.get_by_role("link", name="automation", exact=True)).to_be_visible()
         expect(page.get_by_text("agent: dwight")).to_have_count(0)
 
 
