@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from persona_pipeline.base.errors import ConfigError
@@ -146,11 +147,18 @@ def revision_folder(root: Path, revision: Revision) -> Iterator[Path]:
 
 def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) -> list[Revision]:
     prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
-    form = ("-z", "--no-show-signature", "--format=%x1e%H%x1f%cI%x1f%s%x1f")
-    listed = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace")
-    found = []
-    for entry in listed.split("\x1e")[1:]:
-        commit, at, subject, files = entry.split("\x1f", 3)
-        paths = tuple(path.strip("\n").removeprefix(prefix) for path in files.split("\0") if path.strip("\n"))
-        found.append(Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at), paths))
-    return found
+    form = ("-z", "--no-show-signature", "--format=%x00%H%x1f%cI%x1f%s%x00")
+    parts = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace").split("\0")
+    found, paths = [], list[str]()
+    for before, part in pairwise(parts):
+        # A commit stands behind an empty part; so does the first of its paths, behind a line feed. No subject holds a NUL.
+        if part and not before and not part.startswith("\n"):
+            commit, at, subject = part.split("\x1f", 2)
+            paths = list[str]()
+            found.append((commit, at, subject, paths))
+        elif part:
+            paths.append(part.removeprefix("\n").removeprefix(prefix))
+    return [
+        Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at), tuple(touched))
+        for commit, at, subject, touched in found
+    ]

@@ -16,6 +16,7 @@ from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from tests.defs.board import Board, open_board
 from tests.support.browser import chromium
+from tests.support.workers import PROJECT
 from tests.support.worlds import copy_sample
 
 if TYPE_CHECKING:
@@ -49,14 +50,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     del baseline["messages"]
     baseline["accepted"] = {"reason": "the new manner", "day": "2026-06-22", "by": ["adherence"]}
     said: dict[str, Told] = {}
+    shutil.copy(PROJECT / "dagster.yaml", root)
+    # Before daemon and webserver, which would make Dagster's databases at the same time, as `dagster dev` does.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(root))
+        patch.chdir(root)
+        with dg.DagsterInstance.get() as instance:
+            instance.add_dynamic_partitions(AGENTS, EVERYBODY)
+            instance.get_runs(limit=1)
     with open_board(root) as board, contextlib.ExitStack() as stack:
         # One window for all: Dagster's scripts are fetched and compiled once.
         window = None if shutil.which("chromium") is None else stack.enter_context(chromium()).new_context()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DAGSTER_HOME", str(root))
-            patch.chdir(root)
-            with dg.DagsterInstance.get() as instance:
-                instance.add_dynamic_partitions(AGENTS, EVERYBODY)
 
         def tell(name: str, launched: dict[str, Any]) -> None:
             said[name] = Told(launched, board.assets(), {})

@@ -25,6 +25,12 @@ def read(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in folder.iterdir()}
 
 
+def looks(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """Which file stands where, how large it is and when it was written; reading it changes nothing of that."""
+    found = {path: path.lstat() for path in folder.rglob("*")}
+    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
 class Tags(HTMLParser):
     """The elements of a page, each with its attributes."""
 
@@ -112,10 +118,10 @@ def test_a_folder_with_anything_else_is_left_alone(world: World, tmp_path: Path,
         write_bundle(world, folder)
     folder.mkdir(exist_ok=True)
     REFUSED[name](folder)
-    before = {path: path.lstat() for path in folder.rglob("*")}
+    before = looks(folder)
     with pytest.raises(ConfigError, match=f"{re.escape(name)}.*no bundle wrote it.*--bundle"):
         write_bundle(world, folder)
-    assert {path: path.lstat() for path in folder.rglob("*")} == before
+    assert looks(folder) == before
 
 
 def test_a_file_is_no_folder(world: World, tmp_path: Path) -> None:
