@@ -21,6 +21,7 @@ from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
     Debounce,
+    MessageVersion,
     SourceChange,
     find_changes,
     source_versions,
@@ -139,7 +140,9 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
     def voice_alarms(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Look at the agents with new messages and request a run for each new alarm."""
         opened = world_of(place, context)
-        now = {name: f"r{item.revision}" for name, item in revisions(opened.store, opened.horizon).items()}
+        now = {
+            name: str(MessageVersion(item.revision)) for name, item in revisions(opened.store, opened.horizon).items()
+        }
         looked = _looked(context.cursor)
         partitions = set(context.instance.get_dynamic_partitions(specs.agents_name))
         there = [name for name in known_agents(opened.root) if name in partitions]

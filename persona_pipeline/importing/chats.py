@@ -272,10 +272,8 @@ class DiscordExport(ConversationExport):
     def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         place = _on_discord("channel", record.get("channel"))
         for message in map(object_of, list_of(record["messages"])):
-            is_bot, author = (
-                bool(object_of(message.get("author")).get("isBot")),
-                _on_discord("account", message.get("author")),
-            )
+            is_bot = bool(object_of(message.get("author")).get("isBot"))
+            author = _on_discord("account", message.get("author"))
             if message.get("type", "Default") not in _SAID_ON_DISCORD:
                 yield Skipped(line, str(message.get("type"))[:40])
                 continue

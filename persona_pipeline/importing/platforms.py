@@ -137,9 +137,16 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
-    """Return how many turns at the start of what is told are the last ones known."""
-    most = min(len(known), len(told))
-    return next((count for count in range(most, 0, -1) if known[-count:] == told[:count]), 0)
+    """Return how many turns at the start of what is told are the last ones known; takes time linear in what is told."""
+    tail = known[max(0, len(known) - len(told)) :]
+    line = [*told, None, *tail]
+    borders = [0] * len(line)
+    for place in range(1, len(line)):
+        length = borders[place - 1]
+        while length and line[place] != line[length]:
+            length = borders[length - 1]
+        borders[place] = length + 1 if line[place] == line[length] else 0
+    return borders[-1] if tail else 0
 
 
 def turns_in(value: Any, role: str) -> list[Turn]:

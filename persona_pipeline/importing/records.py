@@ -96,11 +96,8 @@ def _lines(text: str) -> Iterator[Record]:
 def _chat(text: str) -> Iterator[Record]:
     marks, line, before = list(_SAID.finditer(text)), 1, 0
     for mark, end in zip(marks, [*(other.start() for other in marks[1:]), len(text)], strict=True):
-        line, before, words = (
-            line + text.count("\n", before, mark.start()),
-            mark.start(),
-            text[mark.end() : end].strip(),
-        )
+        line, before = line + text.count("\n", before, mark.start()), mark.start()
+        words = text[mark.end() : end].strip()
         # In front of what nobody said, and of pictures, WhatsApp writes an unseen mark.
         kind = "message" if mark[2] and not words.startswith("\u200e") else "system"
         yield line, {"date": mark[1], "author": mark[2] or "", "type": kind, "message": words}

@@ -26,6 +26,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD
 from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
+from persona_pipeline.evaluation.changes import MessageVersion
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.messages.revision import aged_out_before, day_revisions
@@ -43,13 +44,13 @@ def week_versions(store: Store, agent_ids: Sequence[str], weeks: Collection[date
     days, found = [timedelta(day) for day in range(-_WEEK.days, _WEEK.days)], dict[tuple[str, date], str]()
     changed = day_revisions(store, agent_ids, min(weeks) + days[0], max(weeks) + days[-1])
     for about in ((agent_id, week) for agent_id in agent_ids for week in weeks):
-        found[about] = f"r{sum(changed.get((about[0], about[1] + day), 0) for day in days)}"
+        found[about] = str(MessageVersion(sum(changed.get((about[0], about[1] + day), 0) for day in days)))
     return found
 
 
 def _is_other(before: str, now: str) -> bool:
     """Return whether the messages of a week changed. A version of release 0.2 is of before all changes that are counted."""
-    return before != now and (before.startswith("r") or now != "r0")
+    return before != now and (MessageVersion.parse(before) is not None or now != str(MessageVersion(0)))
 
 
 def week_observations(

@@ -259,18 +259,15 @@ def learn_voice(
     rivals = [GramCounts.of(Texts(said, gram)) for said in others.values()]
     known = Wording(GramCounts.of(found), stock_counts(language, background, gram)[""], rivals, usual)
     values = known.values(found, known.own.logs(found, talks), known.others(found), found.overlap(), elsewhere)
-    rows = _scores(values, np.sort(values, axis=0))
+    history = np.sort(values, axis=0)
+    rows = _scores(values, history)
     stock = [line for section, line in lines if section != NO_CHANGE]
     samples = [_sampled(texts) for texts in (stock, *others.values())]
     theirs = [_as_read(known, Texts(texts, gram), n) for n, texts in enumerate(samples)]
     margins = [STOCK, *range(_PLAIN, values.shape[1])]
-    arrays = {"sorted": np.sort(values, axis=0), **_layout(rows, talks, len(others), with_stock=bool(lines))}
-    arrays |= {"own_apart": values[:, margins].mean(axis=0)}
-    arrays |= {
-        "their_apart": np.array(
-            [item[:, n].mean() if len(item) else np.inf for n, item in zip(margins, theirs, strict=True)]
-        )
-    }
+    apart = [item[:, n].mean() if len(item) else np.inf for n, item in zip(margins, theirs, strict=True)]
+    arrays = {"sorted": history, **_layout(rows, talks, len(others), with_stock=bool(lines))}
+    arrays |= {"own_apart": values[:, margins].mean(axis=0), "their_apart": np.array(apart)}
     for n, counts in enumerate((known.own, *rivals)):
         arrays |= {f"hashes{n}": counts.hashes, f"counts{n}": counts.counts}
     model = VoiceModel(

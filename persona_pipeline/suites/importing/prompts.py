@@ -29,18 +29,9 @@ class TemplateError(ValueError):
 
 # What templates may hold: nothing that makes more of a value than it is, but loops, whose steps are counted.
 _NODES = (
-    *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.If),
-    *(
-        nodes.CondExpr,
-        nodes.For,
-        nodes.Compare,
-        nodes.Operand,
-        nodes.And,
-        nodes.Or,
-        nodes.Not,
-        nodes.Test,
-        nodes.Concat,
-    ),
+    *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter),
+    *(nodes.If, nodes.CondExpr, nodes.For, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
+    *(nodes.Test, nodes.Concat),
 )
 _FILTERS = (
     "capitalize", "default", "dump", "first", "float", "int", "join", "last", "length", "lower", "string", "title",
