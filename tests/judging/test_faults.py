@@ -12,7 +12,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from tests.support.clock import LONG, Clock, ended_at, until
+from tests.support.clock import LONG, Clock, ended_at
 from tests.support.judging import every_entry, request, requests, trajectory
 from tests.support.messages_server import (
     ANSWER,
@@ -29,7 +29,6 @@ from tests.support.messages_server import (
     verdicts,
 )
 from tests.support.providers import PROVIDERS, options_of, set_environment
-from tests.support.waiting import wait_until
 
 BROKEN = "Michael has habit 1"
 
@@ -159,25 +158,6 @@ def test_a_fault_is_named_and_stops_nothing_else(
     assert fault.said in broken.detail
     assert before.score is not None
     assert after.score is not None
-
-
-def test_an_answer_that_came_while_the_loop_was_busy_is_read_though_its_time_is_over(
-    server: MessagesServer, options: ModelOptions, clock: Clock
-) -> None:
-    server.answer_only(0)
-
-    async def run() -> Sequence[Verdict]:
-        judging = asyncio.create_task(live_judge(ModelBackend(options)).judge([request()]))
-        await until(lambda: server.calls)
-        # Nothing else runs in this loop meanwhile.
-        server.answer_only(1)
-        wait_until(lambda: server.paid == 1)
-        clock.forward(2 * options.deadline - 1)
-        return await judging
-
-    (verdict,) = asyncio.run(run())
-    assert verdict.score is not None
-    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])

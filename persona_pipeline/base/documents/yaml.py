@@ -30,6 +30,8 @@ _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 _INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL = re.compile(r"(?P<sign>[-+]?)\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_KINDS: dict[str, Any] = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}
+_MOST_DIGITS = 400
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -76,7 +78,7 @@ class Document:
         places = Places()
         if self.text:
             with contextlib.suppress(ConfigError, yaml.YAMLError):
-                _Builder(self.path, self.limits, places).build(self.text)
+                _DocumentReader(self.text, self.path, self.limits, places).read()
         return places
 
     def where(self, location: Sequence[str | int], *, key: bool = False) -> tuple[int, int]:
@@ -121,7 +123,7 @@ def load_document(
 def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_LIMITS) -> Document:
     """Parse YAML text; ``path`` is only named in errors. ``ConfigError``: it is not one valid YAML 1.2 document in the limits."""
     try:
-        return Document(path, _Builder(path, limits).build(text), text, limits)
+        return Document(path, _DocumentReader(text, path, limits).read(), text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"is not valid YAML: {error.problem or error.context}{_advice(text, mark, error.problem or '')}"
@@ -165,23 +167,34 @@ def braces_hint(value: Any) -> str:
     return f"; a variable has double braces and quotes: '{{{{{name}}}}}'" if isinstance(name, str) else ""
 
 
-class _Builder:
-    """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack.
+class _DocumentReader:
+    """Builds plain data from parser events. Recursion is safe: the limits bound the depth.
 
-    ``places``: where to note what stands where; None: it is not noted.
+    ``places``: where to note positions; None: they are not noted.
     """
 
-    def __init__(self, path: str, limits: Limits, places: Places | None = None) -> None:
-        self.path, self.limits, self.places = path, limits, places
-        self.text = ""
+    def __init__(self, text: str, path: str, limits: Limits, places: Places | None = None) -> None:
+        self.text, self.path, self.limits, self.places = text, path, limits, places
+        self.events = _events(text)
+        # The value of each anchor and its number of nodes; None while the value is still open.
         self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.nodes = 0
-        self.twice = False
         self.problems: list[Problem] = []
 
+    def read(self) -> Any:
+        data, documents = None, 0
+        for event in self.events:
+            if type(event) is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise self.fail(event, "holds more than one YAML document; keep one a file")
+                data = self.node(next(self.events), None if self.places is None else (), 0)
+        if self.problems:
+            raise ConfigError(self.problems)
+        return data
+
     def fail(self, event: yaml.Event, message: str) -> ConfigError:
-        mark = event.start_mark
-        return ConfigError(Problem(message, self.path, mark.line + 1, mark.column + 1))
+        return ConfigError(Problem(message, self.path, *_place(event)))
 
     def count(self, event: yaml.Event, nodes: int) -> None:
         self.nodes += nodes
@@ -190,107 +203,79 @@ class _Builder:
                 event, f"holds more than {self.limits.nodes:,} values once aliases are expanded; shorten it"
             )
 
-    def build(self, text: str) -> Any:
-        self.text = text
-        stack: list[_Open] = []
-        documents = 0
-        root: Any = None
-        for event in _events(text):
-            # Most events first: large suites have millions.
-            kind = type(event)
-            if kind is yaml.ScalarEvent:
-                value = self.scalar(event)
-                self.count(event, 1)
-                if event.anchor:
-                    self.anchors[event.anchor] = (value, 1)
-                root = self.place(value, event, stack, root)
-            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                self.open(event, stack)
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                closed = stack.pop()
-                if closed.merges:
-                    self.merge(closed.value, event)
-                if closed.anchor:
-                    self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
-                if not stack:
-                    root = closed.value
-            elif kind is yaml.AliasEvent:
-                known = self.anchors.get(event.anchor, ())
-                if not known:
-                    raise self.fail(event, f"alias *{event.anchor} is not defined before this place")
-                value, size = known
-                self.count(event, size)
-                root = self.place(value, event, stack, root)
-            elif kind is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    raise self.fail(event, "holds more than one YAML document; keep one a file")
-        if self.twice and self.places is None:
-            # Said with both places, which takes a second reading.
-            again = _Builder(self.path, self.limits, Places())
-            again.build(text)
-        if self.problems:
-            raise ConfigError(self.problems)
-        return root
-
-    def open(self, event: Any, stack: list["_Open"]) -> None:
-        self.count(event, 1)
-        if len(stack) >= self.limits.depth:
-            raise self.fail(event, f"nests deeper than {self.limits.depth} levels; flatten it")
-        mapping = isinstance(event, yaml.MappingStartEvent)
-        expected = _CORE_TAG + ("map" if mapping else "seq")
-        if event.tag not in (None, "!", expected):
-            raise self.fail(event, f"tag {event.tag} is not allowed; remove it")
-        value: Any = {} if mapping else []
-        location = self.location(event, stack)
-        if self.places is not None:
+    def node(self, event: Any, location: Location | None, depth: int) -> Any:
+        """Return the value that begins with an event; ``location``: where to note its position, None: nowhere."""
+        if location is not None and self.places is not None:
             self.places.values.setdefault(location, _place(event))
-        if stack:
-            stack[-1].add(value)
+        if type(event) is yaml.AliasEvent:
+            known = self.anchors.get(event.anchor)
+            if known is None:
+                raise self.fail(event, f"alias *{event.anchor} is not defined before this place")
+            self.count(event, known[1])
+            return known[0]
+        before = self.nodes
+        if type(event) is yaml.ScalarEvent:
+            value = self.scalar(event)
+            self.count(event, 1)
+        else:
+            value = self.container(event, location, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, self.nodes - before)
+        return value
+
+    def container(self, event: Any, location: Location | None, depth: int) -> Any:
+        self.count(event, 1)
+        if depth >= self.limits.depth:
+            raise self.fail(event, f"nests deeper than {self.limits.depth} levels; flatten it")
+        is_mapping = type(event) is yaml.MappingStartEvent
+        if event.tag not in (None, "!", _CORE_TAG + ("map" if is_mapping else "seq")):
+            raise self.fail(event, f"tag {event.tag} is not allowed; remove it")
         if event.anchor:
             self.anchors[event.anchor] = None
-        stack.append(_Open(value, location, event.anchor, self.nodes - 1))
+        return (self.mapping if is_mapping else self.sequence)(location, depth + 1)
 
-    def location(self, event: Any, stack: list["_Open"]) -> Location:
-        if not stack:
-            return ()
-        top = stack[-1]
-        if self.places is None and not isinstance(top.value, dict):
-            return ()
-        if isinstance(top.value, list):
-            return (*top.location, len(top.value))
-        if top.key is _NO_KEY:
-            said = _advice(self.text, event.start_mark, "")
-            raise self.fail(event, f"a key must be a single value, not a list or a mapping{said}")
-        return (*top.location, top.key)
+    def sequence(self, location: Location | None, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while type(event := next(self.events)) is not yaml.SequenceEndEvent:
+            items.append(self.node(event, None if location is None else (*location, len(items)), depth))
+        return items
 
-    def place(self, value: Any, event: Any, stack: list["_Open"], root: Any) -> Any:
-        if not stack:
-            if self.places is not None:
-                self.places.values[()] = _place(event)
-            return value
-        top = stack[-1]
-        if top.key is _NO_KEY and type(top.value) is dict:
-            if isinstance(value, dict | list):
-                raise self.fail(event, "a key must be a single value, not a list or a mapping")
-            if value == "<<" and getattr(event, "implicit", (False,))[0]:
-                if not self.limits.merge:
-                    raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
-                top.merges = True
-            # As JSON spells it: ``1`` and ``true`` stay apart, and data round-trips through JSON.
-            value = sys.intern(value if isinstance(value, str) else json.dumps(value))
-            self.twice = self.twice or value in top.value
-            if self.places is not None:
-                self.note_key(value, event, top)
-            top.key = value
-            return root
-        if self.places is not None:
-            self.places.values.setdefault(self.location(event, stack), _place(event))
-        top.add(value)
-        return root
+    def mapping(self, location: Location | None, depth: int) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        merges = False
+        while type(event := next(self.events)) is not yaml.MappingEndEvent:
+            key, is_merge = self.key(event)
+            line, column = _place(event)
+            if key in lines:
+                said = f"key {key!r} stands twice (first on line {lines[key]}); remove one"
+                self.problems.append(Problem(said, self.path, line, column))
+            lines.setdefault(key, line)
+            inner = None if location is None else (*location, key)
+            if inner is not None and self.places is not None:
+                self.places.keys.setdefault(inner, (line, column))
+            data[key] = self.node(next(self.events), inner, depth)
+            merges = merges or is_merge
+        if merges:
+            self.merge(data, event)
+        return data
+
+    def key(self, event: Any) -> tuple[str, bool]:
+        """Return a key as a string, and whether it is a merge key."""
+        if type(event) not in (yaml.ScalarEvent, yaml.AliasEvent):
+            advice = _advice(self.text, event.start_mark, "")
+            raise self.fail(event, f"a key must be a single value, not a list or a mapping{advice}")
+        value = self.node(event, None, 0)
+        if isinstance(value, dict | list):
+            raise self.fail(event, "a key must be a single value, not a list or a mapping")
+        is_merge = value == "<<" and getattr(event, "implicit", (False,))[0]
+        if is_merge and not self.limits.merge:
+            raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+        # As JSON spells it: ``1`` and ``true`` stay apart, and data round-trips through JSON.
+        return sys.intern(value if isinstance(value, str) else json.dumps(value)), is_merge
 
     def merge(self, value: dict[str, Any], event: Any) -> None:
-        """Put the keys of what ``<<`` names below a mapping's own; the first of several that has a key wins."""
+        """Add the keys of the mappings under ``<<``. A mapping's own keys win, then the first mapping that has a key."""
         named = value.pop("<<")
         for one in named if isinstance(named, list) else [named]:
             if not isinstance(one, dict):
@@ -298,30 +283,23 @@ class _Builder:
             for key, item in one.items():
                 value.setdefault(key, item)
 
-    def note_key(self, key: str, event: Any, top: "_Open") -> None:
-        assert self.places is not None
-        location, place = (*top.location, key), _place(event)
-        if key in top.value:
-            first = self.places.keys[location]
-            message = f"key {key!r} stands twice (first on line {first[0]}); remove one"
-            self.problems.append(Problem(message, self.path, *place))
-        self.places.keys.setdefault(location, place)
-
     def scalar(self, event: Any) -> Any:
         text, tag = event.value, event.tag
         if "\x00" in text:
             raise self.fail(event, "holds a NUL character, which no database takes; remove it")
-        if tag in (None, "!"):
-            return _resolve(text, self, event) if event.implicit[0] and tag is None else text
-        if tag == _CORE_TAG + "str":
+        if tag == _CORE_TAG + "str" or tag == "!" or (tag is None and not event.implicit[0]):
             return text
-        if tag in {_CORE_TAG + name for name in ("null", "bool", "int", "float")}:
-            value = _resolve(text, self, event)
-            kind = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}[tag.removeprefix(_CORE_TAG)]
-            if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
-                return float(value) if tag.endswith("float") else value  # pyright: ignore[reportArgumentType]
-            raise self.fail(event, f"{text!r} is no {tag.removeprefix(_CORE_TAG)}; correct the value or remove the tag")
-        raise self.fail(event, f"tag {tag} is not allowed; remove it")
+        kind = _KINDS.get(tag.removeprefix(_CORE_TAG)) if tag else object
+        if kind is None:
+            raise self.fail(event, f"tag {tag} is not allowed; remove it")
+        if len(text) > _MOST_DIGITS and _INT.match(text):
+            raise self.fail(event, f"is a number of more than {_MOST_DIGITS} digits; shorten or quote it")
+        value = _resolve(text)
+        if tag is None:
+            return value
+        if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
+            return float(value) if tag.endswith("float") else value  # pyright: ignore[reportArgumentType]
+        raise self.fail(event, f"{text!r} is no {tag.removeprefix(_CORE_TAG)}; correct the value or remove the tag")
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -338,45 +316,21 @@ def _place(event: Any) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-_NO_KEY: Any = object()
-
-
-@dataclass(slots=True)
-class _Open:
-    value: Any
-    location: Location
-    anchor: str | None
-    started_at: int
-    key: Any = _NO_KEY
-    merges: bool = False
-
-    def add(self, value: Any) -> None:
-        if type(self.value) is list:
-            self.value.append(value)
-        else:
-            self.value[self.key] = value
-            self.key = _NO_KEY
-
-
-def _resolve(text: str, builder: _Builder, event: Any) -> Any:
-    first = text[:1]
-    if first and first not in "-+.0123456789ntfNTF~":
+def _resolve(text: str) -> Any:
+    """Return a plain scalar by the core schema of YAML 1.2."""
+    if text and text[0] not in "-+.0123456789ntfNTF~":
         return text
     if _NULL.match(text):
         return None
     if _BOOL.match(text):
         return text[0] in "tT"
     if _INT.match(text):
-        if len(text) > 400:
-            raise builder.fail(event, "is a number of more than 400 digits; shorten or quote it")
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     if _FLOAT.match(text):
         return float(text)
-    special = _SPECIAL.match(text)
-    if special:
-        if "n" in text.lower()[1:2]:
-            return math.nan
-        return -math.inf if special["sign"] == "-" else math.inf
+    if special := _SPECIAL.match(text):
+        is_nan = text[1:2].lower() == "n"
+        return math.nan if is_nan else -math.inf if special["sign"] == "-" else math.inf
     return text
 
 

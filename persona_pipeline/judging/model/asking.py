@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,64 +101,38 @@ class Expected:
         }
 
 
-# A client looks at each of its connections for every call.
-_CALLS_OF_ONE_CLIENT = 25
-
-
-@dataclass
-class _Connected:
-    client: Any
-    calls: int = 0
-
-
 class SharedClient:
-    """The clients of all that ask at the same time in one event loop: one, and more where that would have too many calls.
+    """The client of all callers in one event loop. The first caller opens it, and the last one closes it.
 
     Attributes:
-        places: for calls under way at once.
+        places: one for each call that may be under way.
     """
 
     def __init__(self, options: ModelOptions, pacer: Pacer) -> None:
         self._connect = lambda: connect(options, pacer)
         self._width = max(1, options.width)
-        self.places = asyncio.Semaphore(self._width)
-        self._connected: list[_Connected] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
+        self.places = asyncio.Semaphore(self._width)
+        self.client: Any = None
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Hold the connections; the last to let go closes them."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._connected, self._loop, self._users = [], loop, 0
+            # Connections and semaphores belong to the loop that made them.
+            self._loop, self._users, self.client = loop, 0, None
             self.places = asyncio.Semaphore(self._width)
-        if not self._connected:
-            self._connected = [_Connected(self._connect())]
-        mine = self._connected
+        mine = self.client = self.client or self._connect()
         self._users += 1
         try:
             yield
         finally:
-            if self._connected is mine:
+            if self.client is mine:
                 self._users -= 1
                 if not self._users:
-                    self._connected = []
-                    for each in mine:
-                        await each.client.close()
-
-    @contextmanager
-    def lent(self) -> Iterator[Any]:
-        """Hold a client for one call, while ``opened``."""
-        one = next((each for each in self._connected if each.calls < _CALLS_OF_ONE_CLIENT), None)
-        if one is None:
-            one = _Connected(self._connect())
-            self._connected.append(one)
-        one.calls += 1
-        try:
-            yield one.client
-        finally:
-            one.calls -= 1
+                    self.client = None
+                    await mine.close()
 
 
 log = logging.getLogger(__name__)
@@ -398,8 +372,7 @@ class ModelBackend:
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = UNKNOWN_USAGE
         try:
-            with self._client.lent() as client:
-                message = await send(self.options.provider, client, body, leave)
+            message = await send(self.options.provider, self._client.client, body, leave)
             answer = read_response(
                 message, call.question, requested_model=self.options.model, prices=self.options.prices
             )

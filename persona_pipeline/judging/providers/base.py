@@ -5,8 +5,7 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -281,48 +280,31 @@ class Leave:
     cost: Cost = field(default_factory=dict)
     turn: Admission | None = None
 
+    @property
+    def left(self) -> float:
+        """Seconds until the call is given up."""
+        return self.ends - time.monotonic()
+
     def waited(self, seconds: float) -> None:
+        """Move the end on by time spent waiting for the server's limits."""
         self.ends = min(self.ends + seconds, self.latest)
-
-
-# Turns of the event loop in which an answer that has come is read to its end.
-_TURNS_TO_READ = 40
 
 
 @dataclass
 class UnderWay:
-    """A call with a server. Where its time is over and the loop comes round late, what has come meanwhile is read first.
+    """A call with a server.
 
     Attributes:
-        asked_to_wait: seconds that the server wanted to be left alone, where that was more than there were.
+        timeout: ends the call when its time is over.
+        asked_to_wait: seconds that the server wants to wait for the next request, where the call has less time left.
     """
 
     leave: Leave
-    timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+    timeout: asyncio.Timeout
     sent: int = 0
     statuses: list[int] = field(default_factory=list)
     timing: Timing = field(default_factory=Timing)
     asked_to_wait: float | None = None
-    _timer: asyncio.Handle | None = None
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Let the call's time run."""
-        self._look(_TURNS_TO_READ)
-        try:
-            yield
-        finally:
-            if self._timer:
-                self._timer.cancel()
-
-    def _look(self, turns: int) -> None:
-        loop, left = asyncio.get_running_loop(), self.leave.ends - time.monotonic()
-        if left > 0:
-            self._timer = loop.call_later(left, self._look, _TURNS_TO_READ)
-        elif turns:
-            self._timer = loop.call_soon(self._look, turns - 1)
-        else:
-            self.timeout.reschedule(loop.time())
 
     @property
     def may_be_billed(self) -> bool:
@@ -349,6 +331,7 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
             started = time.monotonic()
             call.leave.turn = await pacer.turn(call.leave.cost)
             call.leave.waited(time.monotonic() - started)
+            call.timeout.reschedule(asyncio.get_running_loop().time() + call.leave.left)
         if pacer is None:
             request.extensions = {**request.extensions, "trace": call.timing.follow}
         call.sent += 1
@@ -361,7 +344,7 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
                 pacer.heard(call.leave.turn, response.status_code, response.headers)
             call.leave.turn = None
             pause = seconds_to_wait(response.headers) if response.status_code >= 400 else None
-            if pacer is None and pause is not None and pause > call.leave.ends - time.monotonic():
+            if pacer is None and pause is not None and pause > call.leave.left:
                 call.asked_to_wait = pause
                 response.headers["x-should-retry"] = "false"
         if pacer and response.status_code == 429:
@@ -422,12 +405,11 @@ async def send(
 ) -> Any:
     """Return the response as a message, that to a ``conversation`` in its server's words; ``CallError``: there is none."""
     sdk: Any = provider.sdk()
-    call = UnderWay(leave)
+    call = UnderWay(leave, asyncio.timeout(leave.left))
     UNDER_WAY.set(call)
     try:
         async with call.timeout:
-            with call.watched():
-                content = await (provider.converse if conversation else provider.create)(client, body)
+            content = await (provider.converse if conversation else provider.create)(client, body)
     except TimeoutError:
         said = ", ".join(map(str, call.statuses))
         detail = f"no answer within the deadline{f' (the server said {said})' if said else ''}"
