@@ -1,51 +1,24 @@
-"""Runtime corrections: what a check costs, what caching saves, load, and the gate in the way of a model.
+"""Runtime corrections: what a check costs, what caching saves, and the gate between an agent and a model.
 
-**checks**
-
-Runtime corrections: what a check costs, and how long an agent waits.
-
-    python benchmarks/gate.py checks [overhead] [faults] [load]
-
-Without arguments everything runs, in a few minutes. The judge is a local stand-in for the Messages API; nothing leaves the
-machine. What the nudges detect is measured on real dialogue by benchmarks/signals.py.
-
-**caching**
-
-What a hundred gate checks of one agent cost with and without persona and claims in the API's cache.
-
+    python benchmarks/gate.py checks
     python benchmarks/gate.py caching [agent]
-
-The judge is a local stand-in for the Messages API that simulates prompt caching and takes four characters for a
-token, so sums can be compared with one another and are no bill. Nothing leaves the machine.
-
-**load**
-
-The gate's service under load and abuse: every message back once and unchanged, how soon, and what was shed.
-
-    python benchmarks/gate.py load [load] [half-open] [statistics] [--seconds 300]
-
-The service runs as a process of its own on SQLite; judge and clients are in this one, and nothing leaves the machine. ``load``
-takes as many seconds as it is given, over eight kinds of judge at 1, 50 and 300 messages at once; without arguments all of it runs.
-
-**passing**
-
-The gate in the way of a model (``corrections serve --upstream``): what it adds to an answer at 10 at once without a judge, and how
-many of 16,600 answers are lost or changed while the upstream, the judge, the store, the client or the gate itself fails.
-
+    python benchmarks/gate.py load [--seconds 300]
     python benchmarks/gate.py passing [latency] [faults] [price] [--requests 16600]
-
-The service is a process of its own; model, judge and clients are in this one. Half of the answers are streamed. ``price`` counts
-what a streamed message of six sentences takes, by how often the judge rejects: requests, checks, tokens of the model, and dollars
-at the price of one check that ``caching`` measures.
-
-**language**
-
-In which language the gate answers: lines of benchmarks/everyday in ten languages, alone, after nine of the same agent, and after
-nine in another language.
-
     python benchmarks/gate.py language
 
-The number of words from which a text is told alone was chosen on the even blocks of sixteen lines; both halves are shown.
+The judge is a local stand-in for the Messages API; nothing leaves the machine.
+
+``checks``: milliseconds of a check without a judge, and with a judge that answers at once.
+``caching``: dollars of a hundred checks of one agent, with and without persona and claims in the API's cache. The stand-in
+takes four characters for a token, so the sums can be compared with one another but are not a bill.
+``load``: the service as a process of its own, with eight kinds of judge at 1, 50 and 300 messages at once: each message must come
+back once and unchanged.
+``passing``: the gateway (``corrections serve --upstream``) as a process of its own: the time it adds to an answer, how many answers
+are lost or changed while the upstream, the judge, the store, the client or the gate fails, and the price of a streamed message of
+six sentences by how often the judge rejects. Half of the answers are streamed.
+``language``: how often the gate recognises the language of a line of benchmarks/everyday: alone, after nine of the same agent,
+and after nine in another language. The number of words from which a text is recognised alone was chosen on the even blocks of
+sixteen lines; both halves are shown.
 """
 
 import argparse
@@ -57,20 +30,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import numpy as np
-import sqlalchemy as sa
 import yaml
 from pydantic import SecretStr
 from scipy.stats import binomtest
@@ -78,7 +48,6 @@ from scipy.stats import binomtest
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import (
     ActionGate,
@@ -120,7 +89,7 @@ ALL_ON = CorrectionSettings(
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
+    ordered = sorted(values) or [0.0]
     return ordered[ceil(share * len(ordered)) - 1]
 
 
@@ -173,41 +142,15 @@ async def overhead() -> None:
         with MessagesServer(answer_gate) as server:
             options = ModelOptions(base_url=server.url, api_key=SecretStr("none"))
             async with ActionGate(world, gate_backend(options=options)) as live:
-                show(
-                    "gate over HTTP to a judge that answers at once",
-                    [await timed(lambda: live.check("michael", "Hello team 7", channel="general")) for _ in range(100)],
-                )
+                seconds = [await timed(lambda: live.check("michael", "Hello 7", channel="general")) for _ in range(100)]
+            show("gate over HTTP to a judge that answers at once", seconds)
         gate.flush()
         total = correction_statistics(world.store, agent_ids=["michael"]).total
-        claims = len(live._judge._propositions.of("michael").propositions)
         print(
-            f"one check of michael ({claims} claims, 15 earlier messages), tokens estimated at four characters each: "
+            "one check of michael, tokens estimated at four characters each: "
             f"{(total.input_tokens + total.cached_tokens) / total.checks:.0f} in, {total.output_tokens / total.checks:.0f} out, "
             f"{total.usd_per_check:.6f} dollars at claude-haiku-5-5 prices"
         )
-        world.store.close()
-
-
-async def faults() -> None:
-    """How long a message waits past a judge or a database that does not answer, the deadline being 5 s."""
-    head("Fail-open under faults, deadline 5 s, aim: never above 5050 ms")
-    with tempfile.TemporaryDirectory() as folder, MessagesServer() as server:
-        world = open_world(folder)
-        options = ModelOptions(base_url=server.url, api_key=SecretStr("none"))
-        for name, outcome in (("hang", Hang()), ("trickle", Trickle(message("{}"), 0.05))):
-            server.always(outcome)
-            gate = ActionGate(world, gate_backend(options=options), breaker_threshold=10_000)
-            show(f"judge: {name}, 100 at once", await at_once(gate, 100))
-        refused = gate_backend(options=ModelOptions(base_url="http://127.0.0.1:1", api_key=SecretStr("none")))
-        show("judge: refused, 100 at once", await at_once(ActionGate(world, refused, breaker_threshold=10_000), 100))
-        with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
-            from persona_pipeline.base.database.engine import open_store
-
-            stuck = World(
-                world.root, open_store(f"postgresql://x@127.0.0.1:{silent.getsockname()[1]}/x", migrate=False)
-            )
-            gate = ActionGate(stuck, TextBackend(), breaker_threshold=10_000)
-            show("database: never answers, 100 at once", await at_once(gate, 100))
         world.store.close()
 
 
@@ -220,51 +163,8 @@ async def at_once(gate: ActionGate, count: int) -> list[float]:
         )
 
 
-async def load() -> None:
-    """Requests to the service over HTTP, a judge of 300 ms behind it."""
-    import httpx2 as httpx
-    import uvicorn
-
-    from persona_pipeline.corrections.service.app import create_app
-
-    head("Service over HTTP, judge of 300 ms")
-    with tempfile.TemporaryDirectory() as folder, MessagesServer(answer_gate, latency=0.3) as judge:
-        world = open_world(folder)
-        options = ModelOptions(base_url=judge.url, api_key=SecretStr("none"))
-        app = create_app(world, gate_backend(options=options))
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.started:
-            await asyncio.sleep(0.05)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        limits = httpx.Limits(max_connections=100)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=30) as client:
-            for path, body, count in (
-                ("/v1/gate", {"agent_id": "jim", "text": "hello 7", "channel": "general"}, 1000),
-                ("/v1/interventions", {"agent_id": "jim", "channel": "general"}, 1000),
-            ):
-                slots = asyncio.Semaphore(50)
-
-                async def post(path: str = path, body: dict = body, slots: asyncio.Semaphore = slots) -> float:
-                    async with slots:
-                        return await timed(lambda: client.post(path, json=body))
-
-                started = time.perf_counter()
-                seconds = await asyncio.gather(*(post() for _ in range(count)))
-                rate = count / (time.perf_counter() - started)
-                show(f"{path}, 50 at a time ({rate:.0f} a second)", seconds)
-        server.should_exit = True
-        thread.join(10)
-        world.store.close()
-
-
 def run_checks() -> None:
-    parts = {"overhead": overhead, "faults": faults, "load": load}
-    for name in sys.argv[1:] or parts:
-        result = parts[name]()
-        if result is not None:
-            asyncio.run(result)
+    asyncio.run(overhead())
 
 
 CHECKS = 100
@@ -295,8 +195,8 @@ async def usage_of(agent_id: str, *, marked: bool) -> Usage:
     with tempfile.TemporaryDirectory() as folder, MessagesServer(answer_gate) as server:
         world = World.open(PROJECT, f"sqlite:///{folder}/store.db")
         world.sync()
-        async with gate_backend(options=ModelOptions(base_url=server.url, api_key=SecretStr("none"))) as backend:
-            gate = ActionGate(world, backend if marked else Unmarked(backend), settings=settings)
+        backend = gate_backend(options=ModelOptions(base_url=server.url, api_key=SecretStr("none")))
+        async with ActionGate(world, backend if marked else Unmarked(backend), settings=settings) as gate:
             decisions = [
                 await gate.check(agent_id, f"{texts[n % len(texts)]} {n}-7", channel="general") for n in range(CHECKS)
             ]
@@ -318,8 +218,6 @@ def run_caching() -> None:
 
 
 LEVELS = (1, 50, 300)
-PARTS = ("load", "half-open", "statistics")
-GATE_CHECKS = 300_000
 HUGE = "x" * 2_000_000
 MODES: dict[str, Callable[[Call], Outcome]] = {
     "healthy": lambda call: Reply(answer_gate(call).body, delay=0.3),
@@ -368,33 +266,6 @@ def service(judge: str, *options: str, broken: str = "") -> Iterator[tuple[int, 
             world.store.close()
 
 
-class Client:
-    """One connection that sends a request after another."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def send(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Return status and body of the answer."""
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
-        fields = ("host: localhost", "content-type: application/json", f"content-length: {len(body)}")
-        head = "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""])
-        writer.write(head.encode("ascii") + body)
-        await writer.drain()
-        answered = await reader.readuntil(b"\r\n\r\n")
-        lines = answered.decode("latin-1").split("\r\n")
-        length = next(int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length"))
-        return int(lines[0].split(" ")[1]), await reader.readexactly(length)
-
-    def close(self) -> None:
-        if self._streams:
-            self._streams[1].close()
-            self._streams = None
-
-
 class Told:
     """What came back of a level."""
 
@@ -404,16 +275,11 @@ class Told:
         self.wrong: list[str] = []
 
     def line(self, mode: str, level: int) -> str:
-        quantiles = "".join(f"{gate_quantile(self.seconds, share):>8.3f}" for share in (0.5, 0.99, 0.999, 1.0))
+        quantiles = "".join(f"{quantile(self.seconds, share):>8.3f}" for share in (0.5, 0.99, 0.999, 1.0))
         unchecked = sum(count for reason, count in self.reasons.items() if reason != "checked")
         said = ", ".join(f"{reason} {count}" for reason, count in self.reasons.most_common())
         counts = f"{unchecked / max(1, len(self.seconds)):>9.1%}{len(self.wrong):>7}"
         return f"{mode:<10}{level:>4}{len(self.seconds):>8}{quantiles}{counts}  {said}"
-
-
-def gate_quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values) or [0.0]
-    return ordered[ceil(share * len(ordered)) - 1]
 
 
 async def send_for(port: int, level: int, seconds: float, label: str) -> Told:
@@ -422,29 +288,26 @@ async def send_for(port: int, level: int, seconds: float, label: str) -> Told:
     ends = time.monotonic() + seconds
 
     async def sender(number: int) -> None:
-        client = Client(port)
         count = 0
         while time.monotonic() < ends or count == 0:
             text = f"{label} {number}/{count} says hello 8"
-            body = json.dumps({"agent_id": "ann", "text": text, "channel": f"room-{number}"}).encode()
+            count += 1
             started = time.monotonic()
             try:
-                code, answered = await asyncio.wait_for(client.send("POST", "/v1/gate", body), 10)
-            except Exception as error:
+                body = {"agent_id": "ann", "text": text, "channel": f"room-{number}"}
+                response = await client.post(f"http://127.0.0.1:{port}/v1/gate", json=body)
+            except httpx2.HTTPError as error:
                 told.wrong.append(f"{type(error).__name__}: {text}")
-                client.close()
-                count += 1
                 continue
             told.seconds.append(time.monotonic() - started)
-            count += 1
-            data = json.loads(answered)
-            if code != 200 or data["text"] != text:
-                told.wrong.append(f"{code}: {text}")
+            data = response.json()
+            if response.status_code != 200 or data["text"] != text:
+                told.wrong.append(f"{response.status_code}: {text}")
             else:
                 told.reasons[data["reason"] or "checked"] += 1
-        client.close()
 
-    await asyncio.gather(*(sender(number) for number in range(level)))
+    async with httpx2.AsyncClient(timeout=10, limits=httpx2.Limits(max_connections=None)) as client:
+        await asyncio.gather(*(sender(number) for number in range(level)))
     return told
 
 
@@ -467,112 +330,10 @@ def gate_load(seconds: float) -> int:
     return wrong
 
 
-def half_open() -> int:
-    """400 connections that send half a head; return whether /health took longer than a second."""
-
-    async def run(port: int) -> list[float]:
-        half = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
-        for _, writer in half:
-            writer.write(b"POST /v1/gate HTTP/1.1\r\nhost: loc")
-        took = []
-        for _ in range(20):
-            client, started = Client(port), time.monotonic()
-            code, _ = await client.send("GET", "/health")
-            client.close()
-            took.append(time.monotonic() - started)
-            assert code == 200
-            await asyncio.sleep(0.1)
-        for _, writer in half:
-            writer.close()
-        return took
-
-    with MessagesServer(answer_gate) as judge, service(judge.url) as (port, _, _):
-        took = asyncio.run(run(port))
-    print(
-        f"400 half-open connections: /health p50 {gate_quantile(took, 0.5) * 1000:.0f} ms, most {max(took) * 1000:.0f} ms"
-    )
-    return int(max(took) >= 1.0)
-
-
-def memory(pid: int) -> float:
-    """Resident megabytes of a process."""
-    fields = dict(
-        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines() if ":" in line
-    )
-    return int(fields["VmRSS"].split()[0]) / 1024
-
-
-def statistics() -> int:
-    """/v1/statistics on 300,000 checks; return whether it took more than 200 ms or memory grew by more than 50 MB."""
-    start = datetime.now(UTC) - timedelta(days=30)
-    rows = (
-        {
-            "agent_id": ("ann", "bob")[number % 2],
-            "action_id": f"a{number // 2}" if number % 10 == 9 else f"b{number}",
-            "attempt_number": 1,
-            "decision": "retry" if number % 12 == 0 else "commit",
-            "reason": "timeout" if number % 20 == 0 and number % 12 else None,
-            "score": 7.0,
-            "latency_ms": float(1 + number * 7919 % 4800),
-            "token_usage": {"input_tokens": 900, "output_tokens": 120, "cache_read_tokens": 400},
-            "usd": 0.0002,
-            "created_at": start + timedelta(seconds=8 * number),
-        }
-        for number in range(GATE_CHECKS)
-    )
-    with MessagesServer(answer_gate) as judge, service(judge.url) as (port, pid, world):
-        before = memory(pid)
-        chunk: list[dict[str, object]] = []
-        for row in rows:
-            chunk.append(row)
-            if len(chunk) == 20_000:
-                with world.store.begin() as connection:
-                    connection.execute(sa.insert(tables.gate_checks), chunk)
-                chunk = []
-        peak, done = [before], threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.1):
-                peak.append(memory(pid))
-
-        threading.Thread(target=watch, daemon=True).start()
-
-        async def ask() -> tuple[list[float], dict]:
-            client, took, data = Client(port), [], {}
-            while json.loads((await client.send("GET", "/v1/statistics"))[1])["uncounted"]:
-                await asyncio.sleep(1)
-            for _ in range(30):
-                started = time.monotonic()
-                code, body = await client.send("GET", "/v1/statistics")
-                took.append(time.monotonic() - started)
-                data = json.loads(body)
-                assert code == 200, body
-            client.close()
-            return took, data
-
-        took, data = asyncio.run(ask())
-        done.set()
-    print(
-        f"statistics of {data['total']['checks']:,} checks: p50 {gate_quantile(took, 0.5) * 1000:.0f} ms, p95 "
-        f"{gate_quantile(took, 0.95) * 1000:.0f} ms, most {max(took) * 1000:.0f} ms; memory {before:.0f} -> {max(peak):.0f} MB"
-    )
-    return int(gate_quantile(took, 0.95) > 0.2 or max(peak) - before > 50 or data["total"]["checks"] != GATE_CHECKS)
-
-
 def run_load() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seconds", type=float, default=300.0)
-    arguments = parser.parse_args()
-    parts = arguments.parts or PARTS
-    failed = 0
-    if "load" in parts:
-        failed += gate_load(arguments.seconds)
-    if "half-open" in parts:
-        failed += half_open()
-    if "statistics" in parts:
-        failed += statistics()
-    return int(failed > 0)
+    return int(gate_load(parser.parse_args().seconds) > 0)
 
 
 # Of the model's answers; each has three sentences.
@@ -616,18 +377,19 @@ async def model_answer(
 ) -> tuple[int, bytes, bool]:
     """Return status and bytes of an answer, every other one streamed, and whether it came to its end."""
     body = {"model": model, "stream": number % 2 == 1, "messages": [{"role": "user", "content": f"number {number}"}]}
-    received, whole = b"", True
+    received, whole, code = b"", True, 0
     try:
         async with client.stream("POST", url + CHAT, json=body, headers={"authorization": "Bearer k"}) as response:
+            code = response.status_code
             async for chunk in response.aiter_raw():
                 received += chunk
                 if leaves:
-                    return response.status_code, received, False
+                    return code, received, False
     except httpx2.RemoteProtocolError:
         whole = False
         if not received:
             return 0, b"", False
-    return response.status_code, received, whole
+    return code, received, whole
 
 
 def spoken(asked: Any, written: Written) -> Written:

@@ -3,7 +3,6 @@
     python benchmarks/scale.py messages [--messages 10000,100000,1000000] [--agents 1000] [--postgres]
     python benchmarks/scale.py cohort   [--agents 100,1000] [--postgres]
     python benchmarks/scale.py report   [--agents 50,1000] [--postgres]
-    python benchmarks/scale.py growth   [--what agents,runs,messages,recordings,labels,traces,commits] [--database sqlite]
     python benchmarks/scale.py table    [--database sqlite]
 
 ``messages``: rooms of ten agents that talk for 400 days, all in one file: bringing it in, one line appended, a look of both sensors
@@ -44,10 +43,6 @@ Row = dict[str, float]
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["growth"]:
-        from benchmarks.growth import run_growth
-
-        sys.exit(run_growth(sys.argv[2:]))
     if sys.argv[1:2] == ["table"]:
         from benchmarks.scale_table import run_table
 
@@ -292,34 +287,22 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
         number += 1
 
 
-def record_everything(root: Path, database_url: str, *, weeks: int = 1, labelled: int = 0) -> int:
-    """Write a recorded judgment for all that an evaluation of everybody asks in the newest weeks; return how many there are.
-
-    Of the newest ``labelled`` weeks each judgment is labelled too, by one person.
-    """
+def record_everything(root: Path, database_url: str) -> int:
+    """Write a recorded judgment of 7 for every question of an evaluation of all agents; return the number of judgments."""
     from persona_pipeline.base.options import EvaluationRequest
-    from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
     from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
+    from tests.support.evaluating import planned_requests
 
-    world, draw = World.open(root, database_url), random.Random(3)
-    recordings, labels = [], []
-    for week in range(weeks):
-        plans = planned(world, EvaluationRequest(as_of=END - timedelta(weeks=week)))
-        # Everybody's questions together are 0.6 GB of a thousand agents.
-        for asked in (asked for plan in plans for asked in plan.requests):
-            # The newest are all alike: what is evaluated then has no fall.
-            score = draw.randint(5, 9) if week else 7
-            verdict = Verdict(asked.proposition_id, score, reasoning="Recorded.", model="mock", prompt_version="mock")
+    world, recordings = World.open(root, database_url), []
+    names = world.agent_ids()
+    # The questions of a thousand agents together are 0.6 GB.
+    for start in range(0, len(names), 100):
+        for asked in planned_requests(world, EvaluationRequest(agents=names[start : start + 100], as_of=END)):
+            verdict = Verdict(asked.proposition_id, 7, reasoning="Recorded.", model="mock", prompt_version="mock")
             recordings.append(recording_of(asked, verdict, recorded_at=END))
-            if week < labelled:
-                said = min(9, score + draw.randint(-2, 1))
-                labels.append(label_of(asked, said, labeller="ada", labelled_at=END))
     write_recordings(root / "recordings", [recording for recording in recordings if recording is not None])
-    if labels:
-        write_label_files(Label, root / LABELS, labels)
     world.store.close()
     return len(recordings)
 
@@ -389,7 +372,7 @@ def _evaluation(name: str, draw: random.Random, *, low: bool) -> Any:
         dimensions[dimension] = DimensionEvaluation(
             dimension=dimension, score=score, n_scored=4, n_expected=4, propositions=claims
         )
-    provenance = {"judge_model": "mock", "prompt_version": "mock", "persona_hash": "p", "messages_hash": name}
+    provenance: Any = {"judge_model": "mock", "prompt_version": "mock", "persona_hash": "p", "messages_hash": name}
     return AgentEvaluation(
         run_id=str(uuid.UUID(int=draw.getrandbits(128))), agent_id=name, display_name=name.title(), sample_size=20,
         window_start=END - timedelta(weeks=1), window_end=END, provenance=provenance,

@@ -7,7 +7,6 @@ The world is PERSONA_ROOT, its store PERSONA_DATABASE_URL, Dagster's folder DAGS
 
 import json
 import os
-import random
 import resource
 import statistics
 import sys
@@ -32,12 +31,11 @@ def sync() -> Counted:
     return _timed(lambda: {"problems": len(world.sync_messages().problems)})
 
 
-def record(weeks: str = "1", labelled: str = "0") -> Counted:
-    """Write a recorded judgment for everything in so many weeks, and labels for some of them."""
+def record() -> Counted:
+    """Write a recorded judgment for every question."""
     from benchmarks.scale import record_everything
 
-    url = os.environ["PERSONA_DATABASE_URL"]
-    return _timed(lambda: {"judgments": record_everything(ROOT, url, weeks=int(weeks), labelled=int(labelled))})
+    return _timed(lambda: {"judgments": record_everything(ROOT, os.environ["PERSONA_DATABASE_URL"])})
 
 
 def runs(count: str) -> Counted:
@@ -112,72 +110,6 @@ def look() -> Counted:
     }
 
 
-def traces(spans: str) -> Counted:
-    """Write traces of conversations of ten turns as a collector's file exporter writes them."""
-    from benchmarks.scale import END, WORDS
-
-    draw, turns = random.Random(5), 10
-
-    def message(role: str, text: str) -> dict[str, object]:
-        return {"role": role, "parts": [{"type": "text", "content": text}]}
-
-    def line(number: int, heard: list[dict[str, object]], answer: dict[str, object]) -> str:
-        given = {
-            "gen_ai.operation.name": "chat", "gen_ai.agent.name": f"agent-{number // turns % 4:04}",
-            "gen_ai.conversation.id": f"c{number // turns}", "gen_ai.input.messages": json.dumps(heard),
-            "gen_ai.output.messages": json.dumps([answer]),
-        }  # fmt: skip
-        at = (int(END.timestamp()) + number) * 10**9
-        made = {
-            "traceId": f"{number // turns + 1:032x}", "spanId": f"{number + 1:016x}",
-            "startTimeUnixNano": str(at), "endTimeUnixNano": str(at + 5 * 10**8),
-            "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in given.items()],
-        }  # fmt: skip
-        return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [made]}]}]}) + "\n"
-
-    heard: list[dict[str, object]] = []
-    with (ROOT.parent / "traces.jsonl").open("w", encoding="utf-8") as file:
-        for number in range(int(spans)):
-            heard = heard if number % turns else []
-            texts = [" ".join(draw.choices(WORDS, k=12)) + f" {number}." for _ in range(2)]
-            heard.append(message("user", texts[0]))
-            answer = message("assistant", texts[1])
-            file.write(line(number, heard, answer))
-            heard.append(answer)
-    return {}
-
-
-def collect() -> Counted:
-    """Send the traces to `persona-pipeline collect`, a span a request as agents do, and stop it."""
-    from benchmarks.collect import Collector
-    from tests.support.otlp_relay import post
-
-    collector = Collector(ROOT, os.environ["PERSONA_DATABASE_URL"])
-    with (ROOT.parent / "traces.jsonl").open("rb") as file:
-        for body in file:
-            status, *_ = post(f"{collector.url}/v1/traces", body, {"content-type": "application/json"})
-            assert status == 200, status
-    collector.process.terminate()
-    collector.process.wait()
-    return {}
-
-
-def commits(count: str) -> Counted:
-    """Write a repository of so many commits; a change in the middle of them made scores fall."""
-    from benchmarks.versions import CauseKind, History, plant
-
-    ROOT.mkdir()
-    history = History(ROOT, random.Random(6))
-    history.commit("Begin")
-    history.git("tag", "start")
-    for number in range(1, int(count)):
-        if number == int(count) // 2:
-            plant(history, CauseKind.PERSONA, "")
-        else:
-            history.commit(history.harmless())
-    return {}
-
-
 def _timed(step: Callable[[], Counted]) -> Counted:
     started, cpu = time.perf_counter(), time.process_time()
     counted = step()
@@ -190,9 +122,6 @@ STEPS: dict[str, Callable[..., Counted]] = {
     "runs": runs,
     "day": day,
     "look": look,
-    "traces": traces,
-    "collect": collect,
-    "commits": commits,
 }
 
 if __name__ == "__main__":

@@ -139,11 +139,11 @@ def gate(place: Place) -> Costs:
 # What is measured, and what measures it at length.
 ROWS: Mapping[str, tuple[Callable[[Place], Costs], str]] = {
     "start": (start, "python -X importtime -m persona_pipeline evaluate"),
-    "newest": (newest, "scale.py growth --what runs"),
+    "newest": (newest, "budgets.py --only report"),
     "messages": (messages, "scale.py messages"),
     "cohort": (cohort, "scale.py cohort"),
     "looks": (looks, "scale.py messages"),
-    "one": (one, "scale.py growth --what agents"),
+    "one": (one, "budgets.py --only evaluate-one"),
     "transactions": (transactions, "scale.py table --only transactions --database postgres"),
     "calls": (calls, "judge.py live"),
     "gate": (gate, "gate.py checks overhead"),
