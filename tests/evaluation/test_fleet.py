@@ -19,7 +19,7 @@ from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.world.messages.store import read_alike, read_newest, said_most
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
-from tests.scoring.style.test_voice import DISTINCT, conversation
+from tests.scoring.style.samples import DISTINCT, conversation
 from tests.support.command_line import in_process
 
 FLEET = {"ada": "Ada Byron", "ben": "Ben Ochoa", "cleo": "Cléo Martin", "dev": "Dev Anand"}
@@ -181,7 +181,7 @@ def test_voices_are_compared_whatever_the_channel(
 ) -> None:
     before, now = conversation(DISTINCT, 200, 1), conversation(DISTINCT | said, 40, 3)
     if swapped:
-        now["ann"][::2], now["bob"][::2] = now["bob"][::2], now["ann"][::2]
+        now["ann"][::3], now["bob"][::3] = now["bob"][::3], now["ann"][::3]
     earlier, current = (
         [
             Message(f"{when}{name}{n}", name, text, FIRST + timedelta(minutes=n), f"{when}-{name}-{n // 10}")

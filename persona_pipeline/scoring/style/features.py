@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import regex
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of
+from persona_pipeline.scoring.text.tokens import UNKNOWN, is_unspaced, language_of, tokenize, unspaced_letters
 
-# Scripts without spaces between words: each character is a word.
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
-_UNSPACED_LETTER = regex.compile(f"[{_UNSPACED}]")
 _MARKS, _COMMAS, _ENDS = '!?;:…—"*()！？；：', ",，、،", ".!?…。！？؟"
 # Character n-grams are taken of this many first characters: more say nothing new about a voice, and cost time.
 MOST_CHARACTERS = 300
@@ -57,11 +52,6 @@ FEATURES = (
 USUAL_WORDS, WORDING, STOCK, REPEATS = range(len(SHAPE), len(FEATURES))
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words and marks of a text."""
-    return _WORD.findall(text)
-
-
 class Texts:
     """Messages as arrays of code points, and what is counted in them. ``gram``: characters of an n-gram, see ``gram_length``."""
 
@@ -95,8 +85,8 @@ class Texts:
 
     @cached_property
     def words(self) -> list[list[str]]:
-        """The lower-case words of each message."""
-        return [_WORD.findall(text.lower()) for text in self.texts]
+        """The words of each message."""
+        return [tokenize(text) for text in self.texts]
 
     @cached_property
     def grams(self) -> tuple[Any, Any]:
@@ -114,15 +104,20 @@ class Texts:
         _, rows = self.grams
         return np.bincount(rows, values, len(self)) / np.maximum(1, np.bincount(rows, minlength=len(self)))
 
-    def overlap(self) -> Any:
-        """Return how much of each message is in the nearest of the 30 before it (0-1): shared n-grams of the shorter of both."""
+    @cached_property
+    def counts(self) -> Any:
+        """The number of each n-gram in each message, as a sparse matrix."""
         from scipy import sparse
 
         hashes, rows = self.grams
         known, columns = np.unique(hashes, return_inverse=True)
-        matrix = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(self), len(known)))
-        matrix.sum_duplicates()
-        matrix.data[:] = 1
+        found = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(self), len(known)))
+        found.sum_duplicates()
+        return found
+
+    def overlap(self) -> Any:
+        """Return how much of each message is in the nearest of the 30 before it (0-1): shared n-grams of the shorter of both."""
+        matrix = self.counts.sign()
         sizes, found = np.diff(matrix.indptr), np.zeros(len(self))
         for start in range(0, len(self), _BLOCK):
             first, end = max(0, start - NEAREST_OF), min(start + _BLOCK, len(self))
@@ -136,7 +131,7 @@ class Texts:
 def gram_length(texts: Sequence[str]) -> int:
     """Return how many characters an n-gram has: five, or three where most letters are of a script without spaces."""
     said = " ".join(texts)
-    return _UNSPACED_GRAM if 2 * len(_UNSPACED_LETTER.findall(said)) > len(said) else _GRAM
+    return _UNSPACED_GRAM if 2 * unspaced_letters(said) > len(said) else _GRAM
 
 
 def _codes(texts: Sequence[str]) -> tuple[Any, Any]:
@@ -149,7 +144,7 @@ def _classes(codes: Any) -> list[Any]:
     """Return for each code point: letter, capital, part of a word, word of its own, mark, comma, end of a sentence."""
     found, places = np.unique(codes, return_inverse=True)
     tests: list[Callable[[str], object]] = [
-        str.isalpha, str.isupper, lambda c: c.isalnum() or c == "'", _UNSPACED_LETTER.match,
+        str.isalpha, str.isupper, lambda c: c.isalnum() or c == "'", is_unspaced,
         _MARKS.__contains__, _COMMAS.__contains__, _ENDS.__contains__,
     ]  # fmt: skip
     letters = [chr(code) for code in found]

@@ -1,9 +1,9 @@
-"""How alike agents sound: how near the voices of a channel have come, and who took another's voice or lines.
+"""How alike agents sound: how near the voices of a channel have come, and which agent uses another's voice or lines.
 
-Nearness has two measures, mean over the channel's pairs, in standard deviations of blocks of the same speakers' history that have
-the window's size: how alike the two sound now (cosine of character n-gram TF-IDF), and how far apart they lie along what has told
-them apart so far (``learn_rivals`` on their earlier messages; no block is judged by a model that saw it). A change of subject
-moves the two in opposite directions, merging moves both the same way, so their sum sees more than either.
+Nearness is the sum of two measures, each a mean over the channel's pairs, in standard deviations of blocks of the same speakers'
+history that have the window's size: how alike the two sound now (cosine of TF-IDF), and how far apart they are for a model that
+tells them apart (``speaker_scores``). A change of subject moves the two in opposite directions, merging moves both the same way,
+so the sum finds more than either.
 """
 
 from collections import Counter
@@ -18,7 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.style.rivals import WORDS, CountedGrams, learn_rivals, text_vectors, voice_similarity
+from persona_pipeline.scoring.style.rivals import (
+    alike_members,
+    gram_counts,
+    speaker_scores,
+    text_vectors,
+    voice_similarity,
+)
 from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of, tokenize
 from persona_pipeline.world.models import Message, grouped
 
@@ -78,17 +84,19 @@ def measure_blocks(
         places.reshape(speakers, -1, size).swapaxes(0, 1)
         for places in (np.arange(len(said)), np.arange(len(said), len(texts)))
     )
-    # Neighbouring blocks share their subject, so what is left out at once is a stretch of them.
+    # Neighbouring blocks share their subject, so a stretch of blocks is left out at once.
     part_of_block = np.arange(len(before)) * min(_FOLDS, len(before)) // len(before)
     parts = np.tile(np.repeat(part_of_block, size), speakers)
-    rivals = learn_rivals(said, np.repeat(np.arange(speakers), len(history[0])), parts)
-    scores = np.vstack([rivals.held_out, rivals.scores(texts[len(said) :])])
-    counted, pairs = CountedGrams(texts, len(said)), np.triu_indices(speakers, 1)
-    measured = [
-        MeasuredBlocks(counted.alike(places)[:, *pairs], scores[places].mean(axis=2)) for places in (before, now)
-    ]
+    counts = gram_counts(texts)
+    scores = speaker_scores(counts, np.repeat(np.arange(speakers), len(history[0])), parts)
+    holders, pairs = counts[: len(said)].count_nonzero(axis=0), np.triu_indices(speakers, 1)
+
+    def alike(blocks: Any) -> Any:
+        return np.array([alike_members(counts, len(said), holders, block) for block in blocks])
+
+    measured = [MeasuredBlocks(alike(places)[:, *pairs], scores[places].mean(axis=2)) for places in (before, now)]
     halves = np.stack([before[:-1:2], before[1::2]], axis=2).reshape(-1, 2 * speakers, size)
-    twos = counted.alike(halves).mean(axis=0)
+    twos = alike(halves).mean(axis=0)
     return measured[0], measured[1], [float(twos[2 * place, 2 * place + 1]) for place in range(speakers)]
 
 
@@ -236,7 +244,7 @@ def normal_quantile(t: float, degrees: float) -> float:
 
 def _similarity(spoken: Voices, names: Sequence[str]) -> float:
     count = min(len(spoken[name]) for name in names)
-    return fmean(voice_similarity({name: spoken[name][-count:] for name in names}, WORDS).values())
+    return fmean(voice_similarity({name: spoken[name][-count:] for name in names}).values())
 
 
 # A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.
@@ -247,7 +255,7 @@ _SAME_LINE = 0.6
 # pair), and is most of the way there. Of their sum: two in a hundred intact channels of four have somebody beyond it.
 STYLE_EVIDENCE, _WAY, _FARTHEST = 10.4, 4.0, 2.0
 # A standard normal quantile, of a pair of four.
-MERGED_QUANTILE = 3.0
+MERGED_QUANTILE = 3.5
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
@@ -448,7 +456,7 @@ def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str
     """Return the lines of ours most like a line of theirs, beside it."""
     ours, theirs = [text for text in ours if text.strip()][-60:], [text for text in theirs if text.strip()][-240:]
     rows = text_vectors([*ours, *theirs])
-    alike = rows[: len(ours)] @ rows[len(ours) :].T
+    alike = (rows[: len(ours)] @ rows[len(ours) :].T).toarray()
     order = np.argsort(-alike.max(axis=1), kind="stable")[:_SHOWN]
     return tuple((ours[index], theirs[int(alike[index].argmax())]) for index in order)
 

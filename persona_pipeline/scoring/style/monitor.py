@@ -16,8 +16,9 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
-from persona_pipeline.scoring.style.features import FEATURES, NEAREST_OF, words_of
+from persona_pipeline.scoring.style.features import FEATURES, NEAREST_OF
 from persona_pipeline.scoring.style.model import WINDOWS, VoiceModel, learn_voice
+from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message, Persona
 
 # The level that raises an alarm, and the one below which the agent has its voice back.
@@ -259,7 +260,7 @@ def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime 
         return known
     candidates = [known, *known.former]
     matched = (
-        SequenceMatcher(None, words_of(c.persona), words_of(persona.persona), autojunk=False) for c in candidates
+        SequenceMatcher(None, tokenize(c.persona), tokenize(persona.persona), autojunk=False) for c in candidates
     )
     shares = [1 - found.ratio() for found in matched]
     share, nearest = min(zip(shares, candidates, strict=True), key=lambda item: item[0])

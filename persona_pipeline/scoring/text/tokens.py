@@ -50,6 +50,11 @@ def is_unspaced(token: str) -> bool:
     return _HAS_UNSPACED.match(token) is not None
 
 
+def unspaced_letters(text: str) -> int:
+    """Return the number of letters of scripts that put no spaces between words."""
+    return len(_HAS_UNSPACED.findall(text))
+
+
 # In Latin letters these are the full stop, ! and ?.
 _SENTENCE_END = regex.compile(r"\p{Sentence_Terminal}+")
 _MOST_STRETCHES = 20

@@ -7,7 +7,7 @@ import pytest
 from persona_pipeline.scoring.convergence import voice_statistics
 from persona_pipeline.scoring.style.likeness import Likeness, find_clones, find_likeness, nearness
 from persona_pipeline.world.models import Message
-from tests.scoring.style.test_voice import DISTINCT, conversation
+from tests.scoring.style.samples import DISTINCT, conversation
 
 HISTORY = conversation(DISTINCT, 200, 1)
 START = datetime(2026, 3, 2, tzinfo=UTC)
@@ -74,9 +74,9 @@ def test_a_clone_in_style_is_named_with_the_voice_it_has_taken() -> None:
     assert all(ours in current["ann"] and theirs in HISTORY["bob"] for ours, theirs in found[0].lines)
 
 
-def test_a_pair_that_has_met_in_the_middle_has_merged() -> None:
+def test_a_pair_that_has_come_closer_has_merged() -> None:
     current = conversation(DISTINCT, 40, 3)
-    current["ann"][::2], current["bob"][::2] = current["bob"][::2], current["ann"][::2]
+    current["ann"][::3], current["bob"][::3] = current["bob"][::3], current["ann"][::3]
     found = find_likeness(nearness(current, HISTORY), current, HISTORY)
     assert (Likeness.MERGED, "ann", "bob") in [(item.kind, item.agent_id, item.other) for item in found]
 

@@ -21,7 +21,6 @@ from persona_pipeline.scoring.style.features import (
     everyday,
     languages,
     packaged,
-    words_of,
 )
 from persona_pipeline.scoring.style.model import VoiceModel, learn_voice, talk_numbers
 from persona_pipeline.scoring.style.monitor import (
@@ -34,37 +33,11 @@ from persona_pipeline.scoring.style.monitor import (
     voice_change,
 )
 from persona_pipeline.world.models import Message
+from tests.scoring.style.samples import WORDS, line
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 PROJECT = Path(__file__).resolve().parents[3]
 LATER = MONDAY + timedelta(days=60)
-WORDS = (
-    "paper",
-    "sales",
-    "client",
-    "printer",
-    "meeting",
-    "report",
-    "branch",
-    "order",
-    "coffee",
-    "phone",
-    "roof",
-    "garden",
-)
-SHAPES = {
-    "loud": ("OH MY GOD the {} fell on the {}!!!", "The {} is the BEST, I told {} everyone!!", "WOW, {}! And a {}?!"),
-    "terse": (
-        "False. The {} precedes the {}. Fact.",
-        "Correct. Count the {} before the {}.",
-        "The {} and the {}. Noted.",
-    ),
-    "lazy": (
-        "ummm so like, the {}... and the {}, i guess?",
-        "yeah {} or {} or whatever",
-        "meh, i lost the {} near the {}",
-    ),
-}
 
 
 def said(
@@ -74,7 +47,7 @@ def said(
     generator = random.Random(f"{seed} {agent_id}")
     return [
         Message(
-            f"{seed}-{n}", agent_id, generator.choice(SHAPES[style]).format(*generator.sample(WORDS, 2)),
+            f"{seed}-{n}", agent_id, line(style, generator),
             start + timedelta(hours=n // talk * 3, minutes=n % talk), "general",
         )
         for n in range(count)
@@ -121,7 +94,6 @@ def test_how_wide_commas_are_and_how_accents_are_encoded_says_nothing_of_who_wri
     wide, narrow = (Texts(texts, 3) for texts in zip(*pairs, strict=True))
     assert wide.shape().tolist() == narrow.shape().tolist()
     assert [part.tolist() for part in wide.grams] == [part.tolist() for part in narrow.grams]
-    assert words_of("我要找 der Fisch, ok") == ["我", "要", "找", "der", "Fisch", ",", "ok"]
 
 
 def test_a_repeated_message_overlaps_wholly_while_the_first_is_near() -> None:

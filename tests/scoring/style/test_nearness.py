@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +12,9 @@ from scipy import stats
 from persona_pipeline.scoring.convergence import nearness_score
 from persona_pipeline.scoring.style import likeness as voices
 from persona_pipeline.scoring.style.likeness import nearness, normal_quantile
-from persona_pipeline.scoring.style.rivals import learn_rivals, worth
-from tests.scoring.style.test_voice import DISTINCT, MERGED, conversation
+from persona_pipeline.scoring.style.rivals import gram_counts, speaker_scores, voice_similarity
+from tests.scoring.style.samples import DISTINCT, MERGED, conversation
+from tests.support.waiting import PATIENCE
 
 HISTORY = conversation(DISTINCT, 60, 1)
 
@@ -101,14 +104,6 @@ def test_values_are_counted_in_deviations_of_those_before_pooled_over_the_pairs(
     assert new == pytest.approx(np.array([[2, 0]]) / spread)
 
 
-@pytest.mark.parametrize(("shorter", "longer", "more"), [(10, 200, True), (200, 400, False)])
-def test_a_message_counts_more_the_longer_it_is_up_to_two_hundred_letters(
-    shorter: int, longer: int, more: bool
-) -> None:
-    assert (worth("x" * longer) > worth("x" * shorter)) is more
-    assert worth("x" * longer) < 2 * worth("x" * shorter)
-
-
 @pytest.mark.parametrize(("alone", "close"), [(0.3, True), (0.31, False)])
 def test_two_are_close_by_the_one_who_is_less_alike_to_itself(
     alone: float, close: bool, monkeypatch: pytest.MonkeyPatch
@@ -126,17 +121,35 @@ def test_two_are_close_by_the_one_who_is_less_alike_to_itself(
     )
 
 
-def test_each_part_is_judged_by_a_model_that_did_not_see_it() -> None:
+def test_each_part_is_scored_without_itself() -> None:
     said = conversation(DISTINCT, 20, 7)
-    texts, speakers = [text for own in said.values() for text in own], np.repeat(np.arange(3), 20)
-    parts = np.tile(np.repeat(np.arange(4), 5), 3)
-    rivals = learn_rivals(texts, speakers, parts)
-    assert (rivals.held_out.argmax(axis=1) == speakers).all()
-    # Who speaks is dealt anew in one part: the other parts' models and what they say of it stay as they were.
-    swapped = np.where(parts == 0, (speakers + 1) % 3, speakers)
-    again = learn_rivals(texts, swapped, parts)
-    assert again.held_out[parts == 0] == pytest.approx(rivals.held_out[parts == 0])
-    assert rivals.scores(texts).argmax(axis=1).tolist() == speakers.tolist()
+    counts = gram_counts([text for own in said.values() for text in own])
+    speakers, parts = np.repeat(np.arange(3), 20), np.tile(np.repeat(np.arange(4), 5), 3)
+    found = speaker_scores(counts, speakers, parts)
+    assert (found.argmax(axis=1) == speakers).all()
+    # Other speakers in one part change the scores of the other parts, and not its own.
+    again = speaker_scores(counts, np.where(parts == 0, (speakers + 1) % 3, speakers), parts)
+    assert again[parts == 0] == pytest.approx(found[parts == 0])
+    assert again[parts == 1] != pytest.approx(found[parts == 1])
+
+
+def test_agents_who_write_alike_are_more_similar_and_case_counts() -> None:
+    similarity = voice_similarity(conversation({"ann": "loud", "bob": "loud", "cyd": "terse"}, 12, 1))
+    assert list(similarity) == [("ann", "bob"), ("ann", "cyd"), ("bob", "cyd")]
+    assert similarity["ann", "bob"] > 2 * similarity["ann", "cyd"]
+    quiet, loud = ["the paper is here"], ["THE PAPER IS HERE"]
+    assert voice_similarity({"a": quiet, "b": quiet})["a", "b"] == pytest.approx(1)
+    assert voice_similarity({"a": quiet, "b": loud})["a", "b"] < 0.1
+    assert voice_similarity({"ann": ["hello"], "bob": [" "]}) == {}
+
+
+def test_scipy_is_imported_when_voices_are_first_compared() -> None:
+    program = (
+        "import sys; from persona_pipeline.scoring.style import likeness; "
+        "print(sorted({'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_messages_that_share_nothing_say_so() -> None:
