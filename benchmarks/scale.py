@@ -312,8 +312,8 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
     import sqlalchemy as sa
 
     from persona_pipeline.base.database import tables
-    from persona_pipeline.evaluation.decide import Guard, compared
-    from persona_pipeline.evaluation.history import SavedRun, rows_of
+    from persona_pipeline.evaluation.decide import compared
+    from persona_pipeline.evaluation.history import rows_of
     from persona_pipeline.guard.gate import GateRules
     from persona_pipeline.world import World
     from persona_pipeline.world.runs import write_runs
@@ -323,9 +323,9 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
     for number, name in enumerate(names):
         world.sync_persona(name)
         found, baseline = _evaluation(name, draw, low=number % 25 == 7), _baseline(name)
-        report = compared(found, baseline, Guard(GateRules()))
+        report = compared(found, baseline, GateRules())
         with world.store.begin() as connection:
-            write_runs(connection, [rows_of(SavedRun(report.evaluation, report.comparison, report.findings))])
+            write_runs(connection, [rows_of(report)])
     with world.store.begin() as connection:
         newest = [dict(row._mapping) for row in connection.execute(sa.select(table))]
     for row in newest if runs > 1 else ():

@@ -46,7 +46,7 @@ from scipy import stats
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.evaluation.folder import folder_snapshot
+from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
@@ -298,11 +298,11 @@ class History:
 
     def record(self) -> None:
         """Record what the judge says of the world as it stands; what is not asked any more goes."""
-        snapshot, side = folder_snapshot(self.root), Side("", self.root)
-        newest = snapshot.messages.newest
+        inputs, side = folder_inputs(self.root), Side("", self.root)
+        newest = inputs.messages.newest
         assert newest is not None
         answers = RecordedAnswers(KnownVerdicts(self.root / "recordings", None))
-        state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
+        state = state_of(inputs, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"
         for path in folder.rglob("*.jsonl") if folder.is_dir() else ():

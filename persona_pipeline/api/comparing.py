@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.evaluation.run import Run
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.suites.grading.results import SuiteResult
 from persona_pipeline.suites.running.history import WIN, Comparison
@@ -132,7 +132,7 @@ def _evaluations(
     allowed = {name: told.get(name) if value is None else value for name, value in asked.items()}
     rules = GateRules(**{name: value for name, value in allowed.items() if value is not None})
     return EvaluationComparison(
-        **vars(EvaluationRun(set_beside(WorldReader(after.world).guard(rules), known, after.report))),
+        **vars(Run(set_beside(rules, WorldReader(after.world).reference(), known, after.report))),
         world=after.world,
         only_before=[name for name in known if name not in after.agents],
         only_after=[name for name in after.agents if name not in known],

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from persona_pipeline.base.errors import ConfigError, PersonaError, did_you_mean
-from persona_pipeline.evaluation.run import EvaluationRun
+from persona_pipeline.evaluation.run import Run
 from persona_pipeline.guard.report import AgentReport, Conclusion, Finding
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.world import World
@@ -29,7 +29,7 @@ class UnscoredError(PersonaError):
 
 
 @dataclass(repr=False)
-class Evaluation(EvaluationRun):
+class Evaluation(Run):
     """A finished evaluation of one or more agents, compared with their baselines.
 
     A notebook shows it as a table. ``report`` is the whole of it, what ``persona-pipeline evaluate`` prints as JSON.
@@ -139,9 +139,9 @@ class Evaluation(EvaluationRun):
         return render_page(short_page(self.report, verbose=True), "notebook")
 
     @classmethod
-    def of(cls, run: EvaluationRun, world: World | None) -> Self:
+    def of(cls, run: Run, world: World | None) -> Self:
         """Return a run with what a notebook wants of it."""
-        return cls(**{item.name: getattr(run, item.name) for item in fields(EvaluationRun)}, world=world)
+        return cls(**{item.name: getattr(run, item.name) for item in fields(Run)}, world=world)
 
 
 def _known(kind: str, name: str, names: Collection[str]) -> str:

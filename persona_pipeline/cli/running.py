@@ -13,7 +13,7 @@ from persona_pipeline.base.errors import EXIT_OK, NothingError
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
-    from persona_pipeline.evaluation.run import EvaluationRun
+    from persona_pipeline.evaluation.run import Run
     from persona_pipeline.judging.open import Progress
     from persona_pipeline.reporting.notify import Notice
     from persona_pipeline.world.world import World
@@ -24,7 +24,7 @@ _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verb
 
 def run_and_print(
     context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str, verbose: bool = False
-) -> "EvaluationRun":
+) -> "Run":
     """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
 
     ConfigError: bad input; nothing is evaluated then.

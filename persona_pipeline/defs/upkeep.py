@@ -35,8 +35,8 @@ from persona_pipeline.defs.platform.resources import known_agents, known_failure
 from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
-from persona_pipeline.evaluation.decide import Guard, compared
-from persona_pipeline.evaluation.history import SavedRun, saved_run
+from persona_pipeline.evaluation.decide import compared
+from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
@@ -81,7 +81,7 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Re
     if saved is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
     run = saved.evaluation
-    report = compared(run, baseline, Guard(GateRules()))
+    report = compared(run, baseline, GateRules())
     judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
     remarks = (*_age(baseline, now, days), *_verdict(saved), *judges, *_outgrown(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
@@ -92,9 +92,9 @@ def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
     return [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
 
 
-def _verdict(saved: SavedRun) -> Sequence[str]:
+def _verdict(saved: AgentReport) -> Sequence[str]:
     """Return the verdict of the newest run as it was decided; nothing where the agent held."""
-    told = saved.report.conclusion
+    told = saved.conclusion
     return [] if told.verdict is Result.HELD else [f"{told.status.word}: {told.reason}"]
 
 

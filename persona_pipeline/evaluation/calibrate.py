@@ -65,17 +65,17 @@ def judged_population(
         ConfigError: files of these agents or recordings are not valid, or there is no message.
     """
     reader = WorldReader(world)
-    now = reader.questions(world.settled(EvaluationRequest(agents=agents, dimensions=dimensions)))
+    now = reader.inputs(world.settled(EvaluationRequest(agents=agents, dimensions=dimensions)))
     raise_problems(now.broken)
     past = [
         replace(scope, window=window, past=True)
         for scope in now.agents
         for window in _windows(scope.window, *reader.past_windows(scope.agent_id))
     ]
-    snapshot = reader.scopes(replace(now, agents=past))
+    inputs = reader.gathered(replace(now, agents=past))
     asked: dict[str, tuple[JudgeRequest, Window]] = {}
-    for scope in snapshot.agents:
-        for item in plan_agent(snapshot, scope, EvaluationRequest()).requests:
+    for scope in inputs.agents:
+        for item in plan_agent(inputs, scope, EvaluationRequest()).requests:
             asked.setdefault(item.key, (item, scope.window))
     answers = reader.known.on([item for item, _ in asked.values()])
     return [

@@ -1,18 +1,17 @@
-"""What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
+"""Decide runs of agents: scores, verdicts on messages, comparison with baselines, and confirmation of drops."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
+from persona_pipeline.evaluation.history import drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
-from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.evaluation.snapshot import Inputs, Reference, Signals, Snapshot
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
-from persona_pipeline.guard.baselines.golden import Watched, captured
+from persona_pipeline.guard.baselines.golden import captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
@@ -30,7 +29,7 @@ from persona_pipeline.guard.trust import ANCHORS, answers_in, explained, judge_o
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
-from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
@@ -41,82 +40,104 @@ _JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions"
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """One agent's scores so far, what they were judged from, what that cost, and what was judged ``again`` (None: nothing)."""
+class AgentRun:
+    """One agent's run on one window.
+
+    Attributes:
+        report: of the whole run, whatever part was requested; dimensions have the cost of the calls that first answered them.
+        again: repeated judgments that confirm a drop; None: nothing was repeated.
+        is_baseline: the agent's baseline was taken from it.
+    """
 
     judged: Judged
-    evaluation: AgentEvaluation
-    expenses: Sequence[Expense] = ()
+    report: AgentReport
     again: Judged | None = None
+    is_baseline: bool = False
 
     @property
     def plan(self) -> AgentPlan:
-        """What was asked."""
         return self.judged.plan
 
+    @property
+    def agent_id(self) -> str:
+        return self.report.evaluation.agent_id
 
-@dataclass(frozen=True)
-class Guard:
-    """What decides whether a drop is a regression: the rules, the baselines of all agents, and what is known of the judges.
+    @property
+    def evaluation(self) -> AgentEvaluation:
+        return self.report.evaluation
 
-    The scores of other agents are not part of it: what they did in the same week explains no drop. ``points``: earlier windows.
-    """
+    @property
+    def whole(self) -> bool:
+        """Whether it has every dimension with claims."""
+        return self.plan.is_whole(self.evaluation.dimensions)
 
-    rules: GateRules
-    watched: Watched = field(default_factory=Watched)
-    label_counts: tuple[int, int] = (0, 0)
-    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    @property
+    def shown(self) -> AgentReport:
+        """The report with the cost of the current calls: the caller pays those."""
+        paid = self.report.expenses
+        now = {
+            name: item.model_copy(update={"usage": add_usage(e.usage for e in paid if e.dimension == name)})
+            for name, item in self.evaluation.dimensions.items()
+            if name in self.plan.plans
+        }
+        dimensions = {**self.evaluation.dimensions, **now}
+        return self.report.model_copy(
+            update={"evaluation": self.evaluation.model_copy(update={"dimensions": dimensions})}
+        )
 
-
-@dataclass(frozen=True)
-class AgentResult:
-    """One agent's plan and the report of it; ``report`` speaks of the whole run, however much of it was asked for.
-
-    ``saved`` is the run as the store keeps it, with what it cost when it was paid for.
-    """
-
-    plan: AgentPlan
-    report: AgentReport
-    saved: SavedRun
+    def updated(self, evaluation: AgentEvaluation, expenses: Iterable[Expense]) -> "AgentRun":
+        """Return the run with another evaluation and further expenses."""
+        paid = [*self.report.expenses, *expenses]
+        return replace(self, report=self.report.model_copy(update={"evaluation": evaluation, "expenses": paid}))
 
 
 def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> GateRules:
-    """Return a settled request's rules, with the judge's own minimum coverage where none is given, or that of recorded failures."""
+    """Return a settled request's rules; without a minimum coverage, the judge's own or that of recorded failures."""
     given = {item.name for item in fields(GateRules)} & EvaluationRequest.model_fields.keys() - {"min_coverage"}
+    coverage = snapshot.reference.coverage[judge.live]
     return GateRules(
         **{name: getattr(request, name) for name in given},
-        min_coverage=snapshot.coverage[judge.live] if request.min_coverage is None else request.min_coverage,
+        min_coverage=coverage if request.min_coverage is None else request.min_coverage,
         as_recorded=request.min_coverage is None,
-        today=snapshot.read_at.date(),
+        today=snapshot.inputs.read_at.date(),
     )
 
 
-def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
-    """Return what decides whether a drop is a regression."""
-    return Guard(rules, snapshot.watched, snapshot.label_counts, snapshot.points)
+def scored(reference: Reference, judged: Judged, judge: Judge) -> AgentRun:
+    """Return the run of a judged plan, with the scores that an earlier run on the same inputs has."""
+    fresh, plan = evaluation_of(judged, judge), judged.plan
+    evaluation = joined(reference.run(fresh.run_id), fresh, plan.claimed)
+    report = AgentReport(
+        evaluation=evaluation,
+        comparison=BaselineComparison(agent_id=fresh.agent_id),
+        expenses=expenses_of(fresh.agent_id, fresh.dimensions.values()),
+        past=plan.scope.past,
+    )
+    return AgentRun(judged, report)
 
 
-def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
-    """Return the scores of an agent, with those that its run held before."""
-    fresh = evaluation_of(judged, judge)
-    evaluation = joined(snapshot.run(fresh.run_id), fresh, judged.plan.claimed)
-    return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
+def with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> DimensionEvaluation:
+    """Return a dimension with verdicts on messages and their cost."""
+    if read is None:
+        return dimension
+    return dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
 
 
-def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge) -> tuple[Snapshot, list[Evaluated]]:
-    """Return evaluations with the verdicts on their messages, from one call, and the snapshot that keeps them.
+def with_messages(snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge) -> tuple[Snapshot, list[AgentRun]]:
+    """Return runs with verdicts on their messages, from one call, and the snapshot that keeps those.
 
-    A judge that answers nothing but claims gives none, and so do recordings without such answers where the baseline has none.
+    There are none from a judge that only answers claims, nor from recordings without such answers, unless the baseline has some.
     """
-    known, ask = snapshot.read_messages, getattr(judge, "ask", None)
+    known, ask = snapshot.signals.messages, getattr(judge, "ask", None)
     if ask is not None and not known:
-        plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
+        plans = {run.evaluation.run_id: run.plan for run in runs if run.plan.readings}
         calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
         read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-        # A baseline with verdicts on messages is no measure of a window without.
-        due = {run_id for run_id, plan in plans.items() if plan.baseline and plan.baseline.messages}
-        told = zip(calls, read, strict=True)
-        answered = {run_id: item for run_id, item in told if item.is_answered or run_id in due}
+        baselines = {run_id: snapshot.reference.baseline(plan.scope) for run_id, plan in plans.items()}
+        # A window without verdicts cannot be compared with a baseline that has some.
+        due = {run_id for run_id, baseline in baselines.items() if baseline and baseline.messages}
+        pairs = zip(calls, read, strict=True)
+        answered = {run_id: item for run_id, item in pairs if item.is_answered or run_id in due}
         since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id, item in answered.items() if item.is_low}
         earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
         judged_by, each = {item.judged_by for item in read}, iter(earlier)
@@ -125,201 +146,158 @@ def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Jud
             usage = add_usage((answered[run_id].usage, *(next(each).usage for _ in parts)))
             answered[run_id] = answered[run_id].model_copy(update={"usage": usage})
         known = {run_id: _dated(snapshot, plans[run_id], item, read) for run_id, item in answered.items()}
-    snapshot = replace(snapshot, read_messages=known)
-    return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
+    signals = replace(snapshot.signals, messages=known)
+    return replace(snapshot, signals=signals), [_with_verdicts(run, known.get(run.evaluation.run_id)) for run in runs]
 
 
 def _earlier(snapshot: Snapshot, plan: AgentPlan) -> Iterator[tuple[Sequence[MessageCall], int]]:
-    """Yield what is asked to date a drift: the windows of the baseline, and the time between them and the window."""
-    agent_id, window = plan.scope.agent_id, plan.scope.window
-    taken = [Window(item.end, item.start) for item in plan.baseline.messages] if plan.baseline else []
+    """Yield the questions that date a drift: about the baseline's windows, and the time between them and the window."""
+    inputs, agent_id, window = snapshot.inputs, plan.agent_id, plan.scope.window
+    baseline = snapshot.reference.baseline(plan.scope)
+    taken = [Window(item.end, item.start) for item in baseline.messages] if baseline else []
     if window.start is None or not taken:
         return
     # Older messages are not read: a part of a window would be another question. A baseline's may reach into this one.
     first = history_of(window).start
     whole = [item for item in taken if first and item.start and item.start >= first]
-    known = {item.verdict.message for item in snapshot.known_verdicts.get(agent_id, ())}
+    known = {item.verdict.message for item in snapshot.reference.verdicts.get(agent_id, ())}
     for earlier in (*whole, Window(window.start, taken[-1].end)):
-        own = snapshot.messages.within(earlier, agent_id=agent_id)
+        own = inputs.messages.within(earlier, agent_id=agent_id)
         if earlier.start and earlier.start < window.start and not known.issuperset(message.id for message in own):
-            talk = snapshot.messages.talk(agent_id, earlier)
-            yield readings_of(plan.readings[0].character, talk, snapshot.most_messages)
-
-
-def with_anchors(
-    snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge, *, twice: bool = False
-) -> tuple[Snapshot, list[Evaluated]]:
-    """Return evaluations of the newest windows with the judge's answers on anchors, and the snapshot that keeps those.
-
-    Of a judge that was asked nothing else nothing is asked. ``twice``: an answer that is not given twice shows no change later.
-    """
-    known, ask, paid = snapshot.anchor_answers, getattr(judge, "ask", None), Usage()
-    current = {(scope.agent_id, scope.window) for scope in snapshot.agents}
-    newest = [at for at, item in enumerate(evaluated) if (item.plan.scope.agent_id, item.plan.scope.window) in current]
-    # Of an agent without a baseline anchors are of the window that is judged, where a drift would be taken for the character.
-    own = (item.evaluation.messages for item in evaluated)
-    low = {item.agent_id for item in own if item and item.is_low} - snapshot.baselines.keys()
-    anchors = [agent.only_out() if agent.agent_id in low else agent for agent in snapshot.anchors]
-    if known is None and ask is not None and anchors and any(evaluated[at].plan.requests for at in newest):
-        day = max(scope.window.end for scope in snapshot.agents).date()
-        asked = AnchorRound(anchors, day, 2 if twice else 1)
-        read = run_async(read_messages([([call], 0) for call in asked.calls], ask))
-        known, paid = asked.answers(read), add_usage(item.usage for item in read)
-    found = list(evaluated)
-    for at in newest:
-        found[at] = _with_answers(found[at], known, paid)
-        paid = Usage()
-    return replace(snapshot, anchors=anchors, anchor_answers=known), found
-
-
-def _with_answers(item: Evaluated, known: AnchorAnswers | None, paid: Usage) -> Evaluated:
-    """Return an evaluation with the answers on anchors in its provenance, and with what they cost."""
-    evaluation, expenses = item.evaluation, list(item.expenses)
-    if paid.calls:
-        expenses.append(Expense(mechanism="judge_check", agent_id=evaluation.agent_id, usage=paid))
-    if known is not None:
-        provenance = cast(Provenance, {**evaluation.provenance, ANCHORS: known.model_dump(mode="json")})
-        evaluation = evaluation.model_copy(update={"provenance": provenance})
-    return replace(item, evaluation=evaluation, expenses=expenses)
+            talk = inputs.messages.talk(agent_id, earlier)
+            yield readings_of(plan.readings[0].character, talk, inputs.most_messages)
 
 
 def _dated(
     snapshot: Snapshot, plan: AgentPlan, own: MessageVerdicts, read: Sequence[MessageVerdicts]
 ) -> MessageVerdicts:
-    """Return verdicts on a window with what earlier verdicts and the texts of messages add to them."""
-    series = series_of(snapshot, own.agent_id, read, plan.scope.window.end)
-    dated = own.dated(series, snapshot.labelled.get(own.agent_id))
+    """Return verdicts on a window with the date of a change and the worst messages."""
+    reference, messages = snapshot.reference, snapshot.inputs.messages
+    series = reference.series(own.agent_id, read, plan.scope.window.end)
+    dated = own.dated(series, reference.labelled.get(own.agent_id))
     if change := dated.change:
-        # The date may as well be that of any message before it that nobody judged.
+        # The change may be at any message before it that was not judged.
         judged = {item.message for item in series}
         before = max(item.said_at for item in series if item.said_at <= change.since and item.message != change.message)
-        gap = snapshot.messages.within(Window(change.since, before), agent_id=own.agent_id)
+        gap = messages.within(Window(change.since, before), agent_id=own.agent_id)
         off = change.give_or_take + sum(message.id not in judged for message in gap)
         dated = dated.model_copy(update={"change": replace(change, give_or_take=off)})
     if not dated.share.n_out:
         return dated
-    said = snapshot.messages.talk(own.agent_id, history_of(plan.scope.window))
+    said = messages.talk(own.agent_id, history_of(plan.scope.window))
     return dated.model_copy(update={"worst": worst_messages(dated, series, said)})
 
 
-def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:
+def _with_verdicts(run: AgentRun, read: MessageVerdicts | None) -> AgentRun:
     if read is None:
-        return item
-    adherence = _with_read(item.evaluation.dimensions[ADHERENCE.name], read)
-    dimensions = {**item.evaluation.dimensions, ADHERENCE.name: adherence}
+        return run
+    adherence = with_read(run.evaluation.dimensions[ADHERENCE.name], read)
+    dimensions = {**run.evaluation.dimensions, ADHERENCE.name: adherence}
     usage = add_usage(one.usage for one in dimensions.values())
-    evaluation = item.evaluation.model_copy(update={"dimensions": dimensions, "usage": usage})
-    paid = expenses_of(evaluation.agent_id, [adherence.model_copy(update={"usage": read.usage})])
-    return replace(item, evaluation=evaluation, expenses=[*item.expenses, *paid])
+    evaluation = run.evaluation.model_copy(update={"dimensions": dimensions, "usage": usage})
+    return run.updated(evaluation, expenses_of(run.agent_id, [adherence.model_copy(update={"usage": read.usage})]))
 
 
-def _with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> DimensionEvaluation:
-    """Return a dimension with verdicts on messages, and with what they cost."""
-    if read is None:
-        return dimension
-    return dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
+def with_anchors(
+    snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge, *, twice: bool = False
+) -> tuple[Snapshot, list[AgentRun]]:
+    """Return runs on the newest windows with the judge's answers on anchors, and the snapshot that keeps those.
 
-
-def series_of(
-    snapshot: Snapshot, agent_id: str, read: Sequence[MessageVerdicts], end: datetime
-) -> list[MessageVerdict]:
-    """Return the verdicts on an agent's messages up to ``end``, those read first instead of those read later or stored.
-
-    Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
+    Without other questions the anchors are not asked. ``twice``: an unsteady answer will not count as a change later.
     """
-    own = [item for item in read if item.agent_id == agent_id]
-    judged_by = {item.judged_by for item in own}
-    stored = (item for item in snapshot.known_verdicts.get(agent_id, ()) if item.judged_by in judged_by)
-    found = {item.verdict.message: item.verdict for item in stored}
-    found |= {verdict.message: verdict for item in reversed(own) for verdict in item.verdicts}
-    return [item for item in found.values() if item.said_at <= end]
+    known, ask, paid = snapshot.signals.anchors, getattr(judge, "ask", None), Usage()
+    current = {(scope.agent_id, scope.window) for scope in snapshot.inputs.agents}
+    newest = [at for at, run in enumerate(runs) if (run.agent_id, run.plan.scope.window) in current]
+    # Without a baseline anchors come from the judged window, where a drift would count as the character.
+    own = (run.evaluation.messages for run in runs)
+    low = {item.agent_id for item in own if item and item.is_low} - snapshot.reference.baselines.keys()
+    anchors = [agent.only_out() if agent.agent_id in low else agent for agent in snapshot.reference.anchors]
+    if known is None and ask is not None and anchors and any(runs[at].plan.requests for at in newest):
+        day = max(scope.window.end for scope in snapshot.inputs.agents).date()
+        asked = AnchorRound(anchors, day, 2 if twice else 1)
+        read = run_async(read_messages([([call], 0) for call in asked.calls], ask))
+        known, paid = asked.answers(read), add_usage(item.usage for item in read)
+    found = list(runs)
+    for at in newest:
+        found[at] = _with_answers(found[at], known, paid)
+        paid = Usage()
+    reference, signals = replace(snapshot.reference, anchors=anchors), replace(snapshot.signals, anchors=known)
+    return replace(snapshot, reference=reference, signals=signals), found
 
 
-def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:
-    """Return what is said of agents: their scores beside their baselines, every fall tested against chance, and what is wrong."""
-    return [_result(snapshot, item.plan, _decided(item, guard)) for item in evaluated]
+def _with_answers(run: AgentRun, known: AnchorAnswers | None, paid: Usage) -> AgentRun:
+    """Return a run with the answers on anchors in its provenance, and their cost."""
+    evaluation = run.evaluation
+    expenses = [Expense(mechanism="judge_check", agent_id=run.agent_id, usage=paid)] if paid.calls else []
+    if known is not None:
+        provenance = cast(Provenance, {**evaluation.provenance, ANCHORS: known.model_dump(mode="json")})
+        evaluation = evaluation.model_copy(update={"provenance": provenance})
+    return run.updated(evaluation, expenses)
 
 
-def missing_scores(item: Evaluated) -> Problem | None:
-    """Return what is not scored of a run that should be complete."""
-    plan = item.plan
-    missing = [name for name in plan.claimed if name not in item.evaluation.dimensions]
-    if not missing or plan.scope.dimensions:
+def missing_scores(run: AgentRun) -> Problem | None:
+    """Return the problem of a run that lacks dimensions and should be complete."""
+    missing = [name for name in run.plan.claimed if name not in run.evaluation.dimensions]
+    if not missing or run.plan.scope.dimensions:
         return None
     names = ", ".join(f"{name}_scores" for name in missing)
-    return Problem(f"{plan.scope.agent_id}: not every dimension is scored on the current messages; materialize {names}")
+    return Problem(f"{run.agent_id}: not every dimension is scored on the current messages; materialize {names}")
 
 
-def _decided(item: Evaluated, guard: Guard) -> AgentReport:
-    plan, evaluation = item.plan, item.evaluation
-    due = ALL_DIMENSIONS if plan.is_whole(evaluation.dimensions) else plan.scope.dimensions
-    report = compared(evaluation, plan.baseline, guard, due)
-    return report.model_copy(update={"expenses": list(item.expenses), "past": plan.scope.past})
+def decide(snapshot: Snapshot, runs: Sequence[AgentRun], rules: GateRules) -> list[AgentRun]:
+    """Return runs with their comparison and findings: every drop is tested against chance."""
+    return [replace(run, report=_decided(snapshot, run, rules)) for run in runs]
 
 
-def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentResult:
-    evaluation, agent_id = report.evaluation, report.evaluation.agent_id
-    if not report.past and not evaluation.synthetic:
-        falling = drift_findings(evaluation, snapshot.points)
-        findings = [*report.findings, *falling, *snapshot.voices.get(agent_id, ())]
-        expenses = list(report.expenses)
-        if said := snapshot.facts.get(agent_id):
+def _decided(snapshot: Snapshot, run: AgentRun, rules: GateRules) -> AgentReport:
+    reference, signals, plan, known = snapshot.reference, snapshot.signals, run.plan, run.report
+    due = ALL_DIMENSIONS if run.whole else plan.scope.dimensions
+    baseline = reference.baseline(plan.scope)
+    report = compared(run.evaluation, baseline, rules, reference, due)
+    findings, expenses, evaluation = list(report.findings), list(known.expenses), report.evaluation
+    if not known.past and not evaluation.synthetic:
+        findings += [*drift_findings(evaluation, reference.points), *signals.voices.get(run.agent_id, ())]
+        if said := signals.facts.get(run.agent_id):
             findings += facts_findings(said, judge_to_ask(evaluation))
-            expenses.append(Expense(mechanism="facts", agent_id=agent_id, usage=said.usage))
-        report = report.model_copy(update={"findings": findings, "expenses": expenses})
+            expenses.append(Expense(mechanism="facts", agent_id=run.agent_id, usage=said.usage))
     if not evaluation.synthetic:
-        report = _with_known_drifts(snapshot, plan, report)
-    whole = plan.is_whole(evaluation.dimensions)
-    saved = SavedRun(evaluation, report.comparison, report.findings, whole, plan.read_at)
-    # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
-    now = {
-        name: item.model_copy(update={"usage": add_usage(e.usage for e in report.expenses if e.dimension == name)})
-        for name, item in evaluation.dimensions.items()
-        if name in plan.plans
-    }
-    evaluation = evaluation.model_copy(update={"dimensions": {**evaluation.dimensions, **now}})
-    return AgentResult(plan, report.model_copy(update={"evaluation": evaluation}), saved)
+        findings = with_known_drifts(
+            findings,
+            evaluation,
+            baseline,
+            signals.drifts.get(run.agent_id, ()),
+            objections_to(signals, evaluation),
+            has_history=has_history(snapshot.inputs, plan),
+            drop=report.comparison.share_drop,
+        )
+    return report.model_copy(update={"findings": findings, "expenses": expenses, "past": known.past})
 
 
-def _with_known_drifts(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentReport:
-    evaluation = report.evaluation
-    found = with_known_drifts(
-        report.findings,
-        evaluation,
-        plan.baseline,
-        snapshot.drifts.get(evaluation.agent_id, ()),
-        objections_to(snapshot, plan, evaluation),
-        has_history=has_history(snapshot, plan),
-        drop=report.comparison.share_drop,
-    )
-    return report.model_copy(update={"findings": found})
+def objections_to(signals: Signals, evaluation: AgentEvaluation) -> Objections:
+    """Return the objections to an evaluation's window as a baseline."""
+    return objections(evaluation, signals.drifts.get(evaluation.agent_id, ()))
 
 
-def objections_to(snapshot: Snapshot, plan: AgentPlan, evaluation: AgentEvaluation) -> Objections:
-    """Return what speaks against an evaluation's window as a baseline."""
-    return objections(evaluation, snapshot.drifts.get(evaluation.agent_id, ()))
-
-
-def has_history(snapshot: Snapshot, plan: AgentPlan) -> bool:
-    """Return whether the agent said something in the windows before."""
-    start, agent_id = plan.scope.window.start, plan.scope.agent_id
-    return start is not None and bool(snapshot.messages.within(Window(start), agent_id=agent_id))
+def has_history(inputs: Inputs, plan: AgentPlan) -> bool:
+    """Return whether the agent said something before the window."""
+    start = plan.scope.window.start
+    return start is not None and bool(inputs.messages.within(Window(start), agent_id=plan.agent_id))
 
 
 def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: Collection[str]) -> AgentEvaluation:
-    """Return a run's evaluation with the dimensions it held before, those left out that the agent has no propositions of."""
+    """Return an evaluation with the dimensions of the earlier run, as far as they still have claims."""
     if known is None:
         return evaluation
     dimensions = {name: item for name, item in known.dimensions.items() if name in claimed}
     for name, item in evaluation.dimensions.items():
         if item.usage.calls == 0 and name in dimensions:
-            # Answered from the cache this time: the run did cost what it cost.
+            # Answered from the cache this time: keep the cost of the first answer.
             item = item.model_copy(update={"usage": dimensions[name].usage})
         dimensions[name] = item
     ordered = {name: dimensions[name] for name in ALL_DIMENSIONS if name in dimensions}
     provenance = evaluation.provenance
     if not provenance.get("judge_models"):
-        # Nobody was asked this time, so the scores are still those of whoever gave them.
+        # No call this time: the scores are still those of the earlier judge.
         judged_by = {key: value for key, value in known.provenance.items() if key in _JUDGED_BY}
         provenance = cast(Provenance, {**provenance, **judged_by})
     return evaluation.with_dimensions(ordered).model_copy(
@@ -328,87 +306,86 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
 
 
 def baseline_of(evaluation: AgentEvaluation) -> Baseline:
-    """Return the baseline an evaluation would be; dimensions that were not scored in full are not in it."""
+    """Return an evaluation as a baseline, without dimensions that were not scored in full."""
     span = (evaluation.window_start, evaluation.window_end)
     return captured(evaluation.agent_id, [evaluation.dimensions], judged_on(evaluation), spans=[span])
 
 
-def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:
-    """Return what an evaluation says beside other baselines than those of the files; nothing is judged or saved.
+def set_beside(rules: GateRules, reference: Reference, before: Mapping[str, Baseline], after: RunReport) -> RunReport:
+    """Return an evaluation compared with other baselines; nothing is judged or saved.
 
-    Agents that have no baseline ``before`` are left out.
+    Agents without a baseline in ``before`` are left out.
     """
     agents = {
-        agent_id: compared(report.evaluation, before[agent_id], guard, report.evaluation.dimensions)
+        agent_id: compared(report.evaluation, before[agent_id], rules, reference, report.evaluation.dimensions)
         for agent_id, report in after.agents.items()
         if agent_id in before
     }
     found = RunReport(agents=agents, provenance=after.provenance.copy())
-    found.exit_code = exit_code_of(found.all_findings(), guard.rules)
+    found.exit_code = exit_code_of(found.all_findings(), rules)
     return found
 
 
-def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[Evaluated]:
-    """Return the scores with what may have fallen judged ``CONFIRMATIONS`` times more, in one call for all agents.
+def confirm(runs: Sequence[AgentRun], judge: Judge, reference: Reference, rules: GateRules) -> list[AgentRun]:
+    """Return runs in which possible drops are judged ``CONFIRMATIONS`` times more, in one call for all agents.
 
-    A live judge is asked for the claims that could change the answer; a replay takes what was recorded then: left out, it would
-    call a fall what the live run had found to be chance. What was confirmed before is not asked again.
+    A replay uses the recorded confirmations: without them it would report a drop that the live run found to be chance.
     """
     asked = {
-        index: item.plan.again(claims, CONFIRMATIONS)
-        for index, item in enumerate(evaluated)
-        if (claims := _to_confirm(item, judge, guard))
+        index: run.plan.again(claims, CONFIRMATIONS)
+        for index, run in enumerate(runs)
+        if (claims := _to_confirm(run, judge, reference, rules))
     }
     if not asked:
-        return list(evaluated)
-    judged = judge_plans(list(asked.values()), judge, [evaluated[index].judged for index in asked])
-    found = list(evaluated)
+        return list(runs)
+    judged = judge_plans(list(asked.values()), judge, [runs[index].judged for index in asked])
+    found = list(runs)
     for index, again in zip(asked, judged, strict=True):
-        found[index] = _with_confirmed(evaluated[index], again)
+        found[index] = _with_confirmed(runs[index], again)
     return found
 
 
 def compared(
-    evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard, due: Collection[str] = ALL_DIMENSIONS
+    evaluation: AgentEvaluation,
+    baseline: Baseline | None,
+    rules: GateRules,
+    reference: Reference | None = None,
+    due: Collection[str] = ALL_DIMENSIONS,
 ) -> AgentReport:
-    """Return an agent's report: its scores beside its baseline, every fall tested against chance, and what is wrong.
+    """Return an agent's report: scores, their comparison with its baseline, and findings.
 
-    Whoever else is evaluated with it changes nothing: the tests are of this agent, beside those that are watched. ``due`` are the
-    dimensions that should be there where the baseline has them.
+    Other agents' scores of the same run change nothing. ``due``: dimensions that must be scored where the baseline has them.
     """
+    reference = reference or Reference()
     evaluation = expecting(evaluation, baseline, due)
     kept, others = without_other_judges(evaluation, baseline)
     comparison = explained(
         evaluation,
-        _tested(evaluation, kept, guard),
+        settled(_compared(evaluation, kept, rules), reference.watched, rules),
         baseline,
         others,
-        earlier=_answers_since(evaluation, baseline, guard),
-        rules=guard.rules,
+        earlier=_answers_since(evaluation, baseline, reference),
+        rules=rules,
     )
     left = [name for name in (baseline.dimensions if baseline else ()) if name not in evaluation.dimensions]
-    report = judge_agent(evaluation, comparison, guard.rules, left)
-    short = label_findings(evaluation.agent_id, guard.label_counts) if guard.rules.require_calibration else ()
+    report = judge_agent(evaluation, comparison, rules, left)
+    short = label_findings(evaluation.agent_id, reference.label_counts) if rules.require_calibration else ()
     return report.model_copy(update={"findings": [*report.findings, *short]})
 
 
-def _answers_since(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> list[AnchorAnswers]:
-    """Return the answers on anchors in an agent's runs since its baseline, those of a judge of another name left out."""
+def _answers_since(evaluation: AgentEvaluation, baseline: Baseline | None, reference: Reference) -> list[AnchorAnswers]:
+    """Return the answers on anchors in an agent's runs since its baseline, of a judge of the same name."""
     taken, judge = answers_in(baseline.provenance) if baseline else None, judge_of(evaluation.provenance)
     earlier = (
         point.anchors
-        for point in guard.points.get(evaluation.agent_id, ())
+        for point in reference.points.get(evaluation.agent_id, ())
         if point.window_end < evaluation.window_end and tuple(point.judged_by) == judge
     )
     return [item for item in earlier if item and taken and item.day > taken.day]
 
 
-def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
-    return settled(_compared(evaluation, baseline, guard.rules), guard.watched, guard.rules)
-
-
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
-    """Return what an evaluation's scores came from, as a golden file keeps it."""
+    """Return the origin of an evaluation's scores, as a golden file keeps it."""
     names = ("judge_model", "prompt_version", "persona_hash", "messages_hash")
     return {
         **{name: evaluation.provenance.get(name) for name in names},
@@ -419,12 +396,8 @@ def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 
 def _compared(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> Compared:
-    return Compared(deltas(evaluation, baseline, rules), evaluation.dimensions, baseline, judged_on(evaluation))
-
-
-def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> BaselineComparison:
-    """Return the comparison by the deltas alone."""
-    return compare(
+    """Return the comparison by the size of drops alone."""
+    found = compare(
         evaluation.agent_id,
         evaluation.dimensions,
         baseline,
@@ -432,10 +405,11 @@ def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRu
         min_coverage=rules.min_coverage,
         as_recorded=rules.as_recorded,
     )
+    return Compared(found, evaluation.dimensions, baseline, judged_on(evaluation))
 
 
 def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules) -> AgentReport:
-    """Return what a report says of these dimensions, with the very numbers it has."""
+    """Return a report limited to some dimensions, with unchanged numbers."""
     evaluation, comparison = report.evaluation, report.comparison
     own = {name: item for name, item in evaluation.dimensions.items() if name in dimensions}
     if own.keys() == evaluation.dimensions.keys():
@@ -458,7 +432,7 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
 
 
 def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Collection[str]) -> AgentEvaluation:
-    """Return the evaluation with every due dimension of the baseline in it: one that is gone is unscored, not passed."""
+    """Return the evaluation with every due dimension of the baseline: a missing one is unscored, not passed."""
     gone = {
         name: DimensionEvaluation(dimension=name, unscored=Unscored.NO_EVIDENCE.value)
         for name in (baseline.dimensions if baseline else ())
@@ -470,17 +444,18 @@ def expecting(evaluation: AgentEvaluation, baseline: Baseline | None, due: Colle
     return evaluation.model_copy(update={"dimensions": {name: found[name] for name in ALL_DIMENSIONS if name in found}})
 
 
-def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[str]]:
-    """Return the claims worth asking again, by dimension; a dimension that was asked again before is not."""
-    plan, evaluation = item.plan, item.evaluation
+def _to_confirm(run: AgentRun, judge: Judge, reference: Reference, rules: GateRules) -> dict[str, list[str]]:
+    """Return the claims to judge again by dimension, without dimensions that were repeated before."""
+    plan, evaluation = run.plan, run.evaluation
+    known = reference.baseline(plan.scope)
     # A judge that is neither live nor keeps recordings has one answer to everything.
     has_recorded: HasRecorded | None = getattr(replayed_by(judge) or judge, "has_recorded", None)
-    if plan.baseline is None or not (judge.live or has_recorded):
+    if known is None or not (judge.live or has_recorded):
         return {}
-    baseline, _ = without_other_judges(evaluation, plan.baseline)
-    worth = to_confirm(_compared(evaluation, baseline, guard.rules))
+    baseline, _ = without_other_judges(evaluation, known)
+    worth = to_confirm(_compared(evaluation, baseline, rules))
     claims = {
-        # A claim file may have gone since: then there is nothing to ask.
+        # A claim may have been deleted since.
         name: [claim for claim in ids if claim in plan.claims_of(name)]
         for name, ids in worth.items()
         if evaluation.dimensions[name].samples <= plan.case.samples
@@ -495,14 +470,9 @@ def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: HasR
     return has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
-def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:
-    known = item.evaluation.dimensions
-    again = {name: _with_read(one, known[name].messages) for name, one in judged.dimensions().items()}
-    evaluation = item.evaluation.with_dimensions({**item.evaluation.dimensions, **again})
+def _with_confirmed(run: AgentRun, judged: Judged) -> AgentRun:
+    known = run.evaluation.dimensions
+    again = {name: with_read(one, known[name].messages) for name, one in judged.dimensions().items()}
     paid = [one.model_copy(update={"usage": judged.costs[name]}) for name, one in again.items()]
-    return replace(
-        item,
-        evaluation=evaluation,
-        expenses=[*item.expenses, *expenses_of(evaluation.agent_id, paid, "confirmation")],
-        again=judged,
-    )
+    evaluation = run.evaluation.with_dimensions({**known, **again})
+    return replace(run.updated(evaluation, expenses_of(run.agent_id, paid, "confirmation")), again=judged)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
+from persona_pipeline.evaluation.plan import AgentPlan, facts_requests, plans_of
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import plans_of
-from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.evaluation.snapshot import Inputs
 from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, claim_questions, dollars, estimate, in_dollars
@@ -89,8 +88,10 @@ def estimate_run(
             "models (claude-...), or PERSONA_JUDGE to the provider that has it"
         )
     reader = WorldReader(world)
-    snapshot = reader.questions(request)
-    plans = [*plans_of(snapshot, request)]
+    inputs = reader.inputs(request)
+    baselines, broken = reader.baselines(scope.agent_id for scope in inputs.scopes)
+    inputs = inputs.without(broken)
+    plans = [*plans_of(inputs, request)]
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]
@@ -98,10 +99,10 @@ def estimate_run(
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
     known = {} if asking.fresh else recorded.recordings
-    also = [question for question in _on_messages(reader, snapshot, request, judged) if question.key not in known]
-    also += _facts_questions(reader, snapshot, fresh=asking.fresh) if request.facts else ()
+    also = [question for question in _on_messages(reader, inputs, request, judged) if question.key not in known]
+    also += _facts_questions(reader, inputs, fresh=asking.fresh) if request.facts else ()
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
-    compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
+    compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.agent_id in baselines}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
     talks = _generating(generated, options)
     judgments = sum(len(_claims(plan)) for plan in generated) * request.samples
@@ -117,28 +118,29 @@ def estimate_run(
 def questions_of(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
     """Return what an evaluation would ask first: claims, messages and the judge's check. ``ConfigError``: bad input."""
     request, reader = world.settled(request), WorldReader(world)
-    snapshot = reader.questions(request)
-    plans = list(plans_of(snapshot, request))
+    inputs = reader.inputs(request)
+    plans = list(plans_of(inputs, request))
     requests = [asked for plan in plans for asked in plan.requests]
     claims = claim_questions(requests, options, request.grouping or world.settings.judge_grouping)
-    return [*claims, *_on_messages(reader, snapshot, request, plans)]
+    return [*claims, *_on_messages(reader, inputs, request, plans)]
 
 
 def _on_messages(
-    reader: WorldReader, snapshot: Snapshot, request: EvaluationRequest, plans: Sequence[AgentPlan]
+    reader: WorldReader, inputs: Inputs, request: EvaluationRequest, plans: Sequence[AgentPlan]
 ) -> list[Question]:
     """Return what is asked of whole messages: those of the plans, and those by which the judge is checked."""
-    day = max(scope.window.end for scope in snapshot.agents).date()
-    asked = AnchorRound(reader.anchors(snapshot, request), day, 2 if request.update_baseline else 1)
+    day = max(scope.window.end for scope in inputs.agents).date()
+    baselines, _ = reader.baselines(scope.agent_id for scope in inputs.agents)
+    asked = AnchorRound(reader.anchors(inputs, baselines, request), day, 2 if request.update_baseline else 1)
     return [call.question for call in (*(reading for plan in plans for reading in plan.readings), *asked.calls)]
 
 
-def _facts_questions(reader: WorldReader, snapshot: Snapshot, *, fresh: bool) -> list[Question]:
+def _facts_questions(reader: WorldReader, inputs: Inputs, *, fresh: bool) -> list[Question]:
     """Return what is asked of conversations and not recorded; comparing the facts takes at most a call more for each agent."""
-    snapshot, world = reader.for_facts(snapshot), reader.world
-    raise_problems(snapshot.broken)
+    inputs, world = reader.with_canon(inputs), reader.world
+    raise_problems(inputs.broken)
     known = {} if fresh else RecordedBackend(world.root / RECORDINGS, settings=world.settings).recordings
-    asked = [talk.question for item in facts_requests(snapshot) for talk in item.talks]
+    asked = [talk.question for item in facts_requests(inputs) for talk in item.talks]
     return [question for question in asked if question.key not in known]
 
 
@@ -146,7 +148,7 @@ def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
     """Return what it takes to read what agents said of themselves, without comparing it; see ``estimate_run``."""
     options = ModelOptions.from_settings(world.settings, request.judge)
     reader = WorldReader(world)
-    asked = _facts_questions(reader, reader.questions(world.settled(request)), fresh=request.fresh)
+    asked = _facts_questions(reader, reader.inputs(world.settled(request)), fresh=request.fresh)
     return estimate([], options=options, store=None if request.fresh else world.store, also=asked)
 
 

@@ -14,7 +14,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import build_case, plan_case
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest, windows_noted
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
@@ -32,11 +32,11 @@ from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet,
 from persona_pipeline.world.world import FUTURE_GRACE, utc_now
 
 
-def folder_snapshot(root: Path, now: datetime | None = None) -> Snapshot:
+def folder_inputs(root: Path, now: datetime | None = None) -> Inputs:
     """Return messages, names and lexicon of a folder as of a moment; None: now."""
     names = read_names(root)
     log = folder_messages(root, names, until=(now or utc_now()) + FUTURE_GRACE)
-    return Snapshot(
+    return Inputs(
         messages=MessageLog(tuple(message for message in log.messages if not message.synthetic)),
         generated=MessageLog(tuple(message for message in log.messages if message.synthetic)),
         names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
@@ -85,18 +85,18 @@ def retake_baselines(root: Path, settings: Settings) -> list[Retaken]:
     paths = sorted((root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    snapshot, judge = folder_snapshot(root), RecordedBackend(root / RECORDINGS, settings=settings)
-    return [_retake(root, snapshot, judge, path) for path in paths]
+    inputs, judge = folder_inputs(root), RecordedBackend(root / RECORDINGS, settings=settings)
+    return [_retake(root, inputs, judge, path) for path in paths]
 
 
-def _retake(root: Path, snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
+def _retake(root: Path, inputs: Inputs, judge: RecordedBackend, path: Path) -> Retaken:
     baseline, found = load_baseline(path), Retaken(path)
     persona = load_persona(root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(windows_noted(known.get("recordings")))
         claims = StoredSet.read(root / PROPOSITIONS, name, persona.agent_id)
-        again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
+        again = [_scored(inputs, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:
             found.unknown.setdefault(UNNAMED, []).append(name)
@@ -114,7 +114,7 @@ def _retake(root: Path, snapshot: Snapshot, judge: RecordedBackend, path: Path) 
 
 
 def _scored(
-    snapshot: Snapshot,
+    inputs: Inputs,
     judge: RecordedBackend,
     persona: Persona,
     asked: tuple[str, StoredSet],
@@ -124,7 +124,7 @@ def _scored(
     if claims.propositions is None:
         return None, []
     scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
-    case = build_case(snapshot, persona, scope, 1)
+    case = build_case(inputs, persona, scope, 1)
     if samples > 1:
         # What fell was judged more often than the rest: each claim as often as it is recorded.
         often = {item.id: samples for item in claims.propositions.propositions}

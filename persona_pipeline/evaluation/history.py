@@ -1,4 +1,4 @@
-"""Runs as rows of the store: how they are written, what they say again, scores over windows, and the drift they show."""
+"""Runs as rows of the store: written, read again, and as scores over windows with the drift they show."""
 
 import logging
 import shlex
@@ -45,8 +45,8 @@ class Point:
         overall: 0-9; None: unscored.
         dimensions: by name, ``score`` (0-9 or None), ``samples`` (judgments a claim) and ``claims`` (hash of the set).
         judged_by: model and prompt version.
-        whole: every dimension the agent has claims of is in it.
-        window_start: None where it is not known.
+        whole: every dimension with claims is in it.
+        window_start: None: unknown.
         anchors: the judge's answers on anchors; None: it was not asked.
     """
 
@@ -60,7 +60,7 @@ class Point:
 
 
 def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
-    """Return what a run leaves of itself in a history."""
+    """Return the summary of a run that its history keeps."""
     provenance = evaluation.provenance
     return {
         "overall": evaluation.overall,
@@ -75,7 +75,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 
 def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[Point]]:
-    """Return each agent's newest 60 windows, oldest first, from ``runs.summary_rows``: of each the newest whole run, or a part."""
+    """Return each agent's newest 60 windows, oldest first, from ``runs.summary_rows``; a whole run counts before a part."""
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
     for row in rows:
         found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
@@ -92,7 +92,7 @@ def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point
 def with_points(
     points: Mapping[str, Sequence[Point]], made: Sequence[tuple[AgentEvaluation, bool]]
 ) -> dict[str, list[Point]]:
-    """Return the windows of agents as they are once some runs are saved, each with whether it is whole."""
+    """Return agents' windows including runs that are about to be saved, each with whether it is whole."""
     found = {agent_id: {point.window_end: point for point in own} for agent_id, own in points.items()}
     for evaluation, whole in made:
         own, end = found.setdefault(evaluation.agent_id, {}), evaluation.window_end
@@ -118,10 +118,7 @@ def score_history(points: Mapping[str, Sequence[Point]]) -> dict[str, list[dict[
 
 
 def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, dict[datetime, float | None]]:
-    """Return agents' overall scores by the ends of their newest windows, oldest first, from ``runs.overall_rows``.
-
-    Of one window the last is the one that counts.
-    """
+    """Return agents' overall scores by window end, oldest first, from ``runs.overall_rows``; the last run of a window counts."""
     wanted, found = set(agent_ids), defaultdict[str, dict[datetime, float | None]](dict)
     for agent_id, window_end, overall, _ in rows:
         if agent_id in wanted:
@@ -131,61 +128,31 @@ def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, d
 
 @dataclass(frozen=True)
 class StoredVerdict:
-    """A verdict on a message as the store has it. ``judged_by``: model and prompt version."""
+    """A stored verdict on a message. ``judged_by``: model and prompt version."""
 
     verdict: MessageVerdict
     judged_by: tuple[str | None, str | None]
 
 
-@dataclass(frozen=True)
-class SavedRun:
-    """A run as it is stored, whole: its scores and their comparison.
-
-    Attributes:
-        comparison, findings: None and nothing while dimensions of the run are still to come; a forgotten run has no comparison.
-        whole: every dimension the agent has propositions of is in it.
-        read_at: when its messages were read.
-        is_baseline: the agent's baseline was taken from it.
-        finished: the run was decided.
-    """
-
-    evaluation: AgentEvaluation
-    comparison: BaselineComparison | None = None
-    findings: Sequence[Finding] = ()
-    whole: bool = True
-    read_at: datetime | None = None
-    is_baseline: bool = False
-    finished: bool = True
-
-    @property
-    def report(self) -> AgentReport:
-        """The report as it was when the run was saved, with what it cost then. An unfinished run cannot be told."""
-        agent_id = self.evaluation.agent_id
-        return AgentReport(
-            evaluation=self.evaluation,
-            comparison=self.comparison or BaselineComparison(agent_id=agent_id),
-            findings=list(self.findings) if self.finished else [unfinished_finding(agent_id)],
-            expenses=expenses_of(agent_id, self.evaluation.dimensions.values()),
-        )
+def saved_run(row: Row | None) -> AgentReport | None:
+    """Return a stored run as it was decided, from its row; None: there is no row."""
+    return None if row is None else _saved(row, row.result or row.outline)
 
 
-def saved_run(row: Row | None) -> SavedRun | None:
-    """Return a run as it was saved, from its row; None: there is none."""
-    return None if row is None else _saved(row, row.result or row.outline, row.whole)
-
-
-def _saved(row: Row, evaluation: Any, whole: bool = True) -> SavedRun:
-    return SavedRun(
-        AgentEvaluation.model_validate(evaluation),
-        BaselineComparison.model_validate(row.comparison) if row.comparison else None,
-        [Finding.model_validate(finding) for finding in row.findings or ()],
-        whole,
-        finished=row.status not in UNFINISHED,
+def _saved(row: Row, evaluation: Any) -> AgentReport:
+    evaluation, agent_id = AgentEvaluation.model_validate(evaluation), row.agent_id
+    findings = [Finding.model_validate(finding) for finding in row.findings or ()]
+    return AgentReport(
+        evaluation=evaluation,
+        # A forgotten run has no comparison.
+        comparison=BaselineComparison.model_validate(row.comparison or {"agent_id": agent_id}),
+        findings=[unfinished_finding(agent_id)] if row.status in UNFINISHED else findings,
+        expenses=expenses_of(agent_id, evaluation.dimensions.values()),
     )
 
 
 def saved_verdict(row: Row) -> tuple[Conclusion, list[Finding]]:
-    """Return a run's verdict as it was decided, and its findings, from a row of ``runs.newest_verdict_rows``."""
+    """Return a stored verdict and its findings, from a row of ``runs.newest_verdict_rows``."""
     findings = [Finding.model_validate(finding) for finding in row.findings or ()]
     if row.status in UNFINISHED:
         findings = [unfinished_finding(row.agent_id)]
@@ -197,7 +164,7 @@ def saved_verdict(row: Row) -> tuple[Conclusion, list[Finding]]:
 
 
 def unfinished_finding(agent_id: str) -> Finding:
-    """Return the finding of a run that was not decided: a part of it was judged, or its process ended before."""
+    """Return the finding of a run without a verdict: only a part was judged, or its process ended early."""
     return Finding(
         kind="coverage",
         message=f"{agent_id}: the newest run is not finished, so it has no verdict",
@@ -207,18 +174,18 @@ def unfinished_finding(agent_id: str) -> Finding:
     )
 
 
-def saved_runs(rows: Iterable[Row]) -> list[SavedRun]:
-    """Return runs as they were saved, from their rows."""
+def saved_runs(rows: Iterable[Row]) -> list[AgentReport]:
+    """Return stored runs from their rows."""
     return [run for row in rows if (run := saved_run(row))]
 
 
 def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
     """Return runs without their claims, by agent, from ``runs.newest_outline_rows``."""
-    return {row.agent_id: _saved(row, row.outline).report.model_copy(update={"outlined": True}) for row in rows}
+    return {row.agent_id: _saved(row, row.outline).model_copy(update={"outlined": True}) for row in rows}
 
 
 def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
-    """Return the agents by how much they need a look: those that fell, those with other findings, the others; each by name."""
+    """Return agents in order of urgency: regressions, inconclusive ones, other findings, the rest; each by name."""
 
     def need(agent_id: str) -> tuple[int, str]:
         verdict, found = reports[agent_id].conclusion.verdict, reports[agent_id].findings
@@ -228,7 +195,7 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
 
 
 def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport:
-    """Return a report of runs that were compared when they were saved; judges and compares nothing."""
+    """Return the report of stored runs; nothing is judged or compared."""
     if not reports:
         raise NothingError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
@@ -251,7 +218,7 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
 
 
 def kept_terms(report: RunReport) -> Terms:
-    """Return the terms that saved runs keep as findings: looser rules and accepted drops."""
+    """Return the terms of stored runs: looser rules and accepted drops."""
     return Terms(
         looser=[LooserRule(rule="", text=text) for text in kept_rules(report.all_findings())],
         accepted=[finding.message for item in report.agents.values() for finding in item.accepted],
@@ -261,9 +228,9 @@ def kept_terms(report: RunReport) -> Terms:
 def series_beside(
     evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]
 ) -> dict[tuple[str, str], list[WindowScore]]:
-    """Return the windows of an agent's dimensions, this evaluation's the newest, and of all others that are watched.
+    """Return windows of the agent's dimensions, this evaluation last, and of all watched agents, which show usual variation.
 
-    From those in ``points`` is learnt what is steady. Nothing where none of its own is long enough to say anything of it.
+    Empty where no series of the agent is long enough.
     """
     newest, until = _point(evaluation.window_end, True, summary_of(evaluation)), evaluation.window_end
     known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_WINDOWS:]
@@ -277,7 +244,7 @@ def series_beside(
 
 
 def series_of(agent_id: str, points: Sequence[Point]) -> dict[tuple[str, str], list[WindowScore]]:
-    """Return an agent's windows by dimension, those left out that were judged otherwise than the newest, or overlap a later one."""
+    """Return an agent's windows by dimension, without those of another judge and those that overlap a later one."""
     if not points:
         return {}
     newest, apart = points[-1], list[Point]()
@@ -296,7 +263,7 @@ def series_of(agent_id: str, points: Sequence[Point]) -> dict[tuple[str, str], l
 
 
 def drift_findings(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> list[Finding]:
-    """Return a warning for each dimension that has fallen for certain."""
+    """Return a warning for each dimension that has surely dropped."""
     return [
         Finding(kind="moved", message=text, agent_id=agent_id, dimension=name)
         for (agent_id, name), text in find_moved(series_beside(evaluation, points)).items()
@@ -309,15 +276,17 @@ _HIGHEST = 9
 _LOGGER = logging.getLogger("persona_pipeline.telemetry")
 
 
-def rows_of(run: SavedRun) -> RunRows:
-    """Return a run as it is written."""
-    evaluation, run_id = run.evaluation, uuid.UUID(run.evaluation.run_id)
+def rows_of(
+    report: AgentReport, *, whole: bool = True, read_at: datetime | None = None, is_baseline: bool = False
+) -> RunRows:
+    """Return a decided run as rows. ``whole``: it has every dimension with claims."""
+    evaluation, run_id = report.evaluation, uuid.UUID(report.evaluation.run_id)
     scores = [
         _score_row(run_id, item, row) for item in evaluation.dimensions.values() for row in item.propositions.values()
     ]
     window = None if evaluation.synthetic else Window(evaluation.window_end, evaluation.window_start)
     messages = [] if evaluation.synthetic else list(_verdict_rows(run_id, evaluation))
-    return RunRows(_run_row(run_id, run), scores, messages, window, run.read_at, run.is_baseline)
+    return RunRows(_run_row(run_id, report, whole), scores, messages, window, read_at, is_baseline)
 
 
 def _verdict_rows(run_id: uuid.UUID, evaluation: AgentEvaluation) -> Iterator[dict[str, Any]]:
@@ -340,8 +309,8 @@ def verdicts_of(rows: Iterable[Row]) -> dict[str, list[StoredVerdict]]:
     return dict(found)
 
 
-def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
-    evaluation = run.evaluation
+def _run_row(run_id: uuid.UUID, report: AgentReport, whole: bool) -> dict[str, Any]:
+    evaluation, comparison = report.evaluation, report.comparison
     same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
     made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
     scored = any(item.score is not None for item in evaluation.dimensions.values())
@@ -349,12 +318,12 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "id": run_id,
         **{name: getattr(evaluation, name) for name in same},
         **{name: evaluation.provenance.get(name) for name in made},
-        "status": ("completed" if scored else "failed") if run.finished else "running",
+        "status": "completed" if scored else "failed",
         "dimensions": list(evaluation.dimensions),
         "overall_score": evaluation.overall,
         "token_usage": vars(evaluation.usage),
-        # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
-        "completed_at": datetime.now(UTC) if run.finished else None,
+        # SQLite's clock counts whole seconds, which would not order two runs.
+        "completed_at": datetime.now(UTC),
         "result": evaluation.model_dump(mode="json"),
         # Without claims and statistics.
         "outline": evaluation.model_dump(
@@ -364,11 +333,11 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
             },
         ),
         "summary": summary_of(evaluation),
-        "whole": run.whole,
-        "regressed": run.comparison.regressed if run.comparison else None,
-        "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
-        "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.finished else None,
-        "verdict": run.report.conclusion.model_dump(mode="json") if run.finished else None,
+        "whole": whole,
+        "regressed": comparison.regressed,
+        "comparison": comparison.model_dump(mode="json"),
+        "findings": [finding.model_dump(mode="json") for finding in report.findings],
+        "verdict": report.conclusion.model_dump(mode="json"),
     }
 
 
@@ -383,7 +352,7 @@ def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionRes
         "raw": row.raw,
         "unscored_reason": row.unscored,
         "reasoning": row.reasoning or row.detail,
-        # Only what was found in the transcript is shown as a quote from it.
+        # Only quotes that the transcript contains.
         "context_snippet": "\n".join(quotes)[:MOST_SNIPPET] or None,
         "proposition_set_hash": item.proposition_set_hash,
         "input_hash": item.input_hash,
@@ -391,7 +360,7 @@ def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionRes
 
 
 def announce(report: AgentReport, messages: Iterable[Message], settings: Settings) -> None:
-    """Hand an agent's scores and their messages over where events are asked for; what goes wrong is logged, and stops nothing."""
+    """Send an agent's scores and their messages as events, where that is set up; an error is logged and stops nothing."""
     sender = emitter(settings)
     if sender is None or report.past or report.evaluation.synthetic:
         return
@@ -402,7 +371,7 @@ def announce(report: AgentReport, messages: Iterable[Message], settings: Setting
 
 
 def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> Iterator[EvaluationEvent]:
-    """Yield the events of a report, in points 0-9; ``messages``: those that were judged, by id, as far as they are known."""
+    """Yield the events of a report, in points 0-9; ``messages``: the judged messages by id, as far as known."""
     evaluation = report.evaluation
     given = {
         "gen_ai.agent.id": evaluation.agent_id,

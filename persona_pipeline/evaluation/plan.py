@@ -1,16 +1,15 @@
-"""What an evaluation asks the judge, and the one call that asks it for many agents. All of it comes from a snapshot."""
+"""Plan the questions of an evaluation, and ask them for many agents in one call."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs, Snapshot
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
@@ -29,14 +28,13 @@ HISTORY_WINDOWS = 4
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """Everything one agent's evaluation asks the judge, by dimension, and what it is made from.
+    """All questions of one agent's evaluation, and what they are made from.
 
     Attributes:
         sets: the agent's merged claims by dimension.
-        plans: of the dimensions that are scored and that it has claims of.
-        baseline: what it is compared with; None: nothing.
+        plans: questions by dimension, for scored dimensions with claims.
         read_at: when its messages were read.
-        readings: what is asked about single messages; ``messages_left_out``: older messages that are not asked about.
+        readings: questions about single messages; ``messages_left_out``: number of older messages without a question.
     """
 
     scope: AgentScope
@@ -45,7 +43,6 @@ class AgentPlan:
     sets: Mapping[str, StoredSet]
     plans: Mapping[str, DimensionPlan]
     messages_hash: str
-    baseline: Baseline | None
     read_at: datetime
     readings: Sequence[MessageCall] = ()
     messages_left_out: int = 0
@@ -56,13 +53,17 @@ class AgentPlan:
         return [request for plan in self.plans.values() for request in plan.requests]
 
     @property
+    def agent_id(self) -> str:
+        return self.scope.agent_id
+
+    @property
     def shown(self) -> list[Message]:
         """Every message the scores rest on."""
         return _shown(self.case)
 
     @property
     def claimed(self) -> list[str]:
-        """The dimensions the agent has claims of, in their fixed order."""
+        """Dimensions with claims, in their fixed order."""
         return [name for name in ALL_DIMENSIONS if name in self.sets and self.sets[name].propositions is not None]
 
     def claims_of(self, dimension: str) -> list[str]:
@@ -71,11 +72,11 @@ class AgentPlan:
         return [item.id for item in stored.propositions.propositions] if stored and stored.propositions else []
 
     def is_whole(self, dimensions: Collection[str]) -> bool:
-        """Whether these are all dimensions the agent has claims of, as far as the store knows of every dimension if it has any."""
+        """Return whether these are all dimensions with claims; false where the claims of a dimension are unknown."""
         return set(ALL_DIMENSIONS) <= self.sets.keys() and set(self.claimed) <= set(dimensions)
 
     def run_id(self, judge: Judge) -> str:
-        """Return the id of the run these inputs give, the same for the same inputs, whichever dimensions are asked for."""
+        """Return the id of the run: the same for the same inputs, whatever dimensions are requested."""
         window = self.scope.window
         inputs = [
             self.scope.agent_id,
@@ -94,7 +95,7 @@ class AgentPlan:
         finished, every = dict[str, DimensionEvaluation](), iter(verdicts)
         for dimension, plan in self.plans.items():
             own = list(islice(every, len(plan.requests)))
-            # However often each was judged.
+            # The number of samples is not part of the hash.
             asked = [request.key for request in plan.requests if request.sample == 0]
             item = plan.finish(own)
             item.input_hash = content_hash([self.messages_hash, *asked])
@@ -104,49 +105,53 @@ class AgentPlan:
         return finished
 
     def again(self, claims: Mapping[str, Collection[str]], times: int) -> "AgentPlan":
-        """Return the plan of these dimensions alone, in which these claims of them are judged so many times more."""
+        """Return a plan of these dimensions alone that judges these claims ``times`` more often."""
         more = {name: dict.fromkeys(ids, self.case.samples + times) for name, ids in claims.items()}
         return planned(replace(self, case=replace(self.case, repeats=more)), claims.keys())
 
 
-def plan_agent(snapshot: Snapshot, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
-    """Return what must be judged; a dimension without propositions for the agent is left out.
+def plan_agent(inputs: Inputs, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
+    """Return the questions about an agent; a dimension without claims is left out.
 
-    ``ConfigError``: nobody knows the agent's persona or a proposition set.
+    ``ConfigError``: the persona or a claim set is unknown.
     """
-    persona, sets = snapshot.persona(scope), snapshot.claims.get(scope.agent_id, {})
+    persona, sets = scope.known_persona, inputs.claims.get(scope.agent_id, {})
     missing = next((name for name in scope.dimensions if name not in sets), None)
     if missing:
         raise ConfigError(
             f"the {missing} propositions of {scope.agent_id!r} are not in the store; materialize proposition_sets/{missing}"
         )
-    baseline = None if scope.synthetic else snapshot.baselines.get(scope.agent_id)
-    case = build_case(snapshot, persona, scope, request.samples)
+    case = build_case(inputs, persona, scope, request.samples)
     plan = plan_case(case, replace(scope, persona=persona), sets)
-    readings, left_out = _readings(snapshot, plan)
-    plan = replace(plan, readings=readings, messages_left_out=left_out)
-    return replace(plan, baseline=baseline, read_at=snapshot.read_at)
+    readings, left_out = _readings(inputs, plan)
+    return replace(plan, readings=readings, messages_left_out=left_out, read_at=inputs.read_at)
 
 
-def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[MessageCall], int]:
-    """Return the calls about the messages of a plan, and how many messages they leave out; none where adherence is not scored."""
-    if ADHERENCE.name not in plan.plans or plan.scope.synthetic or not snapshot.most_messages:
+def plans_of(inputs: Inputs, request: EvaluationRequest) -> Iterator[AgentPlan]:
+    """Yield the plans of a run, agent by agent and window by window; ``ConfigError``: an agent is broken."""
+    raise_problems(inputs.broken)
+    return (plan_agent(inputs, item, request) for item in (*inputs.earlier, *inputs.agents))
+
+
+def _readings(inputs: Inputs, plan: AgentPlan) -> tuple[Sequence[MessageCall], int]:
+    """Return the questions about single messages, and the number of messages they leave out; none without adherence."""
+    if ADHERENCE.name not in plan.plans or plan.scope.synthetic or not inputs.most_messages:
         return (), 0
     adherence, case = plan.sets[ADHERENCE.name].propositions, plan.case
     if adherence is None:
         return (), 0
     character = character_of(plan.persona, adherence, case.names)
-    return readings_of(character, snapshot.messages.talk(case.agent_id, case.window), snapshot.most_messages)
+    return readings_of(character, inputs.messages.talk(case.agent_id, case.window), inputs.most_messages)
 
 
 def plan_run(
     snapshot: Snapshot, scopes: Sequence[AgentScope], request: EvaluationRequest, judge: Judge
 ) -> tuple[list[AgentPlan], dict[str, tuple[Problem, ...]]]:
-    """Return the plans of some scopes, and what is wrong with agents that cannot be planned."""
+    """Return the plans of some scopes, and the problems of agents that cannot be planned."""
     plans, broken = list[AgentPlan](), {}
     for scope in scopes:
         try:
-            plan = plan_agent(snapshot, scope, request)
+            plan = plan_agent(snapshot.inputs, scope, request)
             plans.append(_made_whole(snapshot, plan, judge) if request.newest_window else plan)
         except ConfigError as error:
             broken[scope.agent_id] = error.problems
@@ -154,21 +159,21 @@ def plan_run(
 
 
 def _made_whole(snapshot: Snapshot, plan: AgentPlan, judge: Judge) -> AgentPlan:
-    """Return the plan of every dimension where the run on these inputs does not hold those that are not asked for."""
-    known = snapshot.run(plan.run_id(judge))
+    """Return the plan of every dimension where the earlier run lacks dimensions that are not requested."""
+    known = snapshot.reference.run(plan.run_id(judge))
     if plan.is_whole({*plan.plans, *(known.dimensions if known else ())}):
         return plan
-    sets, problems = snapshot.fresh[plan.scope.agent_id]
+    sets, problems = snapshot.inputs.fresh[plan.agent_id]
     if problems:
         raise ConfigError(problems)
     return planned(replace(plan, sets=sets), ALL_DIMENSIONS)
 
 
 def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet]) -> AgentPlan:
-    """Return what must be judged of a case, by claims from wherever; the scope has its persona, and there is no baseline."""
+    """Return the questions about a case by any claims; the scope has a persona."""
     if scope.persona is None:
         raise ValueError("the scope has no persona")
-    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(_shown(case)), None, datetime.now(UTC))
+    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(_shown(case)), datetime.now(UTC))
     return planned(plan, scope.dimensions)
 
 
@@ -182,10 +187,10 @@ def planned(plan: AgentPlan, dimensions: Collection[str]) -> AgentPlan:
     return replace(plan, plans=questions)
 
 
-def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
-    """Return an agent's case, of real messages or of generated ones, never of both."""
+def build_case(inputs: Inputs, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
+    """Return an agent's case, of real messages or of generated ones."""
     agent_id, window = scope.agent_id, scope.window
-    said = snapshot.generated if scope.synthetic else snapshot.messages
+    said = inputs.generated if scope.synthetic else inputs.messages
     messages = said.within(window, agent_id=agent_id)
     # Generated conversations have no past.
     earlier = None if scope.synthetic else window.previous()
@@ -203,15 +208,15 @@ def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples:
         if earlier
         else {},
         history=_history(said, agent_id, window) if earlier else {},
-        names=snapshot.names,
+        names=inputs.names,
         samples=samples,
-        lexicon=snapshot.lexicon,
+        lexicon=inputs.lexicon,
         alike=() if scope.synthetic else scope.alike,
     )
 
 
 def history_of(window: Window) -> Window:
-    """Return the window together with those before it from which is learnt how near voices were by themselves."""
+    """Return the window extended by the earlier windows that show the usual distance of voices."""
     return Window(window.end, window.start and window.start - HISTORY_WINDOWS * (window.end - window.start))
 
 
@@ -220,7 +225,7 @@ def _before(window: Window) -> Window:
 
 
 def _history(said: MessageLog, agent_id: str, window: Window) -> dict[str, list[str]]:
-    """Return what was said in the windows before in all channels an agent spoke in then or since, by speaker, oldest first."""
+    """Return earlier texts of all channels the agent speaks in, by speaker, oldest first."""
     own = said.within(history_of(window), agent_id=agent_id)
     spoken_in = {item.channel for item in own if item.channel is not None}
     return by_speaker(said.within(_before(window), channels=sorted(spoken_in)))
@@ -233,15 +238,15 @@ def _shown(case: AgentCase) -> list[Message]:
 
 @dataclass(frozen=True)
 class Judged:
-    """A plan with its verdicts, in the order of its requests, and by dimension what the judge was asked this time cost."""
+    """A plan with its verdicts, in the order of its requests, and the cost of the current calls by dimension."""
 
     plan: AgentPlan
     verdicts: Sequence[Verdict] = ()
     costs: Mapping[str, Usage] = field(default_factory=dict)
 
     @property
-    def told(self) -> Mapping[str, Verdict]:
-        """Verdicts by key, failures among them: a run asks each question once, or its recordings would tell another run."""
+    def answers(self) -> Mapping[str, Verdict]:
+        """Verdicts by key, failures too: a second answer to a question would differ from its recording."""
         pairs = zip(self.plan.requests, self.verdicts, strict=True) if self.verdicts else ()
         return {request.key: verdict for request, verdict in pairs}
 
@@ -251,8 +256,8 @@ class Judged:
 
 
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judged] = ()) -> list[Judged]:
-    """Return the plans with their verdicts, from one call; what was judged ``before`` is neither asked nor paid again."""
-    known = [item.told for item in before] or [{} for _ in plans]
+    """Return the plans with their verdicts, from one call; answers in ``before`` are not asked or paid again."""
+    known = [item.answers for item in before] or [{} for _ in plans]
     asked = [
         [request for request in plan.requests if request.key not in have]
         for plan, have in zip(plans, known, strict=True)
@@ -296,23 +301,23 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
     )
 
 
-def facts_requests(snapshot: Snapshot) -> list[FactsRequest]:
-    """Return what is to be read of what agents said of themselves: in their windows and in the history before."""
+def facts_requests(inputs: Inputs) -> list[FactsRequest]:
+    """Return the questions about agents' statements on themselves, in their windows and in the history before."""
     found = []
-    for scope in snapshot.agents:
+    for scope in inputs.agents:
         if scope.past or scope.synthetic:
             continue
-        said = snapshot.messages.talk(scope.agent_id, history_of(scope.window))
-        canon = snapshot.canon.get(scope.agent_id, ())
+        said = inputs.messages.talk(scope.agent_id, history_of(scope.window))
+        canon = inputs.canon.get(scope.agent_id, ())
         found.append(FactsRequest(scope.agent_id, talks_of(scope.agent_id, said), canon, scope.window))
     return found
 
 
-def ask_facts(snapshot: Snapshot, judge: Judge) -> dict[str, FactsFound]:
-    """Return by agent what it said of itself; ``ConfigError``: the judge answers nothing but claims."""
+def ask_facts(inputs: Inputs, judge: Judge) -> dict[str, FactsFound]:
+    """Return agents' statements about themselves; ``ConfigError``: the judge only answers claims."""
     if not (ask := getattr(judge, "ask", None)):
         raise ConfigError(f"the judge {judge.name!r} answers nothing but claims and reads no facts; leave --facts out")
-    found = run_async(find_facts(facts_requests(snapshot), ask))
+    found = run_async(find_facts(facts_requests(inputs), ask))
     return {item.agent_id: item for item in found}
 
 
@@ -321,11 +326,11 @@ FEWEST_MESSAGES = 10
 
 @dataclass
 class SyntheticAgents:
-    """What was generated.
+    """Generated conversations.
 
     Attributes:
-        agents: the messages of each agent that talks in generated conversations; ``expenses``: what they cost.
-        problems: which conversations ended early and why.
+        agents: messages by agent; ``expenses``: their cost.
+        problems: conversations that ended early, and why.
     """
 
     agents: dict[str, Sequence[Message]] = field(default_factory=dict)
@@ -333,21 +338,18 @@ class SyntheticAgents:
     expenses: list[Expense] = field(default_factory=list)
 
 
-def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
-    """Generate conversations for the agents with fewer than 10 real messages in their window.
-
-    ``ConfigError``: the judge is not live, so nobody could answer as the persona.
-    """
+def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
+    """Generate conversations for agents with fewer than 10 real messages in their window; ``ConfigError``: no live judge."""
     from persona_pipeline.judging.synthetic import generate_conversations
 
     if not isinstance(judge, OpenedJudge) or not judge.live or judge.writer:
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     talking, found = judge.without_recorded(), SyntheticAgents()
-    for scope in snapshot.agents:
+    for scope in inputs.agents:
         agent_id, window = scope.agent_id, scope.window
-        if len(snapshot.messages.within(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
+        if len(inputs.messages.within(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
             continue
-        generated = run_async(generate_conversations(snapshot.persona(scope), talking, ends=window.end))
+        generated = run_async(generate_conversations(scope.known_persona, talking, ends=window.end))
         found.agents[agent_id] = generated.messages
         if generated.usage.calls:
             usage = generated.usage
@@ -356,8 +358,8 @@ def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
     return found
 
 
-def with_generated(snapshot: Snapshot, generated: SyntheticAgents) -> Snapshot:
-    """Return a snapshot in which what was generated of some agents stands for what they said."""
+def with_generated(inputs: Inputs, generated: SyntheticAgents) -> Inputs:
+    """Return inputs with generated conversations in place of some agents' messages."""
     made_up = (message for messages in generated.agents.values() for message in messages)
-    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in snapshot.agents]
-    return replace(snapshot, agents=agents, generated=MessageLog.of(made_up))
+    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in inputs.agents]
+    return replace(inputs, agents=agents, generated=MessageLog.of(made_up))

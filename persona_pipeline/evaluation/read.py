@@ -1,29 +1,27 @@
-"""Reading a world: its files brought into the store, the windows fixed, and all an evaluation needs gathered into a snapshot.
+"""Read a world for an evaluation: bring its files into the store, fix the windows, and gather a snapshot.
 
-Nobody else reads for an evaluation. What concerns many agents is read for all of them at once.
+No other module reads for an evaluation. Data of many agents is read for all of them at once.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs, Reference, Signals, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents, windows_taken
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.drawing import MOST_AGENTS, draw_anchors
-from persona_pipeline.guard.gate import GateRules, counted
+from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
@@ -71,29 +69,51 @@ ALL_TIME = "all"
 # Messages of an agent in which another's lines are looked for, and of each, now and before, whose voices are compared.
 _MOST_EACH = 1000
 
+Broken = dict[str, tuple[Problem, ...]]
+
 
 @dataclass(frozen=True)
 class WorldReader:
-    """Reads what evaluations need of a world. Whoever it gave a snapshot needs neither the world nor the reader.
+    """Reads snapshots of a world. Their holders need neither the world nor the reader.
 
-    What is not valid raises ``ConfigError``: the request, a lexicon, labels, recordings, anchors. What is wrong
-    with one agent's files is in ``Snapshot.broken``.
+    ``ConfigError``: the request, a lexicon, labels, recordings or anchors are invalid. Invalid files of one agent are in
+    ``Inputs.broken``.
     """
 
     world: World
 
     @contextmanager
     def alone(self, agent_ids: Iterable[str]) -> Iterator[None]:
-        """Until it is done no other evaluation of these agents runs, on whatever host."""
+        """Hold a lock so that no other evaluation of these agents runs on any host."""
         with exclusive(self.world.store, [f"evaluate/{agent_id}" for agent_id in agent_ids]):
             yield
 
     def snapshot(self, request: EvaluationRequest) -> Snapshot:
-        """Return everything an evaluation needs, the agents' files and all messages brought into the store."""
+        """Return everything an evaluation needs; the agents' files and all messages are brought into the store."""
         with self.world.store.together():
-            return self.rules(self.questions(request), request)
+            inputs = self.inputs(request)
+            baselines, wrong = self.baselines(scope.agent_id for scope in inputs.scopes)
+            inputs = inputs.without(wrong)
+            inputs = self.with_canon(inputs) if request.facts else inputs
+            # Learning takes a second an agent: it is done here only where an alarm fails the run.
+            voices = self._voices(inputs.agents, learn="voice_alarm" in (counted(request) or ()))
+            drifts, wrong = self._drifts(inputs.agents, voices)
+            inputs, alike = inputs.without(wrong), self._alike(inputs)
+            inputs = replace(
+                inputs,
+                agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in inputs.agents],
+                missing=missing_agents(self.world.root, self.world.rules_root),
+                left_out=self._left_out(request.agents),
+                speakers=self.names_of(request),
+            )
+            signals = Signals(
+                drifts=drifts,
+                voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
+                learnt=[state.learnt for state in voices.values() if state.is_new],
+            )
+            return Snapshot(inputs, self.reference(inputs, baselines, request), signals)
 
-    def questions(self, request: EvaluationRequest) -> Snapshot:
+    def inputs(self, request: EvaluationRequest) -> Inputs:
         """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""
         world, dimensions = self.world, select_dimensions(request.dimensions)
         agent_ids = world.chosen(request.agents)
@@ -116,142 +136,151 @@ class WorldReader:
         if request.newest_window:
             claims, wrong = read_claims(world.root / PROPOSITIONS, [scope.agent_id for scope in scopes], ALL_DIMENSIONS)
             fresh = {agent_id: (own, wrong.get(agent_id, ())) for agent_id, own in claims.items()}
-        return self.scopes(Snapshot(scopes, earlier, brought.problems, broken, claims=brought.claims, fresh=fresh))
+        return self.gathered(Inputs(scopes, earlier, brought.problems, broken, claims=brought.claims, fresh=fresh))
 
-    def scopes(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with what the questions of its scopes are made of: personas, claims, messages and baselines."""
-        world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
+    def gathered(self, inputs: Inputs) -> Inputs:
+        """Return inputs with the personas, claims and messages of their scopes."""
+        world, scopes = self.world, inputs.scopes
         agent_ids = {scope.agent_id for scope in scopes}
         read_at, horizon = world.clock(), world.horizon
-        known = {name for own in snapshot.claims.values() for name in own}
-        stored = stored_sets(world.store, agent_ids, known if agent_ids <= snapshot.claims.keys() else ())
-        baselines, broken = _read_baselines(world.rules_root / BASELINES, agent_ids)
-        with world.store.connect() as connection:
-            aged = aged_out_before(connection)
-
-        def is_kept(scope: AgentScope) -> bool:
-            start = scope.window.start
-            return aged is None or start is None or start >= aged or scope.synthetic
-
-        there = {scope.agent_id for scope in snapshot.agents if is_kept(scope)}
-        gone = [scope.agent_id for scope in snapshot.agents if scope.agent_id not in there]
-        why = "this window begins before; what it came to is stored as it was"
-        out = Problem(f"messages before {aged:%Y-%m-%d} have aged out, and {why}") if aged else None
-        broken |= {agent_id: (out,) for agent_id in gone if out}
+        known = {name for own in inputs.claims.values() for name in own}
+        stored = stored_sets(world.store, agent_ids, known if agent_ids <= inputs.claims.keys() else ())
         unread = {scope.agent_id for scope in scopes if scope.persona is None}
         personas = world.stored_personas(unread) if unread else {}
+        inputs = self._without_aged(inputs)
 
-        def whole(scopes: Iterable[AgentScope]) -> list[AgentScope]:
-            whose = (scope for scope in scopes if is_kept(scope) and scope.agent_id not in broken)
-            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in whose]
+        def named(scopes: Iterable[AgentScope]) -> list[AgentScope]:
+            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in scopes]
 
         spans = _merged([history_of(scope.window) for scope in scopes if not scope.synthetic], horizon)
         said = [m for span in spans for m in read_talk(world.store, span, agent_ids)]
-        # What an agent answers in a direct message.
+        # Direct messages that an agent answers.
         said += [m for span in spans for m in read_received(world.store, span, agent_ids)]
         made_up = _merged([scope.window for scope in scopes if scope.synthetic], horizon)
         generated = (m for span in made_up for m in read_messages(world.store, span, synthetic=True))
         return replace(
-            snapshot,
-            agents=whole(snapshot.agents),
-            earlier=whole(snapshot.earlier),
-            broken={**snapshot.broken, **broken},
+            inputs,
+            agents=named(inputs.agents),
+            earlier=named(inputs.earlier),
             read_at=read_at,
-            claims={name: {**stored.get(name, {}), **snapshot.claims.get(name, {})} for name in agent_ids},
+            claims={name: {**stored.get(name, {}), **inputs.claims.get(name, {})} for name in agent_ids},
             messages=MessageLog.of(said),
             generated=MessageLog.of(generated),
             names=world.display_names(),
             lexicon=world_lexicon(world.rules_root),
-            baselines=baselines,
             most_messages=world.settings.message_verdicts,
         )
 
-    def rules(self, snapshot: Snapshot, request: EvaluationRequest) -> Snapshot:
-        """Return a snapshot with what decides: whom else is watched, what is known of judges, earlier runs and voices."""
-        world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
-        agent_ids = {scope.agent_id for scope in scopes}
-        watched = watched_agents(world.rules_root / BASELINES)
-        watching = {*agent_ids, *watched.baselines}
-        # Learning takes a second an agent: done here only for who wants to fail on it.
-        voices = self._voices(snapshot.agents, learn="voice_alarm" in (counted(request) or ()))
-        drifts, wrong = self._drifts(snapshot.agents, voices)
-        alike = self._alike(snapshot)
-        snapshot = self.for_facts(snapshot) if request.facts else snapshot
-        return replace(
-            snapshot,
-            agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
+    def _without_aged(self, inputs: Inputs) -> Inputs:
+        """Return inputs without windows whose messages have aged out; an agent with such a current window is broken."""
+        with self.world.store.connect() as connection:
+            aged = aged_out_before(connection)
+        if aged is None:
+            return inputs
+
+        def is_kept(scope: AgentScope) -> bool:
+            return scope.window.start is None or scope.window.start >= aged or scope.synthetic
+
+        why = "this window begins before; what it came to is stored as it was"
+        out = Problem(f"messages before {aged:%Y-%m-%d} have aged out, and {why}")
+        gone = {scope.agent_id: (out,) for scope in inputs.agents if not is_kept(scope)}
+        return replace(inputs, earlier=[scope for scope in inputs.earlier if is_kept(scope)]).without(gone)
+
+    def baselines(self, agent_ids: Iterable[str]) -> tuple[dict[str, Baseline], Broken]:
+        """Return the golden files of agents, and the problems of invalid ones."""
+        found, broken = dict[str, Baseline](), Broken()
+        for agent_id in sorted({*agent_ids}):
+            try:
+                if baseline := find_baseline(self.world.rules_root / BASELINES, agent_id):
+                    found[agent_id] = baseline
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+        return found, broken
+
+    def reference(
+        self,
+        inputs: Inputs | None = None,
+        baselines: Mapping[str, Baseline] | None = None,
+        request: EvaluationRequest | None = None,
+    ) -> Reference:
+        """Return what scores are compared with; without inputs, what holds for any agent."""
+        world, inputs, request = self.world, inputs or Inputs(), request or EvaluationRequest()
+        baselines, scopes = baselines or {}, inputs.scopes
+        agent_ids, watched = {scope.agent_id for scope in scopes}, watched_agents(world.rules_root / BASELINES)
+        watching, reads_messages = {*agent_ids, *watched.baselines}, inputs.most_messages > 0
+        return Reference(
+            baselines=baselines,
             watched=watched,
-            label_counts=self.label_counts(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
-            broken={**snapshot.broken, **wrong},
-            known_verdicts=self._verdicts(scopes) if snapshot.most_messages else {},
-            labelled=self._labelled(snapshot) if snapshot.most_messages else {},
-            anchors=self.anchors(snapshot, request),
-            drifts=drifts,
-            voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
-            learnt=[state.learnt for state in voices.values() if state.is_new],
-            missing=missing_agents(world.root, world.rules_root),
-            left_out=self._left_out(request.agents),
-            speakers=self.names_of(request),
+            verdicts=self._verdicts(scopes) if reads_messages else {},
+            labelled=self._labelled(inputs) if reads_messages else {},
+            label_counts=self.label_counts(),
+            anchors=self.anchors(inputs, baselines, request),
             coverage=coverage_of(world.settings),
         )
 
+    def with_baselines(self, reference: Reference, agent_ids: Iterable[str]) -> Reference:
+        """Return a reference with the golden files as they are now."""
+        baselines, broken = self.baselines([*reference.baselines, *agent_ids])
+        raise_problems(broken)
+        return replace(reference, baselines=baselines, watched=watched_agents(self.world.rules_root / BASELINES))
+
     def _verdicts(self, scopes: Sequence[AgentScope]) -> dict[str, list[StoredVerdict]]:
-        """Return the stored verdicts on messages of agents, up to the end of their last window."""
+        """Return stored verdicts on agents' messages, up to the end of their last window."""
         ends = [scope.window.end for scope in scopes if not scope.synthetic]
         if not ends:
             return {}
         of = {scope.agent_id for scope in scopes}
         return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=MOST_MESSAGES))
 
-    def _labelled(self, snapshot: Snapshot) -> dict[str, dict[str, Role]]:
-        """Return what people say of the messages in the windows."""
+    def _labelled(self, inputs: Inputs) -> dict[str, dict[str, Role]]:
+        """Return people's verdicts on the messages in the windows."""
         labels = load_message_labels(self.world.rules_root / LABELS)
-        scopes = snapshot.agents if labels else ()
-        messages = (m for scope in scopes for m in snapshot.messages.within(scope.window, agent_id=scope.agent_id))
+        scopes = inputs.agents if labels else ()
+        messages = (m for scope in scopes for m in inputs.messages.within(scope.window, agent_id=scope.agent_id))
         return verdicts_of_people(labels, messages)
 
     def _left_out(self, agents: Sequence[str] | None) -> list[str]:
-        """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""
+        """Return agents with a persona that a run leaves out: by ``persona.yaml``, or unnamed ones with a baseline."""
         world = self.world
         golden = {path.stem for path in (world.rules_root / BASELINES).glob("*.json")} - {*(agents or ())}
         expected = world.written.leave_out if agents is None else golden
         return [name for name in world.agent_ids() if name in expected]
 
-    def for_facts(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with what only facts need: what people laid down of agents."""
-        canon, broken = {}, dict(snapshot.broken)
-        for agent_id in {scope.agent_id for scope in snapshot.agents}:
+    def with_canon(self, inputs: Inputs) -> Inputs:
+        """Return inputs with the facts that people wrote down about agents."""
+        canon, broken = {}, dict(inputs.broken)
+        for agent_id in {scope.agent_id for scope in inputs.agents}:
             try:
                 canon[agent_id] = load_canon(self.world.root, agent_id)
             except ConfigError as error:
                 broken[agent_id] = error.problems
-        return replace(snapshot, canon=canon, broken=broken)
+        return replace(inputs, canon=canon, broken=broken)
 
-    def _alike(self, snapshot: Snapshot) -> dict[str, tuple[VoiceFinding, ...]]:
-        """Return by agent whose lines it says and whose voice it has come to have, of everybody with a persona.
+    def _alike(self, inputs: Inputs) -> dict[str, tuple[VoiceFinding, ...]]:
+        """Return by agent the other agents whose lines it repeats or whose voice it has taken over.
 
-        What it costs does not grow with who else there is: of the others those lines are read that begin or end as one of the
-        agent's newest 1,000, and whole voices only of few who say much.
+        The cost does not grow with the number of agents: of others only lines are read that begin or end like one of the agent's
+        newest 1,000, and whole voices only of a few talkative ones.
         """
         found: dict[str, tuple[VoiceFinding, ...]] = {}
-        asked = [scope for scope in snapshot.agents if not scope.synthetic and "convergence" in scope.dimensions]
+        asked = [scope for scope in inputs.agents if not scope.synthetic and "convergence" in scope.dimensions]
         store, fleet = self.world.store, set(named_agents(self.world.root)) if asked else set()
         for window in {scope.window for scope in asked}:
             of = {scope.agent_id for scope in asked if scope.window == window}
             everything = history_of(window)
             before = replace(everything, end=window.start or window.end)
             spans = [window] if window.start is None else [window, before]
-            own = {name: snapshot.messages.within(everything, agent_id=name) for name in of}
-            now = [m for name in of for m in snapshot.messages.within(window, agent_id=name)[-_MOST_EACH:]]
+            own = {name: inputs.messages.within(everything, agent_id=name) for name in of}
+            now = [m for name in of for m in inputs.messages.within(window, agent_id=name)[-_MOST_EACH:]]
             like = [m for m in read_alike(store, everything, now) if m.agent_id in fleet]
             least = {window: FEWEST_NOW, before: FEWEST_BEFORE}
             talkative = said_most(store, least, of, 1) and said_most(store, least, fleet, MOST_VOICES + 1)
             voiced = talkative if window.start and len(talkative) <= MOST_VOICES else []
             talk = [m for span in spans for m in read_newest(store, span, voiced, _MOST_EACH)]
             spoken_in = {m.channel for said in own.values() for m in said if m.channel is not None}
-            around = snapshot.messages.within(everything, channels=spoken_in)
+            around = inputs.messages.within(everything, channels=spoken_in)
             log = MessageLog.of([*like, *talk, *around, *(m for said in own.values() for m in said)])
             said, earlier = log.within(window), log.within(before) if window.start else []
             heard = (everyday([m.text for m in now if m.agent_id == name], self.world.rules_root) for name in of)
@@ -261,77 +290,71 @@ class WorldReader:
         return found
 
     def names_of(self, request: EvaluationRequest) -> NameMatch:
-        """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""
+        """Return the match of speakers and personas, for the requested agents."""
         match = stored_names(self.world)
         return match if request.agents is None else match.of(request.agents)
 
-    def baselines(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with the golden files as they are now."""
-        folder = self.world.rules_root / BASELINES
-        baselines, broken = _read_baselines(folder, snapshot.baselines.keys() | {s.agent_id for s in snapshot.agents})
-        found = replace(snapshot, baselines=baselines, watched=watched_agents(folder), broken=broken)
-        raise_problems(found.broken)
-        return found
-
-    def guard(self, rules: GateRules) -> Guard:
-        """Return by what a fall in a world is told from chance."""
-        return guard_of(self.rules(Snapshot(), EvaluationRequest()), rules)
-
     @property
     def known(self) -> KnownVerdicts:
-        """The verdicts on the world's judgments, of all judges that were ever asked."""
+        """The verdicts of all judges on the world's judgments."""
         world = self.world
         return KnownVerdicts(world.root / RECORDINGS, world.settings.signing_secret, KeptAnswers(world.store))
 
     def label_counts(self) -> tuple[int, int]:
-        """Return the number of messages, and of judgments, that people labelled."""
+        """Return the numbers of messages and of judgments that people labelled."""
         folder = self.world.rules_root / LABELS
         messages = {label.key for label in load_message_labels(folder) if label.source is MarkSource.PERSON}
         judgments = {label.key for label in load_labels(folder) if label.is_persons}
         return len(messages), len(judgments)
 
-    def anchors(self, snapshot: Snapshot, request: EvaluationRequest, size: int | None = None) -> list[AnchoredAgent]:
-        """Return the messages with a known verdict by which the judge is checked.
+    def anchors(
+        self, inputs: Inputs, baselines: Mapping[str, Baseline], request: EvaluationRequest, size: int | None = None
+    ) -> list[AnchoredAgent]:
+        """Return the messages with a known verdict that check the judge.
 
-        They are those of the world's file, drawn where there is none; a baseline draws them again where people labelled more.
-        ``size``: by default as the settings say; 0: none.
+        They are those of the world's file, or drawn where there is no file. A baseline draws again where people labelled more.
+        ``size``: default from the settings; 0: none.
         """
         size = self.world.settings.anchors if size is None else size
         known = load_anchors(self.world.rules_root / BASELINES / ANCHORS_FILE) if size else []
         if not size or (known and not request.update_baseline):
             return known
-        drawn = self.drawn_anchors(snapshot, size, taking=request.update_baseline)
+        drawn = self.drawn_anchors(inputs, baselines, size, taking=request.update_baseline)
         of_people = [sum(item.by_people for own in agents for item in own.anchors) for agents in (known, drawn)]
         return drawn if of_people[1] > of_people[0] or not known else known
 
     def newest_anchors(self, size: int) -> list[AnchoredAgent]:
-        """Return so many anchors for a check by itself, those of the world's file where none can be drawn."""
+        """Return ``size`` anchors for a check outside a run; those of the world's file where none can be drawn."""
         request = EvaluationRequest()
-        snapshot = self.questions(self.world.settled(request))
-        return self.drawn_anchors(snapshot, size) or self.anchors(snapshot, request, size)
+        inputs = self.inputs(self.world.settled(request))
+        baselines, broken = self.baselines(scope.agent_id for scope in inputs.scopes)
+        inputs = inputs.without(broken)
+        return self.drawn_anchors(inputs, baselines, size) or self.anchors(inputs, baselines, request, size)
 
-    def drawn_anchors(self, snapshot: Snapshot, size: int, *, taking: bool = False) -> list[AnchoredAgent]:
-        """Return anchors of agents that are evaluated, from the windows of their baselines; none of others, who may have drifted.
+    def drawn_anchors(
+        self, inputs: Inputs, baselines: Mapping[str, Baseline], size: int, *, taking: bool = False
+    ) -> list[AnchoredAgent]:
+        """Return anchors from the windows of agents' baselines; other windows may have drifted.
 
-        ``taking``: a baseline is taken, so that the windows of now are its windows.
+        ``taking``: a baseline is taken now, so the current windows are used.
         """
         characters, said = dict[str, Character](), dict[str, list[str]]()
-        for scope in sorted(snapshot.agents, key=lambda item: item.agent_id):
-            claims = snapshot.claims.get(scope.agent_id, {}).get(ADHERENCE.name)
+        for scope in sorted(inputs.agents, key=lambda item: item.agent_id):
+            claims = inputs.claims.get(scope.agent_id, {}).get(ADHERENCE.name)
             if scope.synthetic or claims is None or claims.propositions is None or len(said) == MOST_AGENTS:
                 continue
-            characters[scope.agent_id] = character_of(snapshot.persona(scope), claims.propositions)
-            said[scope.agent_id] = self._in_character(snapshot, scope, taking=taking)
+            characters[scope.agent_id] = character_of(scope.known_persona, claims.propositions)
+            baseline = baselines.get(scope.agent_id)
+            now = {item.window for item in (scope, *inputs.earlier) if taking and item.agent_id == scope.agent_id}
+            spans = windows_taken(baseline) if baseline else now
+            said[scope.agent_id] = self._texts(scope.agent_id, spans)
         labels = load_message_labels(self.world.rules_root / LABELS)
         return draw_anchors(characters, said, labels, size)
 
-    def _in_character(self, snapshot: Snapshot, scope: AgentScope, *, taking: bool) -> list[str]:
-        baseline = snapshot.baselines.get(scope.agent_id)
-        now = (item.window for item in (scope, *snapshot.earlier) if taking and item.agent_id == scope.agent_id)
-        spans = windows_taken(baseline) if baseline else {*now}
-        store, found = self.world.store, dict[str, Message]()
+    def _texts(self, agent_id: str, spans: Iterable[Window]) -> list[str]:
+        found = dict[str, Message]()
         for span in sorted(spans, key=lambda window: window.end):
-            newest = read_messages(store, span, agent_id=scope.agent_id, limit=_MOST_EACH)
+            newest = read_messages(self.world.store, span, agent_id=agent_id, limit=_MOST_EACH)
             found |= {message.id: message for message in newest}
         return [message.text for message in found.values()]
 
@@ -362,16 +385,16 @@ class WorldReader:
     def reports(
         self, agent_ids: Collection[str], since: datetime | None = None, *, whole: int | None = None
     ) -> dict[str, AgentReport]:
-        """Return the reports of agents' newest runs, whatever became of them, by agent; agents without a run are left out.
+        """Return the reports of agents' newest runs of any status, by agent; agents without a run are left out.
 
-        Windows that end before ``since`` are left out. ``whole`` is of how many agents claims and reasons are read, those with
-        findings first; None: of all.
+        Windows that end before ``since`` are left out. ``whole``: number of agents whose claims and reasons are read, those with
+        findings first; None: all.
         """
         known = outlines(runs.newest_outline_rows(self.world.store, since))
         found = {agent_id: known[agent_id] for agent_id in agent_ids if agent_id in known}
         for agent_id in by_need(found)[:whole]:
             if run := saved_run(runs.find_run(self.world.store, found[agent_id].evaluation.run_id)):
-                found[agent_id] = run.report
+                found[agent_id] = run
         return found
 
     def past_windows(self, agent_id: str) -> tuple[list[Window], datetime | None]:
@@ -527,22 +550,6 @@ def coverage_of(settings: Settings) -> tuple[float, float]:
 
 def _no_window(agent_id: str) -> Problem:
     return Problem(f"agent {agent_id!r} has no message window; materialize its messages first")
-
-
-def _read_baselines(
-    folder: Path, agent_ids: Collection[str]
-) -> tuple[dict[str, Baseline], dict[str, tuple[Problem, ...]]]:
-    found: dict[str, Baseline] = {}
-    broken: dict[str, tuple[Problem, ...]] = {}
-    for agent_id in sorted(agent_ids):
-        try:
-            baseline = find_baseline(folder, agent_id)
-        except ConfigError as error:
-            broken[agent_id] = error.problems
-            continue
-        if baseline is not None:
-            found[agent_id] = baseline
-    return found, broken
 
 
 def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:

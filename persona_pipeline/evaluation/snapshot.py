@@ -1,6 +1,6 @@
-"""Everything an evaluation reads, in one value that is complete before the first question.
+"""Everything an evaluation reads, complete before the first question.
 
-With the answers it was given it can be saved: a run that anybody can make again, without its world, its store or a judge.
+Saved together with the judge's answers it is a replay: the same run again, without the world, the store or a judge.
 """
 
 import gzip
@@ -27,7 +27,7 @@ from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
 from persona_pipeline.scoring.style.likeness import VoiceFinding
 from persona_pipeline.scoring.style.monitor import LearntVoice
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
@@ -43,10 +43,10 @@ class AgentScope:
     """One agent, the window it is evaluated on, and the dimensions that are scored.
 
     Attributes:
-        past: the agent was evaluated on a newer window: what is found here is history.
-        synthetic: generated conversations are evaluated instead of what it really said.
-        persona: None: as the store has it.
-        alike: whose lines it says and whose voice it has come to have, of all agents.
+        past: the agent was evaluated on a newer window, so the results are history.
+        synthetic: generated conversations are evaluated instead of real messages.
+        persona: None: the store's version.
+        alike: agents whose lines it repeats or whose voice it has taken over.
     """
 
     agent_id: str
@@ -57,35 +57,34 @@ class AgentScope:
     persona: Persona | None = None
     alike: tuple[VoiceFinding, ...] = ()
 
+    @property
+    def known_persona(self) -> Persona:
+        """The persona; ``ConfigError``: the store has none."""
+        if self.persona is None:
+            raise ConfigError(
+                f"agent {self.agent_id!r} has no persona in the store; write personas/{self.agent_id}.yaml"
+            )
+        return self.persona
+
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What an evaluation is made from. Whoever holds it needs neither the world nor its store.
+class Inputs:
+    """Agents, claims and messages: everything that questions are made of.
 
     Attributes:
-        agents: who is evaluated now; ``earlier``: the windows before that are evaluated too, the oldest first.
-        problems: lines of message files that were left out, and messages of the future.
-        broken: agents whose files are not valid, with everything wrong with them.
+        agents: scopes to evaluate now; ``earlier``: windows before them that are evaluated too, oldest first.
+        problems: skipped lines of message files, and messages dated in the future.
+        broken: agents with invalid files, and every problem in them.
         read_at: when the messages were read.
-        claims: each agent's sets by dimension, as far as any are known.
-        fresh: sets of every dimension as the files have them now, of agents of whom only a part is to be scored; what is wrong
-            with those that are not valid.
-        messages: what was really said, around the windows; ``generated``: conversations that were made up.
-        names: display names of everybody.
-        lexicon: what counts as agreement; None: English.
-        baselines: of the agents that are evaluated; ``watched``: of those from which they borrow what others vary by.
-        results: what earlier runs on these windows said, as JSON text by run id.
-        points: earlier windows of agents that are evaluated or watched, oldest first.
-        canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
-        drifts: known drifts of the agents that are evaluated.
-        voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
-        missing: agents with a baseline and no persona; ``left_out``: those that the run should be expected to have, and has not.
-        most_messages: of an agent in a window, messages that are judged one by one; 0: none. ``read_messages``: verdicts on them
-            by run id, once that was asked; ``known_verdicts``: those that the store has of agents, oldest first.
-        labelled: verdicts of people on messages, by agent and message.
-        anchors: messages with a known verdict, by which the judge is checked; ``anchor_answers``: once they were asked.
-        coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
-        speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
+        claims: claim sets by agent and dimension.
+        fresh: current claim sets of every dimension, and problems in their files; only for agents that are scored in part.
+        messages: real messages around the windows; ``generated``: generated conversations.
+        names: display names by speaker.
+        lexicon: words of agreement; None: English.
+        canon: facts that people wrote down about agents.
+        most_messages: largest number of messages of an agent that are judged one by one; 0: none.
+        missing: agents with a baseline and no persona; ``left_out``: expected agents that are not evaluated.
+        speakers: match of speakers and personas, for the requested agents.
     """
 
     agents: Sequence[AgentScope] = ()
@@ -99,54 +98,113 @@ class Snapshot:
     generated: MessageLog = field(default_factory=MessageLog)
     names: Mapping[str, str] = field(default_factory=dict)
     lexicon: AgreementLexicon | None = None
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    watched: Watched = field(default_factory=Watched)
-    label_counts: tuple[int, int] = (0, 0)
-    results: Mapping[str, str] = field(default_factory=dict)
-    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     canon: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
-    facts: Mapping[str, FactsFound] = field(default_factory=dict)
     most_messages: int = 0
-    read_messages: Mapping[str, MessageVerdicts] = field(default_factory=dict)
-    known_verdicts: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
-    labelled: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
-    anchors: Sequence[AnchoredAgent] = ()
-    anchor_answers: AnchorAnswers | None = None
-    drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
-    voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
-    learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()
     left_out: Sequence[str] = ()
     speakers: NameMatch = field(default_factory=NameMatch)
+
+    @property
+    def scopes(self) -> list[AgentScope]:
+        """All scopes, the current ones first."""
+        return [*self.agents, *self.earlier]
+
+    def without(self, broken: Mapping[str, tuple[Problem, ...]]) -> "Inputs":
+        """Return the inputs without agents that turned out to be broken."""
+        agents, earlier = (
+            [item for item in scopes if item.agent_id not in broken] for scopes in (self.agents, self.earlier)
+        )
+        return replace(self, agents=agents, earlier=earlier, broken={**self.broken, **broken})
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Everything that current scores are compared with or checked by.
+
+    Attributes:
+        baselines: of evaluated agents; ``watched``: of the agents from which typical variation is learnt.
+        results: earlier runs on the same windows, as JSON text by run id.
+        points: earlier windows of evaluated and watched agents, oldest first.
+        verdicts: stored verdicts on messages by agent, oldest first; ``labelled``: verdicts of people, by agent and message.
+        label_counts: number of messages and of judgments that people labelled.
+        anchors: messages with a known verdict that check the judge.
+        coverage: share of judgments (0-1) that must be scored in a replay, and with a live judge.
+    """
+
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    watched: Watched = field(default_factory=Watched)
+    results: Mapping[str, str] = field(default_factory=dict)
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    verdicts: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
+    labelled: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
+    label_counts: tuple[int, int] = (0, 0)
+    anchors: Sequence[AnchoredAgent] = ()
     coverage: Annotated[tuple[float, float], Field(exclude=True)] = (1.0, 0.95)
 
     def run(self, run_id: str) -> AgentEvaluation | None:
-        """Return what an earlier run of this id said; None where there was none."""
+        """Return an earlier run; None: there is no run of this id."""
         text = self.results.get(run_id)
         return AgentEvaluation.model_validate_json(text) if text else None
 
-    def persona(self, scope: AgentScope) -> Persona:
-        """Return who a scope is about."""
-        if scope.persona is None:
-            raise ConfigError(
-                f"agent {scope.agent_id!r} has no persona in the store; write personas/{scope.agent_id}.yaml"
-            )
-        return scope.persona
+    def baseline(self, scope: AgentScope) -> Baseline | None:
+        """Return the baseline of a scope; generated conversations are not compared."""
+        return None if scope.synthetic else self.baselines.get(scope.agent_id)
+
+    def series(self, agent_id: str, read: Sequence[MessageVerdicts], end: datetime) -> list[MessageVerdict]:
+        """Return the verdicts on an agent's messages up to ``end``; the first in ``read`` counts, stored ones come last.
+
+        Stored verdicts of another judge or question are left out: a change of the judge is not one of the agent.
+        """
+        own = [item for item in read if item.agent_id == agent_id]
+        judged_by = {item.judged_by for item in own}
+        stored = (item for item in self.verdicts.get(agent_id, ()) if item.judged_by in judged_by)
+        found = {item.verdict.message: item.verdict for item in stored}
+        found |= {verdict.message: verdict for item in reversed(own) for verdict in item.verdicts}
+        return [item for item in found.values() if item.said_at <= end]
 
 
-FORMAT = "persona-snapshot/1"
+@dataclass(frozen=True)
+class Signals:
+    """Findings beside the scores of claims.
+
+    Attributes:
+        drifts: known drifts by agent.
+        voices: findings on agents' own voices; ``learnt``: voices to store.
+        facts: statements of agents about themselves, once asked.
+        messages: verdicts on messages by run id, once asked.
+        anchors: the judge's answers on anchors, once asked.
+    """
+
+    drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
+    voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
+    learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
+    facts: Mapping[str, FactsFound] = field(default_factory=dict)
+    messages: Mapping[str, MessageVerdicts] = field(default_factory=dict)
+    anchors: AnchorAnswers | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything an evaluation reads. Its holder needs neither the world nor the store."""
+
+    inputs: Inputs = field(default_factory=Inputs)
+    reference: Reference = field(default_factory=Reference)
+    signals: Signals = field(default_factory=Signals)
+
+
+FORMAT = "persona-snapshot/2"
 _MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class RunReplay:
-    """A run that can be made again.
+    """A run that can be repeated.
 
     Attributes:
-        judge: its name; ``live``: it was asked, and would have been asked again for what fell; ``notes``: what it said of itself.
-        rules: as they were in force.
-        answers: by the key of the question.
-        statistics: what the report shows beside the scores.
+        judge: its name; ``live``: a live judge, which confirms drops; ``notes``: its notes for reports.
+        rules: the rules in force.
+        answers: by key of the question.
+        statistics: the report's statistics.
     """
 
     snapshot: Snapshot
@@ -163,7 +221,7 @@ class RunReplay:
 
 @dataclass
 class ReplayedJudge:
-    """Says what was said when the run was made; the fields are those of ``RunReplay``."""
+    """Gives the answers of a saved run; the fields are those of ``RunReplay``."""
 
     name: str
     live: bool
@@ -171,36 +229,35 @@ class ReplayedJudge:
     answers: Mapping[str, Verdict]
 
     def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
-        """Whether all of these were answered; ``failures``: with a failure too."""
+        """Return whether all requests have an answer; ``failures``: a failure counts."""
         found = [self.answers.get(request.key) for request in requests]
         return all(item is not None and (failures or not item.has_failed) for item in found)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        """Return verdicts in the order of the requests; what was not asked then is not recorded."""
+        """Return verdicts in the order of the requests; a question that was not asked is unrecorded."""
         why = {"unscored": Unscored.UNRECORDED, "detail": "the run that was saved did not ask it"}
         return [self.answers.get(item.key) or Verdict(item.proposition_id, **why) for item in requests]
 
 
 def save_replay(path: Path, replay: RunReplay) -> None:
-    """Write a run to a file; compressed where its name ends in ``.gz``. Nothing of the machine it was made on is in it.
+    """Write a run to a file, compressed where its name ends in ``.gz``; ``OSError``: it cannot be written.
 
-    What sources say of messages beyond what is judged stays out, and so do the folders of files with problems. ``OSError``: the
-    file cannot be written.
+    Extras of messages and absolute paths are left out.
     """
-    snapshot = replay.snapshot
+    inputs = replay.snapshot.inputs
     bare = replace(
-        snapshot,
-        messages=_bare(snapshot.messages),
-        generated=_bare(snapshot.generated),
-        problems=[replace(item, path=item.path and Path(item.path).name) for item in snapshot.problems],
+        inputs,
+        messages=_bare(inputs.messages),
+        generated=_bare(inputs.generated),
+        problems=[replace(item, path=item.path and Path(item.path).name) for item in inputs.problems],
     )
-    data = _adapter().dump_json(replace(replay, snapshot=bare))
+    data = _adapter().dump_json(replace(replay, snapshot=replace(replay.snapshot, inputs=bare)))
     # Without a time in its head the same run is the same file.
     write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def load_replay(path: Path) -> RunReplay:
-    """Read a run from a file; ``ConfigError``: it cannot be read, or is none of this version."""
+    """Read a run from a file; ``ConfigError``: it cannot be read, or another version wrote it."""
     try:
         data = read_regular(path)
         replay = _adapter().validate_json(gzip.decompress(data) if data.startswith(_MAGIC) else data)

@@ -1,6 +1,6 @@
-"""Anchors: messages with a known verdict that the judge is asked about in every live run, and the rules of the check.
+"""Anchors: messages with a known verdict that check the judge in every live run, and the rules of the check.
 
-The same anchors are asked each time, in another order each day, so that no answer of an earlier day stands in for one of now.
+The anchors stay the same. Their order changes each day, so that cached answers of earlier days are not reused.
 """
 
 import math
@@ -30,7 +30,7 @@ SIZE, DOCTOR_SIZE = 20, 40
 FEWEST = 10
 # A judge that throws dice passes with this probability at most: 16 of 20, 29 of 40.
 MOST_BY_CHANCE = 0.006
-# Changed in one run: so many answers differ as a judge that differs from itself in one of ten shows once in a thousand runs.
+# Changed in one run: a judge that differs from itself in 10 % of answers shows as many changes once in a thousand runs.
 _NOISE, _LEVEL = 0.1, 0.001
 # Changed over runs: this part of the anchors, at least two, differs from the baseline in three of the last four runs.
 _PART, _LEAST, _OF_RUNS, _RUNS = 0.1, 2, 3, 4
@@ -89,7 +89,7 @@ class AnchoredAgent(BaseModel, extra="ignore", frozen=True):
         return self.model_copy(update={"anchors": [item for item in self.anchors if item.verdict is Role.OUT]})
 
     def call(self, order: object) -> MessageCall:
-        """Return the question about the anchors, each a conversation of its own. ``order``: seed of their order."""
+        """Return the question about the anchors, each as a separate conversation. ``order``: seed of their order."""
         claims = [Proposition(item.id, item.claim, inverted=item.inverted) for item in self.claims]
         moment = datetime.fromtimestamp(0, UTC)
         talks = [
@@ -125,11 +125,11 @@ def save_anchors(path: Path, agents: Sequence[AnchoredAgent]) -> None:
 
 
 class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
-    """What a judge said of the anchors on a day.
+    """A judge's answers on the anchors on one day.
 
     Attributes:
-        right: by key of the anchor, whether its verdict is the known one. ``by_people``: how many of these people labelled.
-        unanswered: anchors without an answer. ``unsteady``: keys that got two answers on the same day.
+        right: whether the verdict is the known one, by key of the anchor. ``by_people``: number that people labelled.
+        unanswered: number of anchors without an answer. ``unsteady``: keys with two different answers on the same day.
     """
 
     day: date
@@ -145,7 +145,7 @@ class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
 
 
 def answers_of(agents: Sequence[AnchoredAgent], read: Sequence[MessageVerdicts], day: date) -> AnchorAnswers:
-    """Return what a judge said, in the order of the agents. Unclear is an answer, and wrong."""
+    """Return a judge's answers in the order of the agents. Unclear counts as a wrong answer."""
     right, by_people, unanswered = dict[str, bool](), 0, 0
     for agent, item in zip(agents, read, strict=True):
         given = {verdict.message: verdict.verdict for verdict in item.verdicts}
@@ -161,7 +161,7 @@ def answers_of(agents: Sequence[AnchoredAgent], read: Sequence[MessageVerdicts],
 
 @dataclass(frozen=True)
 class AnchorRound:
-    """The calls of one check. ``day``: of the newest window; ``rounds``: 2 where a baseline is taken."""
+    """The calls of a check. ``day``: of the newest window; ``rounds``: 2 where a baseline is taken."""
 
     agents: Sequence[AnchoredAgent]
     day: date
@@ -173,7 +173,7 @@ class AnchorRound:
         return [agent.call((self.day, number)) for number in range(self.rounds) for agent in self.agents]
 
     def answers(self, read: Sequence[MessageVerdicts]) -> AnchorAnswers | None:
-        """Return what a judge said, from the verdicts on ``calls``; None: nobody was asked."""
+        """Return the judge's answers from the verdicts on ``calls``; None: it gave none."""
         if not any(item.is_answered for item in read):
             return None
         each = len(self.agents)
@@ -182,13 +182,13 @@ class AnchorRound:
 
 
 class JudgeCheck(BaseModel, extra="ignore", frozen=True):
-    """What the check of a judge came to.
+    """Outcome of a check of the judge.
 
     Attributes:
-        asked: anchors that it answered; ``right``: with the known verdict; ``by_people``: labelled by people.
-        unanswered: anchors without an answer.
-        before: right and answered when the baseline was taken; None: not known.
-        changed: the answers differ from those by more than chance.
+        asked: number of answered anchors; ``right``: with the known verdict; ``by_people``: labelled by people.
+        unanswered: number of anchors without an answer.
+        before: right and answered when the baseline was taken; None: unknown.
+        changed: the answers differ from the baseline's by more than chance.
     """
 
     asked: int = 0
@@ -218,7 +218,7 @@ class JudgeCheck(BaseModel, extra="ignore", frozen=True):
 
 @lru_cache
 def _least(number: int, rate: float, level: float) -> int:
-    """Return the smallest count that so many tries reach with a probability of at most ``level``; beyond them: none does."""
+    """Return the smallest count that ``number`` tries reach with a probability of at most ``level``; else ``number`` + 1."""
     tail, count = 0.0, number + 1
     while count > 0:
         more = math.comb(number, count - 1) * rate ** (count - 1) * (1 - rate) ** (number - count + 1)
@@ -229,19 +229,19 @@ def _least(number: int, rate: float, level: float) -> int:
 
 
 def wanted(answered: int) -> int:
-    """Return how many of so many answers must be right."""
+    """Return how many answers must be right."""
     return _least(answered, 0.5, MOST_BY_CHANCE)
 
 
 def check_of(
     now: AnchorAnswers | None, baseline: AnchorAnswers | None = None, earlier: Sequence[AnchorAnswers] = ()
 ) -> JudgeCheck:
-    """Return what the answers of now come to.
+    """Return the outcome of a check.
 
     Args:
-        now: None: nobody was asked.
-        baseline: the answers when the baseline was taken.
-        earlier: those of the runs since, oldest first.
+        now: current answers; None: the judge was not asked.
+        baseline: answers when the baseline was taken.
+        earlier: answers of the runs since, oldest first.
     """
     if now is None:
         return JudgeCheck()

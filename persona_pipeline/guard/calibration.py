@@ -1,4 +1,4 @@
-"""How far judges agree with people: labels beside verdicts, on messages and in points on claims."""
+"""Agreement of judges with people: labels against verdicts, on messages and in points on claims."""
 
 import math
 from collections import Counter
@@ -23,10 +23,10 @@ _MORE = 10
 
 
 class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
-    """One judge's scores on one dimension beside people's.
+    """A judge's scores on a dimension against people's.
 
     Attributes:
-        labelled: judgments that both scored; ``people``: names of those who labelled.
+        labelled: number of judgments that both scored; ``people``: names of the labellers.
         bias: judge - people in points, claims turned so that more is better: above zero the judge is milder.
         with_ten_more: width of the bias's interval with ten more labels, in points; None: it has no interval.
     """
@@ -41,11 +41,11 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
 
 
 class MessageCalibration(BaseModel, extra="forbid", frozen=True):
-    """One judge's verdicts on messages beside people's.
+    """A judge's verdicts on messages against people's.
 
     Attributes:
-        people: names of those who labelled.
-        compared: messages that both call in or out of character; ``agreed``: the same.
+        people: names of the labellers.
+        compared: messages that both call in or out of character; ``agreed``: with the same verdict.
         false_alarms: messages that the judge calls out and people in; ``kept_in``: all that people call in.
         misses: messages that the judge calls in and people out; ``put_out``: all that people call out.
         share: of the agreement, 0-1, with Wilson's interval; ``with_ten_more``: its width with ten more labels.
@@ -113,7 +113,7 @@ def _calibrated(
 
 
 def _score(scores: Sequence[float | None]) -> float | None:
-    """Return the mean of what was given; None where most hold that the claim does not apply."""
+    """Return the mean score; None where most say that the claim does not apply."""
     given = [score for score in scores if score is not None]
     return fmean(given) if 2 * len(given) > len(scores) else None
 

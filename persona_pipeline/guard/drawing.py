@@ -1,7 +1,7 @@
-"""Drawing anchors: what people labelled, and beside it messages of two agents, each shown under both names.
+"""Draw anchors: labelled messages, and messages of two agents, each shown under both names.
 
-A judge that goes by the text alone, by the name alone or by neither is right about half of the swapped messages: each text is in
-character under one name and out under the other.
+A judge that only looks at the text, or only at the name, is right about half of the swapped messages: each text is in character
+under one name and out under the other.
 """
 
 import math
@@ -20,20 +20,20 @@ from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import Proposition
 
-# Characters of a message that shows a character and is read at a glance; of one that people labelled.
+# Length of a message that shows a character and is quick to read; of a labelled message.
 SHORTEST, LONGEST, LONGEST_LABELLED = 40, 600, 2000
-# Messages of an agent that are looked at, the oldest: before whatever may have changed. With fewer than 5 it has no anchors, with
-# fewer than 10 nobody knows whether another writes alike.
+# Oldest messages of an agent that are used, from before any change. With fewer than 5 it has no anchors, with fewer than 10 it is
+# not compared with other agents.
 MOST_READ, FEWEST, FEWEST_OF_A_PAIR = 50, 5, 10
-# Agents of which two are taken.
+# Agents from which the pair is chosen.
 MOST_AGENTS = 6
-# Share of their messages that letters tell apart, below which two agents are too alike to be swapped.
+# Two agents whose messages are distinguished less often are too alike to be swapped.
 _TOLD_APART = 0.7
 _STOCK = Path(__file__).parent / "data" / "stock.toml"
 
 
 class _Pair(NamedTuple):
-    """Two agents and their messages, those first that tell them apart the most. ``apart``: share that is told apart, 0-1."""
+    """Two agents and their messages, the most typical first. ``apart``: share of messages that are distinguished, 0-1."""
 
     agents: tuple[str, str]
     texts: tuple[list[str], list[str]]
@@ -85,7 +85,7 @@ def _usable(texts: Sequence[str]) -> list[str]:
 def _labelled(
     characters: Mapping[str, Character], labels: Sequence[MessageLabel], size: int
 ) -> dict[str, list[Anchor]]:
-    """Return what people labelled, of an agent as many in as out: else its usual verdict would be right."""
+    """Return labelled messages, as many in as out of character by agent: else its usual verdict would be right."""
     of_people = (item for item in labels if item.source is MarkSource.PERSON and len(item.text) <= LONGEST_LABELLED)
     asked = (item for item in of_people if item.agent_id in characters)
     given = {key: (own[0], majority(own)) for key, own in sorted(grouped(asked, lambda item: item.key).items())}
@@ -110,7 +110,7 @@ def _labelled(
 
 
 def _pair(texts: Mapping[str, list[str]], stock: tuple[str, list[str]]) -> _Pair | None:
-    """Return the two agents that are told apart best; one with a stock character where none are told apart."""
+    """Return the two agents that are easiest to distinguish; an agent and a stock character where all write alike."""
     talkative = sorted(texts, key=lambda name: (-len(texts[name]), name))[:MOST_AGENTS]
     if not talkative:
         return None
@@ -149,7 +149,7 @@ def _likelihood(gram: Counter[str], own: Counter[str], others: Counter[str]) -> 
 
 @cache
 def _stock() -> tuple[Character, list[str]]:
-    """Return a character that no agent is, and lines of it."""
+    """Return a stock character that is not an agent, and its lines."""
     data = tomllib.loads(_STOCK.read_text("utf-8"))
     claims = [Proposition(f"stock-{place}", claim) for place, claim in enumerate(data["claims"], 1)]
     return Character("stock-character", data["name"], data["persona"], claims), data["lines"]

@@ -1,4 +1,4 @@
-"""What is said of an agent that is not as it should be: one finding a reason, in a sentence, with what to do about it."""
+"""Findings about an agent: each has a reason in one sentence, and a remedy."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ MOST_FLAGGED = 3
 MOST_CLAIMS = 2
 # An agent whose comparison finds only larger drops, in points, is not judged.
 NO_POWER = 4.0
-# So many judgments a claim tell most large drops from chance.
+# Judgments per claim that distinguish most large drops from chance.
 DECIDING_SAMPLES = 5
 
 
 def fall_sentence(item: DimensionComparison, allowed: float) -> str:
-    """Return what dropped, from where to where, how sure that is, and which claims made it.
+    """Return the drop of a dimension, its interval and the claims behind it.
 
-    ``item``: a dimension that regressed. ``allowed``: points it may fall.
+    ``item``: a regressed dimension. ``allowed``: points it may drop.
     """
     text = f"{_label(item.dimension)} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
     worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
@@ -38,7 +38,7 @@ def fall_sentence(item: DimensionComparison, allowed: float) -> str:
 
 
 def drop_sentence(drop: PropositionDrop, allowed: float) -> str:
-    """Return which claim dropped, from where to where, and what to do about it where its file says so."""
+    """Return the drop of a claim, and its recommendation where its file has one."""
     text = f"claim {drop.proposition_id} ({_label(drop.dimension)}) {drop.baseline:.1f} → {drop.current:.1f}"
     text += f" ({_drop(drop.interval, allowed)})"
     return f"{text}. To do: {drop.recommendation}" if drop.recommendation else text
@@ -56,7 +56,7 @@ def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
 
 
 def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
-    """Yield what would be falls if the judge could be believed, which cannot be told."""
+    """Yield drops by a judge that failed its check, which are inconclusive."""
     for name, item in comparison.dimensions.items():
         for text in item.doubted:
             told = f"{text}; it cannot be told, for its judge cannot be believed"
@@ -64,7 +64,7 @@ def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
 
 
 def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
-    """Yield what is wrong with the judge itself, or with comparing it to the baseline's."""
+    """Yield findings about the judge, and about the comparison with the baseline's judge."""
     agent_id = evaluation.agent_id
     check, command = comparison.judge or JudgeCheck(), "persona-pipeline doctor --judge"
     if check.passed is False:
@@ -96,9 +96,9 @@ def _other_judge(agent_id: str, others: Sequence[DimensionComparison]) -> Findin
 
 
 def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
-    """Return a finding for each other agent this one speaks like, with a pair of lines beside each other.
+    """Return a finding for each other agent that this one speaks like, with a pair of lines.
 
-    Agents that fill one template always did: what is found is to be looked at, and no drift.
+    Agents that fill one template always sound alike, so this is a warning and not a drift.
     """
     convergence = evaluation.dimensions.get("convergence")
     statistics = convergence.statistics if convergence else {}
@@ -114,7 +114,7 @@ def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
 
 
 def said_again_findings(evaluation: AgentEvaluation) -> Iterator[Finding]:
-    """Yield a finding where the agent says more again than is usual for it, with lines beside the earlier ones they repeat."""
+    """Yield a finding where the agent repeats itself more than usual, with repeated lines and their originals."""
     fluency = evaluation.dimensions.get("fluency")
     found: dict[str, Any] = fluency.statistics.get("said_again", {}) if fluency else {}
     if found.get("often"):
@@ -194,7 +194,7 @@ def power_findings(
 
 
 def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
-    """Return how the quotes of an agent's judge stand up."""
+    """Return how many quotes of an agent's judge are verified."""
     rows = (row for item in evaluation.dimensions.values() for row in item.propositions.values())
     return quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
 

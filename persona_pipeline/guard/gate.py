@@ -1,4 +1,4 @@
-"""What makes a run fail, and with which exit code."""
+"""Rules that make a run fail, and its exit code."""
 
 import shlex
 from collections import Counter
@@ -80,8 +80,8 @@ VIEW = "persona-pipeline view"
 # From this number of agents on, a drop of half of them is one finding.
 FEWEST_TOGETHER = 3
 
-# The names that `--fail-on` and `--only-fail-on` take, and the kinds of finding of each; each kind has a name of its own too. An
-# older name means what it meant.
+# Names for `--fail-on` and `--only-fail-on`, each with its kinds of finding. Each kind is a name, too; older names keep their
+# meaning.
 FAILURES: Mapping[str, Collection[str]] = {
     name: tuple(kind.name for kind in KINDS.values() if name in (kind.name, kind.group))
     for name in dict.fromkeys(kind.group or kind.name for kind in KINDS.values()) | dict.fromkeys(KINDS)
@@ -90,11 +90,11 @@ FAILURES: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True)
 class GateRules(Rules):
-    """When a run fails: what a request asks for by the same names, settled.
+    """When a run fails: a settled request's options of the same names.
 
-    ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``, ``only_fail_on``:
-    names of ``FAILURES``, see ``counted``. ``accepted_drops``: those that somebody answers for, as of ``today``. ``usual``: the
-    rules that ``persona.yaml`` states. Raises ``ConfigError``: one of them cannot be.
+    ``as_recorded``: where all failures are recorded, the coverage of that time is enough. ``fail_on``, ``only_fail_on``: names of
+    ``FAILURES``, see ``counted``. ``accepted_drops``: drops that a person accepted, as of ``today``. ``usual``: the rules in
+    ``persona.yaml``. Raises ``ConfigError``: a value is invalid.
     """
 
     min_coverage: float = 1.0
@@ -124,16 +124,16 @@ class GateRules(Rules):
 
 
 def is_believable(report: AgentReport) -> bool:
-    """Whether a baseline may be taken from a run: its judge quotes what is there, and passed its check."""
+    """Return whether a baseline may be taken from a run: its judge quotes correctly and passed its check."""
     return not any(finding.kind == "judge_health" for finding in report.findings)
 
 
 def judge_agent(
     evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules, not_judged: Collection[str] = ()
 ) -> AgentReport:
-    """Return the agent's report with everything that is wrong, worst first.
+    """Return the agent's report with all findings, worst first.
 
-    ``not_judged``: dimensions of its baseline that the run was not asked for.
+    ``not_judged``: dimensions of its baseline that were not requested.
     """
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
     drops += power_findings(evaluation, comparison, rules)
@@ -161,7 +161,7 @@ def judge_agent(
 
 
 def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding]:
-    """Yield a finding where people labelled too few messages and judgments to say how far they agree with a judge."""
+    """Yield a finding where people labelled too few messages and judgments to measure agreement with the judge."""
     messages, judgments = labelled
     if messages < FEWEST_MESSAGES and judgments < FEWEST_JUDGMENTS:
         yield about(
@@ -175,13 +175,13 @@ def label_findings(agent_id: str, labelled: tuple[int, int]) -> Iterator[Finding
 
 
 def kept_rules(findings: Iterable[Finding]) -> list[str]:
-    """Return the looser rules that runs keep as findings, each once, in the words of a headline."""
+    """Return the looser rules that runs keep as findings, each once, as a headline shows them."""
     kept = [finding.message.partition(LOOSER)[2] for finding in findings if finding.kind == "terms"]
     return list(dict.fromkeys(text for line in kept for text in line.split("; ")))
 
 
 def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) -> Iterator[Finding]:
-    """Yield the drops that no default would pass over and a looser rule does, named with that rule."""
+    """Yield drops that only a looser rule allows, named with that rule."""
     for item in comparison.dimensions.values():
         drop, rule = -(item.delta or 0.0), rules.of(item.dimension)
         if item.status != "ok" or drop <= Rule.undecided_delta + TOLERANCE:
@@ -194,7 +194,7 @@ def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) ->
 
 
 def _accepted(drop: Finding, rules: GateRules) -> Finding:
-    """Return a drop as what it is where somebody answers for it: said up to the day, a fall again after it."""
+    """Return a drop as accepted where a person accepted it: until the day; after it, it is a regression again."""
     for item in rules.accepted_drops:
         if (item.agent, item.dimension) != (drop.agent_id, drop.dimension) or item.claim not in (
             None,
@@ -287,7 +287,7 @@ def baseline_terms(baseline: Baseline) -> BaselineTerms:
 
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
-    """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
+    """Return a finding where no dimension of any agent has a score: an empty run never passes."""
     items = [item for report in reports for item in report.evaluation.dimensions.values()]
     if any(item.score is not None for item in items):
         return []
@@ -300,15 +300,15 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
 
 
 def findings_of_run(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
-    """Return what is wrong with the run as a whole, whoever made its agents' reports."""
+    """Return the findings of the run as a whole."""
     return [*nothing_evaluated(reports), *all_dropped(reports, rules)]
 
 
 def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]:
-    """Return a finding where half of the agents dropped by the mean of their dimensions, of at least three with a baseline.
+    """Return a finding where half of at least three agents with a baseline dropped by the mean of their dimensions.
 
-    So many do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone, and
-    where the check of the judge says that the judge changed or failed, whether they dropped cannot be told.
+    Unrelated agents do not drift on the same day: the model, a prompt or the judge changed. The size of the drops decides alone.
+    Where the judge changed or failed its check, the result is inconclusive.
     """
     compared = (report.comparison.dimensions.values() for report in reports)
     changes = [fmean(own) for items in compared if (own := [item.delta for item in items if item.delta is not None])]
@@ -329,7 +329,7 @@ def all_dropped(reports: Collection[AgentReport], rules: Rules) -> list[Finding]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
-    """Return a finding for each agent that has a golden file and no persona: deleting a persona turns no run green."""
+    """Return a finding for each agent with a golden file and no persona: deleting a persona never turns a run green."""
     return [
         Finding(
             kind="missing_agent",
@@ -399,7 +399,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
 
 
 def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
-    """Yield a finding where too few messages have a verdict, or most are unclear: others may be out of character."""
+    """Yield a finding where too few messages have a verdict, or most are unclear."""
     read, agent = evaluation.messages, evaluation.agent_id
     if read is None:
         return
@@ -418,7 +418,7 @@ def _unread(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
 
 
 def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Finding]:
-    """Return a finding when so few judgments of the whole run are scored as would fail no agent alone."""
+    """Return a finding where the whole run has too few scored judgments and no single agent has."""
     if any(finding.kind == "coverage" for report in reports for finding in report.findings):
         return []
     return _covered_in_all([report.evaluation for report in reports], rules, None)
@@ -449,9 +449,9 @@ def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> boo
 
 
 def facts_findings(found: FactsFound, judge: str = "anthropic") -> Iterator[Finding]:
-    """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared.
+    """Yield contradictions in an agent's statements about itself, with both lines, and statements that were not compared.
 
-    ``judge``: the provider that the advice names.
+    ``judge``: the provider in the advice.
     """
     agent, again = found.agent_id, f"persona-pipeline facts {shlex.quote(found.agent_id)}"
     for item in found.contradictions:
@@ -473,12 +473,12 @@ def facts_findings(found: FactsFound, judge: str = "anthropic") -> Iterator[Find
 
 
 def name_findings(match: NameMatch) -> list[Finding]:
-    """Return a finding for each agent without messages, and for each name that is an agent's but for its spelling."""
+    """Return findings on agents without messages, and on names that are an agent's in another spelling."""
     return [*_silent(match), *_misspelt(match)]
 
 
 def name_notes(match: NameMatch) -> list[str]:
-    """Return a line about everybody else who speaks and has no persona; most of them belong there."""
+    """Return a line about other speakers without a persona; most of them belong there."""
     told = {finding.message for finding in _misspelt(match)}
     likely = [
         item.text for item in match.strangers if item.agent_id not in (None, *match.silent) and item.text not in told

@@ -38,8 +38,8 @@ class KnownDrift(BaseModel, extra="forbid", frozen=True):
     """A time in which an agent is known to be out of character.
 
     Attributes:
-        since: the first message out of character. ``until``: the last one; None: it goes on.
-        found: what was found and by what, in one sentence.
+        since: the first message out of character. ``until``: the last one; None: it continues.
+        found: the evidence and its source, in one sentence.
     """
 
     agent_id: str
@@ -67,7 +67,7 @@ def drift_path(folder: Path, agent_id: str) -> Path:
 
 
 def load_drift(path: Path) -> KnownDrift | None:
-    """Return the drift in a file, None when there is no file; ``ConfigError``: it is not valid, or is about another agent."""
+    """Return the drift in a file, None without a file; ``ConfigError``: it is invalid, or about another agent."""
     if not path.exists():
         return None
     try:
@@ -83,7 +83,7 @@ def load_drift(path: Path) -> KnownDrift | None:
 
 @dataclass(frozen=True)
 class Objections:
-    """What speaks against a window as the norm: known drifts in it, and what its own scores say, a sentence each."""
+    """Objections to a window as the norm: known drifts in it, and its scores, a sentence each."""
 
     drifts: Sequence[KnownDrift] = ()
     scores: Sequence[str] = ()
@@ -100,14 +100,14 @@ class Objections:
 
 
 def objections(evaluation: AgentEvaluation, drifts: Sequence[KnownDrift]) -> Objections:
-    """Return what speaks against the window of an evaluation."""
+    """Return the objections to the window of an evaluation."""
     window, own = Window(evaluation.window_end, evaluation.window_start), drift_of_messages(evaluation)
     known = [drift for drift in (*drifts, *filter(None, [own])) if drift.overlaps(window)]
     return Objections(known, list(_own_scores(evaluation, dated=own is not None)))
 
 
 def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
-    """Return since when the verdicts on messages show an agent out of character; None where they do not."""
+    """Return the drift that the verdicts on messages show; None: they show none."""
     messages = evaluation.messages
     if messages is None or messages.drift is None:
         return None
@@ -118,10 +118,10 @@ def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
 def drift_findings(
     evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None = None, kind: str = OUT_OF_CHARACTER
 ) -> list[Finding]:
-    """Return a regression where an agent is out of character, and no person accepted that.
+    """Return a regression where an agent is out of character and no person accepted that.
 
-    It is so since a date, or the whole 95 % interval of its share in character is below 80 %, or the share fell below that of its
-    baseline, accepted or not (``drop``). ``kind``: of the finding.
+    Any of these counts: a known date, a 95 % interval of the share in character wholly below 80 %, or a share below the baseline's
+    (``drop``), which no acceptance covers. ``kind``: of the finding.
     """
     messages, found = evaluation.messages, drift_of_messages(evaluation)
     accepted = baseline.accepted if baseline else None
@@ -147,9 +147,9 @@ def _own_scores(evaluation: AgentEvaluation, *, dated: bool) -> Iterator[str]:
 
 
 def lower(new: Baseline, old: Baseline | None, rules: Rules) -> list[str]:
-    """Return the dimensions and claims that are lower in a new baseline than the old one allows, as ``adherence 8.7 → 0.3``.
+    """Return dimensions and claims that are lower in a new baseline than the old one allows, as ``adherence 8.7 → 0.3``.
 
-    A rule that is looser than the default is not used here.
+    Rules looser than the default are not used.
     """
     if old is None:
         return []
@@ -170,7 +170,7 @@ def lower(new: Baseline, old: Baseline | None, rules: Rules) -> list[str]:
 
 
 def moved_text(new: Baseline, old: Baseline | None) -> str:
-    """Return old and new numbers of the dimensions that moved, as ``adherence 6.0 → 8.7``; "" where none did."""
+    """Return old and new numbers of changed dimensions, as ``adherence 6.0 → 8.7``; "" without a change."""
     before = old.dimensions if old else {}
     return ", ".join(
         _change(dimension_label(name).lower(), before[name], score)
@@ -184,9 +184,9 @@ def _change(name: str, before: float, now: float) -> str:
 
 
 def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[str], *, has_history: bool) -> Finding:
-    """Return why no baseline was taken from an evaluation, with the commands that take the windows before, and that accept it.
+    """Return the refusal of a baseline, with commands for the windows before and for accepting it.
 
-    ``drops``: see ``lower``. ``has_history``: whether the agent said something before the window.
+    ``drops``: see ``lower``. ``has_history``: the agent has messages before the window.
     """
     below = [f"it is lower than the baseline that is there ({_some(drops)})"] if drops else []
     remedy, command = _remedy(evaluation, against, has_history=has_history)
@@ -204,10 +204,10 @@ def with_known_drifts(
     has_history: bool,
     drop: ShareDrop | None = None,
 ) -> list[Finding]:
-    """Return an agent's findings with what is known of drifts in its window and in the windows of its baseline.
+    """Return an agent's findings with known drifts in its window and in the windows of its baseline.
 
-    ``drop``: how much lower the share of messages in character is than the baseline's.
-    One finding that advises the windows before a drift takes the place of those that advise a baseline of the drifted window.
+    Where a drift is known, one finding that advises the windows before it replaces findings that advise a baseline of this window.
+    ``drop``: drop of the share of messages in character.
     """
     # A judge that cannot be believed says nothing of messages either.
     kind = "doubted" if any(item.kind == "judge_health" for item in findings) else OUT_OF_CHARACTER
@@ -233,7 +233,7 @@ def with_known_drifts(
 def _spanned(
     baseline: Baseline, evaluation: AgentEvaluation, drifts: Sequence[KnownDrift], against: Objections
 ) -> Objections:
-    """Return what speaks against the windows of a baseline and was not accepted."""
+    """Return the objections to a baseline's windows that no person accepted."""
     windows, adherence = windows_taken(baseline), baseline.dimensions.get(ADHERENCE)
     known = [drift for drift in drifts if any(drift.overlaps(window) for window in windows)]
     scores = []
@@ -254,15 +254,15 @@ def as_written(
     reason: str | None,
     now: datetime,
 ) -> Baseline | None:
-    """Return a baseline as it is written, with why it was accepted where something speaks against it; None: it is refused.
+    """Return a baseline to write, with its acceptance where there are objections; None: it is refused.
 
     Args:
-        old: the baseline that is there.
+        old: the current baseline.
         against, drops: see ``objections`` and ``lower``.
-        reason: why a person accepts it; None: no one does.
+        reason: why a person accepts it; None: it is not accepted.
     """
     if not drops and (not against.reasons or _covers(old, baseline, against)):
-        # What was accepted is kept as long as it is in the file: the same drift, or dimensions of that time.
+        # An acceptance is kept while it applies: the same drift, or dimensions of that time.
         kept = old and (against.reasons or _is_partial(baseline, old))
         return baseline.model_copy(update={"accepted": old.accepted if old and kept else None})
     if reason is None:
@@ -273,7 +273,7 @@ def as_written(
 
 
 def _covers(old: Baseline | None, new: Baseline, against: Objections) -> bool:
-    """Return whether what was accepted for the old baseline covers a new one: the same drifts, and adherence not lower."""
+    """Return whether the old baseline's acceptance covers a new one: the same drifts, and adherence not lower."""
     if old is None or old.accepted is None or not all(drift.is_accepted(old.accepted) for drift in against.drifts):
         return False
     before, now = (item.dimensions.get(ADHERENCE) for item in (old, new))
@@ -287,7 +287,7 @@ def _is_partial(new: Baseline, old: Baseline) -> bool:
 
 
 def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bool) -> tuple[str, str]:
-    """Return what to do about a drifted window in a sentence, and the command to begin with."""
+    """Return the remedy for a drifted window in a sentence, and its first command."""
     start, provider = evaluation.window_start, provider_of(evaluation)
     last = against.since - _SECOND if against.since else start if has_history else None
     options, agents = window_options(evaluation), f"--agents {shlex.quote(evaluation.agent_id)}"

@@ -1,4 +1,4 @@
-"""One run over one or more agents, and what it comes to: what the command line prints and every report is rendered from."""
+"""Report of a run over one or more agents: every output is rendered from it."""
 
 import hashlib
 import uuid
@@ -26,11 +26,10 @@ from persona_pipeline.scoring.results import (
 
 
 class Provenance(TypedDict, total=False):
-    """What an agent's scores rest on: who judged, by which prompt, how often, and which persona and messages; hashes are hex.
+    """Origin of an agent's scores: judge, prompt, samples, persona and messages; hashes are hex.
 
-    ``judge_models`` and ``prompt_versions`` are those of all answers, sorted; the singular is the same as one text (None: nobody
-    answered).
-    Runs of earlier releases may have more or fewer keys.
+    ``judge_models`` and ``prompt_versions``: of all answers, sorted; the singular is the same as one text (None: no answer). Runs
+    of earlier releases may have more or fewer keys.
     """
 
     __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
@@ -46,7 +45,7 @@ class Provenance(TypedDict, total=False):
 
 
 class RunProvenance(TypedDict, total=False):
-    """What a whole run rests on: release, judge, window and rules; ``against``: the commit by whose files it was decided."""
+    """Origin of a whole run: release, judge, window and rules; ``against``: the commit whose files decided."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
 
@@ -66,12 +65,12 @@ class RunProvenance(TypedDict, total=False):
 
 
 class AgentEvaluation(BaseModel, extra="forbid"):
-    """One evaluation of one agent over one window.
+    """An evaluation of an agent on a window.
 
     Attributes:
-        run_id: derived from the inputs, so that the same inputs give the same run.
-        overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none, or one of them failed.
-        sample_size: messages of the agent in the window.
+        run_id: derived from the inputs: the same inputs give the same run.
+        overall: mean of the scored dimensions except ideas_quantity, 0-9; None: there is none, or one of them failed.
+        sample_size: number of the agent's messages in the window.
     """
 
     run_id: str
@@ -88,19 +87,19 @@ class AgentEvaluation(BaseModel, extra="forbid"):
 
     @property
     def messages(self) -> MessageVerdicts | None:
-        """The verdicts on single messages; None: nobody was asked."""
+        """The verdicts on single messages; None: the judge was not asked."""
         adherence = self.dimensions.get("adherence")
         return adherence.messages if adherence else None
 
     def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
-        """Return the evaluation with these dimensions and their overall score instead of its own."""
+        """Return the evaluation with other dimensions and their overall score."""
         return self.model_copy(update={"dimensions": dict(dimensions), "overall": overall_of(dimensions)})
 
 
 def overall_of(dimensions: Mapping[str, DimensionEvaluation]) -> float | None:
-    """Return the mean of the dimensions' scores, 0-9; None where one of them is missing because something failed.
+    """Return the mean of the dimensions' scores, 0-9; None where one is missing through a failure.
 
-    A dimension to which nothing applied only leaves the mean: an agent alone has no convergence, and an overall score.
+    A dimension that does not apply is left out of the mean: an agent alone has no convergence, but an overall score.
     """
     if any(item.score is None and item.failed for name, item in dimensions.items() if name not in NOT_IN_OVERALL):
         return None
@@ -120,8 +119,8 @@ OF_THE_AGENT = frozenset({"judge_health", "known_drift", "low_power"})
 class FindingKind:
     """A kind of finding.
 
-    ``exit_code``: 1: something fell; 3 or 4: something cannot be told. A warning counts only if ``--fail-on`` or
-    ``--only-fail-on`` names it. ``group``: its name for these options; "": its own name. ``warns``: it only asks a person to look.
+    ``exit_code``: 1: regression; 3 or 4: inconclusive. ``group``: its name for ``--fail-on`` and ``--only-fail-on``; "": its own
+    name. ``warns``: a warning, which only counts where these options name it.
     """
 
     name: str
@@ -174,14 +173,14 @@ KINDS: Mapping[str, FindingKind] = {
 
 
 class Finding(BaseModel, extra="forbid"):
-    """One reason why a run is not clean, in one sentence a person can act on.
+    """One reason why a run is not clean, in one actionable sentence.
 
     Attributes:
         kind: one of ``KINDS``.
-        exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning. By itself its kind's.
-        remedy: what to do about it, where a command mends it; often the same for many findings.
-        command: the command that would decide what cannot be told.
-        messages: ids of those it quotes.
+        exit_code: 1: regression; 3 or 4: inconclusive; 0: warning. Default: its kind's.
+        remedy: what to do; often the same for many findings.
+        command: the command that would decide an inconclusive result.
+        messages: ids of quoted messages.
     """
 
     kind: str
@@ -207,7 +206,7 @@ class Finding(BaseModel, extra="forbid"):
 
 
 def about(agent_id: str, kind: str, text: str, **more: Any) -> Finding:
-    """Return a finding about an agent. ``text``: what follows its id. ``more``: other fields of the finding."""
+    """Return a finding about an agent. ``text``: the sentence after its id. ``more``: other fields of the finding."""
     return Finding(kind=kind, message=f"{agent_id}: {text}", agent_id=agent_id, **more)
 
 
@@ -239,12 +238,12 @@ class BaselineTerms(BaseModel, extra="forbid", frozen=True):
 
 
 class Terms(BaseModel, extra="forbid"):
-    """The terms of a verdict: agents left out, looser rules, baselines, accepted drops, and what decides the exit code.
+    """Terms of a verdict: agents left out, looser rules, baselines, accepted drops, and what decides the exit code.
 
     Attributes:
         left_out: agents that ``persona.yaml`` leaves out, or that have a baseline and were not named.
         accepted: drops that the rules allow, a sentence each.
-        fail_on: warnings that fail the run too; ``only_fail_on``: the only findings that can; None: the usual ones.
+        fail_on: warnings that fail the run; ``only_fail_on``: the only findings that can fail it; None: the usual ones.
     """
 
     left_out: list[str] = Field(default_factory=list)
@@ -256,12 +255,12 @@ class Terms(BaseModel, extra="forbid"):
 
 
 class Conclusion(BaseModel, extra="forbid", frozen=True):
-    """What is said of a claim, a dimension, an agent or a run.
+    """Verdict on a claim, a dimension, an agent or a run.
 
     Attributes:
-        verdict: None: there was nothing to judge, and it is counted nowhere.
-        reason: why, in a sentence; of what held, what could not have been seen.
-        command: the one command that would decide what cannot be told; "" where there is none.
+        verdict: None: there was nothing to judge, and it counts nowhere.
+        reason: in a sentence; for a held result, which drops would be missed.
+        command: the command that would decide an inconclusive result; "": none.
         accepted: it held only because the rules allow a drop.
     """
 
@@ -272,14 +271,14 @@ class Conclusion(BaseModel, extra="forbid", frozen=True):
 
     @property
     def status(self) -> Status:
-        """What every surface shows of the verdict."""
+        """The status that every output shows."""
         if self.verdict is Result.HELD and self.accepted:
             return ACCEPTED
         return self.verdict.status if self.verdict else NOTHING
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> "Conclusion | None":
-        """Return what the worst of the findings says; None: they are no more than warnings."""
+        """Return the conclusion of the worst finding; None: all are warnings."""
         serious = [item for item in findings if item.exit_code != EXIT_OK]
         worst = worst_exit_code({item.exit_code for item in serious})
         if worst == EXIT_OK:
@@ -290,18 +289,18 @@ class Conclusion(BaseModel, extra="forbid", frozen=True):
 
 
 class DimensionConclusion(Conclusion, frozen=True):
-    """What is said of a dimension, and of each of its claims by id."""
+    """Verdict on a dimension, and on each of its claims by id."""
 
     claims: dict[str, Conclusion] = Field(default_factory=dict)
 
 
 class Expense(BaseModel, extra="forbid"):
-    """What one part of a run cost.
+    """Cost of one part of a run.
 
     Attributes:
-        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows), ``synthetic``
-            (conversations were generated), ``facts`` (what it said of itself) or ``judge_check`` (anchors; of the first agent).
-        dimension: None where the money was not spent on one.
+        mechanism: ``evaluation``, ``confirmation`` (repeated judgments of drops), ``history`` (earlier windows), ``synthetic``
+            (generated conversations), ``facts`` (statements of agents) or ``judge_check`` (anchors; of the first agent).
+        dimension: None: not spent on one dimension.
     """
 
     mechanism: str
@@ -311,11 +310,11 @@ class Expense(BaseModel, extra="forbid"):
 
 
 class AgentReport(BaseModel, extra="forbid"):
-    """One agent's evaluation, its comparison with the baseline, what is wrong, and what it cost this time.
+    """An agent's evaluation, its comparison with the baseline, findings and current costs.
 
     Attributes:
-        past: the agent was evaluated on a newer window: this is history.
-        outlined: claims and their reasons were left out: the store has them, and a page of many agents does not show them.
+        past: the agent was evaluated on a newer window, so this is history.
+        outlined: claims and their reasons are left out; the store has them.
     """
 
     evaluation: AgentEvaluation
@@ -327,7 +326,7 @@ class AgentReport(BaseModel, extra="forbid"):
 
     @property
     def conclusion(self) -> Conclusion:
-        """What is said of the agent: the worst that is said of any of its dimensions, or of it as a whole."""
+        """Verdict on the agent: the worst of its dimensions and of itself."""
         if found := Conclusion.of(self.findings):
             return found
         held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
@@ -345,7 +344,7 @@ class AgentReport(BaseModel, extra="forbid"):
 
     @property
     def conclusions(self) -> dict[str, DimensionConclusion]:
-        """What is said of each dimension, in the order of the evaluation."""
+        """Verdict on each dimension, in the order of the evaluation."""
         return {
             name: _conclude(item, self.comparison.dimensions.get(name), self.findings)
             for name, item in self.evaluation.dimensions.items()
@@ -371,7 +370,7 @@ def _conclude(
 def _conclude_claim(
     row: PropositionResult, compared: DimensionComparison | None, findings: Iterable[Finding]
 ) -> Conclusion:
-    """Return what is said of a claim: what is found of it alone, or of all that its judge gave or that its dimension lacks."""
+    """Return the verdict on a claim: from its own findings, else from those of its judge or dimension."""
     if row.unscored in ANSWERS:
         return Conclusion(reason=row.unscored or "")
     everywhere = [
@@ -393,7 +392,7 @@ def _conclude_claim(
 def expenses_of(
     agent_id: str, dimensions: Iterable[DimensionEvaluation], mechanism: str = "evaluation"
 ) -> list[Expense]:
-    """Return what judging these dimensions of an agent cost; nothing for those that cost no call."""
+    """Return the cost of judging these dimensions; nothing for dimensions without calls."""
     return [
         Expense(mechanism=mechanism, agent_id=agent_id, dimension=item.dimension, usage=item.usage)
         for item in dimensions
@@ -423,7 +422,7 @@ class RunReport(BaseModel, extra="forbid"):
 
     @property
     def conclusion(self) -> Conclusion:
-        """What is said of the run: something fell, else something cannot be told, else what could be judged held."""
+        """Verdict on the run: a regression, else inconclusive, else held."""
         found = [agent.conclusion for _, agent in sorted(self.agents.items())]
         found += [of_run] if (of_run := Conclusion.of(self.findings)) else []
         for verdict in (Result.FELL, Result.CANNOT_TELL, Result.HELD):

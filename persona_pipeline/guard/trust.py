@@ -1,4 +1,4 @@
-"""What is known of the judges behind a comparison: whether they can judge, and whether one judge gave both sides."""
+"""Trust in the judges of a comparison: whether they passed their check, and whether both sides have the same judge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ ANCHORS = "anchors"
 
 
 def judge_check(report: RunReport | AgentReport) -> JudgeCheck:
-    """Return what the check of the judge of a run came to: the worst of its agents', as all of a run have the same judge."""
+    """Return the check of a run's judge: the worst of its agents', which all have the same judge."""
     agents = [report] if isinstance(report, AgentReport) else list(report.agents.values())
     found = [agent.comparison.judge for agent in agents if agent.comparison.judge]
     return min(found, key=lambda item: (item.passed is not False, not item.changed), default=JudgeCheck())
@@ -29,7 +29,7 @@ def answers_in(provenance: Mapping[str, Any]) -> AnchorAnswers | None:
 def without_other_judges(
     evaluation: AgentEvaluation, baseline: Baseline | None
 ) -> tuple[Baseline | None, dict[str, JudgeShift]]:
-    """Return a baseline without the dimensions that another judge gave, and who gave those."""
+    """Return a baseline without the dimensions of another judge, and those judges."""
     now, others = judge_of(evaluation.provenance), dict[str, JudgeShift]()
     if baseline is None or None in now:
         return baseline, others
@@ -59,7 +59,7 @@ def explained(
     earlier: Sequence[AnchorAnswers],
     rules: GateRules,
 ) -> BaselineComparison:
-    """Return the comparison with what is known of its judges; a drop by one that cannot be believed is doubted, no regression.
+    """Return the comparison with the state of its judges; a drop by a judge that failed its check is doubted.
 
     ``others``: see ``without_other_judges``. ``earlier``: answers on anchors in the runs before, oldest first.
     """

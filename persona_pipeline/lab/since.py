@@ -8,10 +8,10 @@ from persona_pipeline.base.errors import raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.shares import DROP_LEVEL, Share, ShareDrop, share_drop
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.decide import Evaluated, series_of
+from persona_pipeline.evaluation.decide import AgentRun
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import Decided, evaluate
-from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.evaluation.run import Run, evaluate
+from persona_pipeline.evaluation.snapshot import Reference
 from persona_pipeline.guard.baselines.regression import dropped
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.messages.verdicts import (
@@ -93,29 +93,29 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     """
     reader = WorldReader(world)
     first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))
-    before = {item.plan.scope.agent_id: item for item in first.evaluated}
     until = reader.window(request.window, request.as_of, date).end
-    level = DROP_LEVEL / max(1, len(second.evaluated))
+    level = DROP_LEVEL / max(1, len(second.runs))
     agents = [
-        _agent(item, before.get(item.plan.scope.agent_id), second.snapshot, date, level) for item in second.evaluated
+        _agent(item, first.runs.get(agent_id), second.snapshot.reference, date, level)
+        for agent_id, item in second.runs.items()
     ]
     agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
 
-def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> Decided:
+def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> Run:
     snapshot = reader.snapshot(request)
-    raise_problems(snapshot.broken)
+    raise_problems(snapshot.inputs.broken)
     decided = evaluate(snapshot, judge, request)
     raise_problems(decided.broken)
     return decided
 
 
-def _agent(item: Evaluated, earlier: Evaluated | None, snapshot: Snapshot, date: datetime, level: float) -> AgentSince:
+def _agent(item: AgentRun, earlier: AgentRun | None, reference: Reference, date: datetime, level: float) -> AgentSince:
     scope = item.plan.scope
     sides = [None if side is None else side.evaluation for side in (earlier, item)]
     read = [side.messages for side in sides if side is not None and side.messages is not None]
-    series = series_of(snapshot, scope.agent_id, read, scope.window.end)
+    series = reference.series(scope.agent_id, read, scope.window.end)
     before = [verdict for verdict in series if verdict.said_at <= date]
     after = [verdict for verdict in series if verdict.said_at > date]
     share, name = share_in_character(after), item.plan.case.display_name

@@ -9,10 +9,10 @@ from pathlib import Path
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.folder import folder_snapshot
+from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
 from persona_pipeline.evaluation.read import ALL_TIME
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
@@ -269,14 +269,14 @@ class CommitStates(AbstractContextManager["CommitStates"]):
     def state(self, revision: Revision) -> State | None:
         """Return the agent's state in a commit; None where it has no persona or message. ConfigError: its files are not valid."""
         root = self.root(revision)
-        side, snapshot = Side(revision.short, root, revision), folder_snapshot(root, self.world.clock())
-        newest = snapshot.messages.newest
+        side, inputs = Side(revision.short, root, revision), folder_inputs(root, self.world.clock())
+        newest = inputs.messages.newest
         if self.agent_id not in side.agent_ids() or newest is None:
             return None
         window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
         path = next(path for path in self._tree(revision) if path.startswith(f"personas/{self.agent_id}.y"))
         own = readable_recordings(root / RECORDINGS, self.world.settings)
-        found = state_of(snapshot, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
+        found = state_of(inputs, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
         text = (root / path).read_text(encoding="utf-8-sig")
         return replace(found, label=revision.short, persona_file=(path, text))
 
@@ -288,7 +288,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
 
 def state_of(
-    snapshot: Snapshot,
+    inputs: Inputs,
     agent: SideAgent,
     window: Window,
     answers: RecordedAnswers,
@@ -296,11 +296,11 @@ def state_of(
     *,
     models: Collection[str] | None = None,
 ) -> State:
-    """Return an agent's state on a window of a snapshot's messages, as far as it is judged; ConfigError: its files are not valid.
+    """Return an agent's state on a window of some messages, as far as it is judged; ConfigError: its files are not valid.
 
     ``own``, ``models``: as in ``RecordedAnswers.of``.
     """
-    plan = plan_of(snapshot, agent, scope_of(agent, window), ComparisonRequest().samples)
+    plan = plan_of(inputs, agent, scope_of(agent, window), ComparisonRequest().samples)
     verdicts = answers.of([item for item in plan.requests if item.trajectory.entries], own, models)
     told = [verdicts.get(item.key) or _nobody(item) for item in plan.requests]
     return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
@@ -312,9 +312,9 @@ def scope_of(agent: SideAgent, window: Window) -> AgentScope:
     return AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
 
 
-def plan_of(snapshot: Snapshot, agent: SideAgent, scope: AgentScope, samples: int) -> AgentPlan:
-    """Return what the judge is asked of a snapshot's messages by one version's persona and claims."""
-    case = build_case(snapshot, agent.persona, scope, samples)
+def plan_of(inputs: Inputs, agent: SideAgent, scope: AgentScope, samples: int) -> AgentPlan:
+    """Return what the judge is asked of some messages by one version's persona and claims."""
+    case = build_case(inputs, agent.persona, scope, samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 

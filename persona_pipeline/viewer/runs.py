@@ -13,11 +13,11 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation import history
-from persona_pipeline.evaluation.history import SavedRun, report_of
+from persona_pipeline.evaluation.history import report_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.report import RunReport
+from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint
 from persona_pipeline.reporting.view import ReportView
@@ -108,7 +108,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     saved = stored_run(world.store, line.id) if line else None
     if line is None or saved is None:
         return None
-    report = report_of({agent_id: saved.report}, GateRules())
+    report = report_of({agent_id: saved}, GateRules())
     row = ReportView(report).rows[0]
     points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))
     drawn = [HistoryPoint.model_validate(point) for point in history.score_history(points)[agent_id]]
@@ -116,7 +116,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     return {"row": row, "block": block, "runs": lines, "run": line}
 
 
-def stored_run(store: Store, run_id: str) -> SavedRun | None:
+def stored_run(store: Store, run_id: str) -> AgentReport | None:
     """Return a run, whole; None: there is none of this id, or what it said of claims was forgotten."""
     try:
         return history.saved_run(find_run(store, str(uuid.UUID(run_id))))

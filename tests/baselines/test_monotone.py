@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.decide import Guard, compared
+from persona_pipeline.evaluation.decide import compared
+from persona_pipeline.evaluation.snapshot import Reference
 from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
@@ -41,7 +42,8 @@ class DrawnWorld:
 
     baselines: Mapping[str, Baseline]
     scores: Scores
-    guard: Guard
+    rules: GateRules
+    reference: Reference
     judge: str = OLD
     check: AnchorAnswers | None = None
     quoted: Mapping[str, bool] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class DrawnWorld:
                 **({"anchors": self.check.model_dump(mode="json")} if self.check else {}),
             },
         ).with_dimensions(dimensions)  # fmt: skip
-        return compared(evaluation, self.baselines.get(agent_id), self.guard, NAMES)
+        return compared(evaluation, self.baselines.get(agent_id), self.rules, self.reference, NAMES)
 
     def _dimension(self, name: str, claims: Mapping[str, float | None]) -> DimensionEvaluation:
         rows = {
@@ -87,7 +89,7 @@ class Verdicts:
     @classmethod
     def of(cls, world: DrawnWorld, scores: Scores) -> "Verdicts":
         reports = {agent_id: world.report(agent_id, own) for agent_id, own in scores.items()}
-        rules = world.guard.rules
+        rules = world.rules
         findings = [item for report in reports.values() for item in report.findings]
         findings += [*nothing_evaluated([*reports.values()]), *run_coverage([*reports.values()], rules)]
         return cls(
@@ -138,9 +140,9 @@ def worlds(draw: st.DrawFn) -> DrawnWorld:
         min_coverage=draw(st.sampled_from([0.95, 1.0])), threshold=draw(st.sampled_from([None, 6.0])),
         accepted_drops=draw(st.sampled_from([[], accepted])), today=date(2026, 6, 1),
     )  # fmt: skip
-    guard = Guard(rules, Watched(draw(st.integers(count, 30)), baselines))
+    reference = Reference(watched=Watched(draw(st.integers(count, 30)), baselines))
     judge = draw(st.sampled_from([OLD, OLD, NEW]))
-    return DrawnWorld(baselines, scores, guard, judge, draw(checks()), {"c1": draw(st.booleans())})
+    return DrawnWorld(baselines, scores, rules, reference, judge, draw(checks()), {"c1": draw(st.booleans())})
 
 
 @st.composite

@@ -1,14 +1,11 @@
-import importlib
 import math
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.guard.baselines import statistics
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 
 # Eighths are exact in binary, so that equal scores have no spread at all.
@@ -73,33 +70,6 @@ def test_significance_follows_alpha() -> None:
 def test_importing_the_module_does_not_import_scipy() -> None:
     code = "import sys, persona_pipeline.guard.baselines.statistics; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_special_functions_are_those_of_scipy_without_its_package_and_it_can_be_imported_after() -> None:
-    names = ["stdtr", "stdtrit", "betaincinv", "betaln", "digamma", "fdtr", "ndtr", "ndtri", "polygamma"]
-    code = (
-        "import sys; from persona_pipeline.guard.baselines.statistics import special\n"
-        f"names = {names}; found = [getattr(special(), name) for name in names]\n"
-        "assert special() is special() and not {'scipy.special', 'numpy.testing'} & set(sys.modules)\n"
-        "import scipy.special, scipy.stats, sklearn.linear_model\n"
-        "assert found == [getattr(scipy.special, name) for name in names]"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_special_functions_come_from_the_package_where_a_release_keeps_them_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def moved(name: str) -> Any:
-        if name == "scipy.special":
-            return importlib.import_module(name)
-        raise ImportError(name)
-
-    monkeypatch.delitem(sys.modules, "scipy.special", raising=False)
-    monkeypatch.setattr(statistics, "import_module", moved)
-    found = statistics.special.__wrapped__()
-    assert found is sys.modules["scipy.special"] and found.stdtr(3.0, 0.0) == 0.5
 
 
 def test_an_effect_is_in_pooled_standard_deviations() -> None:

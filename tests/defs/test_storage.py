@@ -22,7 +22,7 @@ from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.agents import evaluation
 from persona_pipeline.defs.platform import resources
-from persona_pipeline.evaluation.run import evaluate_cohort
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.world import World
 from tests.defs.support import PARTITION, Project
 from tests.support.postgres import fresh_database, postgres_server
@@ -202,12 +202,12 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
     monkeypatch.setattr(resources, "DATABASE_SECONDS", 0.5)
     restarts: list[threading.Thread] = []
 
-    def restart_while_scoring(*args: Any) -> object:
+    def restart_while_scoring(*args: Any, **more: Any) -> object:
         if not restarts:
             restarts.append(threading.Thread(target=_restart))
             restarts[0].start()
             time.sleep(0.3)
-        return evaluate_cohort(*args)
+        return run_evaluation(*args, **more)
 
     def _restart() -> None:
         options = ("-w", "-D", str(server.pgdata), "-m", "immediate")  # type: ignore[attr-defined]
@@ -215,7 +215,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
             log = ("-l", str(server.log)) if action == "start" else ()  # type: ignore[attr-defined]
             pgexec("pg_ctl", (*options, *log, action), bin_path=server.bin_path, user=server.system_user)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(evaluation, "evaluate_cohort", restart_while_scoring)
+    monkeypatch.setattr(evaluation, "run_evaluation", restart_while_scoring)
     with dg.DagsterInstance.get() as instance:
         result = Project(sample_root, instance).evaluate("pam", as_of=BEFORE_THE_DRIFT)
         restarts[0].join()

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation import run as run_module
+from persona_pipeline.evaluation import plan as plan_module
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.golden import find_baseline
 from persona_pipeline.guard.baselines.spread import spread_of
@@ -493,8 +493,8 @@ def _counted(inner: Callable[..., Any], read: list[str]) -> Callable[..., Any]:
 
 def test_what_a_run_would_ask_is_planned_agent_by_agent(sample_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    inner = run_module.plan_agent
-    monkeypatch.setattr(run_module, "plan_agent", lambda *args: (made.append(args[1].agent_id), inner(*args))[1])
+    inner = plan_module.plan_agent
+    monkeypatch.setattr(plan_module, "plan_agent", lambda *args: (made.append(args[1].agent_id), inner(*args))[1])
     plans = planned(sample_world, EvaluationRequest())
     assert made == []
     assert next(plans).requests and made == ["dwight"]

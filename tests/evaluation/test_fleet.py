@@ -142,15 +142,15 @@ def test_whose_lines_an_agent_says_in_its_own_tickets_is_found(
 )
 def test_courtesies_are_nobodys(courteous: Sequence[str], tmp_path: Path) -> None:
     world = WorldBuilder(support_world(tmp_path, courteous=courteous)).open()
-    snapshot = WorldReader(world).snapshot(EvaluationRequest())
-    assert {scope.agent_id: scope.alike for scope in snapshot.agents} == dict.fromkeys(FLEET, ())
+    inputs = WorldReader(world).snapshot(EvaluationRequest()).inputs
+    assert {scope.agent_id: scope.alike for scope in inputs.agents} == dict.fromkeys(FLEET, ())
 
 
 def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Path) -> None:
     world = WorldBuilder(support_world(tmp_path)).open()
-    snapshot = WorldReader(world).snapshot(EvaluationRequest())
-    scope = snapshot.agents[0]
-    case = build_case(snapshot, snapshot.persona(scope), scope, 1)
+    inputs = WorldReader(world).snapshot(EvaluationRequest()).inputs
+    scope = inputs.agents[0]
+    case = build_case(inputs, scope.known_persona, scope, 1)
     assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
     assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
 

@@ -15,7 +15,7 @@ from persona_pipeline.evaluation.history import (
     series_of,
 )
 from persona_pipeline.evaluation.plan import build_case
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, followed_text, known_changes
 from persona_pipeline.guard.baselines.drift import WindowScore
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
@@ -201,10 +201,10 @@ def said(who: str, hours: int, channel: str = "a", run: str | None = None) -> Me
 @pytest.mark.parametrize("synthetic", [False, True])
 def test_a_case_has_a_past_unless_it_was_made_up(synthetic: bool) -> None:
     talk = MessageLog.of([said("ann", -30), said("bob", -29), said("ann", -6), said("bob", -5), said("cat", -4, "b")])
-    snapshot = Snapshot(**{"generated" if synthetic else "messages": talk})
+    inputs = Inputs(**{"generated" if synthetic else "messages": talk})
     window = Window(END, END - timedelta(days=1))
     scope = AgentScope("ann", window, ("adherence",), synthetic=synthetic)
-    case = build_case(snapshot, Persona("ann", "Ann", "Ann is dry."), scope, 1)
+    case = build_case(inputs, Persona("ann", "Ann", "Ann is dry."), scope, 1)
     before = [] if synthetic else ["ann-30"]
     assert [item.id for item in case.messages] == ["ann-6"]
     assert [item.id for item in case.earlier] == [item.id for item in case.before] == before

@@ -12,7 +12,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
+from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.anchors import FILE, AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
@@ -84,7 +84,7 @@ def upgraded(agent_id: str, text: str, place: str) -> str:
 FLIPPED: list[str] = []
 
 
-def run(world: World, verdict: Verdict = reads, score: int = 8, **asked: Any) -> EvaluationRun:
+def run(world: World, verdict: Verdict = reads, score: int = 8, **asked: Any) -> Run:
     return run_evaluation(world, ScriptedJudge(lambda _: score, reply=reader(verdict)), EvaluationRequest(**asked))
 
 
@@ -92,7 +92,7 @@ def week_end(week: int) -> datetime:
     return FIRST + timedelta(days=7 * week, hours=-1)
 
 
-def kinds(done: EvaluationRun) -> set[str]:
+def kinds(done: Run) -> set[str]:
     return {item.kind for item in done.report.all_findings()}
 
 

@@ -16,7 +16,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.run import EvaluationRun, run_evaluation
+from persona_pipeline.evaluation.run import Run, run_evaluation
 from persona_pipeline.guard.baselines.golden import find_baseline, load_baseline
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
 from persona_pipeline.judging.verdict import JudgeRequest, Question
@@ -56,18 +56,18 @@ def week_end(week: int) -> datetime:
 Scores = Callable[[JudgeRequest], int]
 
 
-def taken(world: World, score: int | Scores, week: int = WEEKS, **asked: Any) -> EvaluationRun:
+def taken(world: World, score: int | Scores, week: int = WEEKS, **asked: Any) -> Run:
     """Take baselines of a week from a judge that gives every claim of everybody one score."""
     judge = ScriptedJudge(score if callable(score) else lambda _: score)
     request = {"update_baseline": True, "as_of": week_end(week), **asked}
     return run_evaluation(world, judge, EvaluationRequest(**request))
 
 
-def texts(run: EvaluationRun, kind: str = "known_drift") -> list[str]:
+def texts(run: Run, kind: str = "known_drift") -> list[str]:
     return [finding.text for finding in run.report.all_findings() if finding.kind == kind]
 
 
-def verdict(run: EvaluationRun, agent_id: str = "ann") -> Result | None:
+def verdict(run: Run, agent_id: str = "ann") -> Result | None:
     return run.report.agents[agent_id].conclusion.verdict
 
 

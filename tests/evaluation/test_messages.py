@@ -31,7 +31,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.history import report_of, verdicts_of
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import EvaluationRun, replayed, run_evaluation
+from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
@@ -100,11 +100,11 @@ def judge(reading: Any = reply) -> ScriptedJudge:
     return ScriptedJudge(lambda _: 8, reply=reading)
 
 
-def run(world: World, reading: Any = reply, **asked: Any) -> EvaluationRun:
+def run(world: World, reading: Any = reply, **asked: Any) -> Run:
     return run_evaluation(world, judge(reading), EvaluationRequest(**asked))
 
 
-def verdict(done: EvaluationRun, agent_id: str) -> Result | None:
+def verdict(done: Run, agent_id: str) -> Result | None:
     return done.report.agents[agent_id].conclusion.verdict
 
 
@@ -145,7 +145,7 @@ def test_verdicts_are_stored_and_an_earlier_run_gives_the_date(world: World) -> 
     assert {(item.verdict.verdict, item.verdict.quote) for item in forgotten} == {("in", "")}
 
 
-def read_of(done: EvaluationRun, agent_id: str) -> Any:
+def read_of(done: Run, agent_id: str) -> Any:
     read = done.report.agents[agent_id].evaluation.messages
     assert read is not None
     return read

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -56,14 +55,14 @@ def test_an_outline_is_the_newest_run_without_its_claims(evaluated: World) -> No
     assert set(found) == {"jim", "pam"}
     for agent_id, outline in found.items():
         run = newest_run(evaluated.store, agent_id)
-        assert run is not None and run.report is not None and outline.outlined
+        assert run is not None and outline.outlined
         assert any(item.propositions for item in run.evaluation.dimensions.values())
         bare = {
             name: item.model_copy(update={"propositions": {}, "statistics": {}})
             for name, item in run.evaluation.dimensions.items()
         }
         assert outline.evaluation == run.evaluation.model_copy(update={"dimensions": bare})
-        assert (outline.comparison, outline.findings) == (run.report.comparison, run.report.findings)
+        assert (outline.comparison, outline.findings) == (run.comparison, run.findings)
 
 
 def test_a_report_reads_the_claims_of_so_many_agents_and_no_more(evaluated: World) -> None:
@@ -79,7 +78,7 @@ def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
     runs = [run.evaluation for run in latest_runs(store, "pam")]
     saved = latest_runs(store, "pam")[1]
     with store.begin() as connection:
-        write_runs(connection, [rows_of(replace(saved, is_baseline=True))])
+        write_runs(connection, [rows_of(saved, is_baseline=True)])
     until = runs[-1].window_end
 
     def drawn() -> list[object]:

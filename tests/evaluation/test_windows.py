@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.run import evaluate_cohort, run_evaluation
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.reporting.render import render
@@ -52,13 +52,13 @@ def test_a_part_evaluated_after_a_look_at_the_past_is_of_the_newest_window(small
     evaluate_world(small_world, judge=constant(7), as_of=FIRST_WEEK)
     replace_in(small_world.root / "propositions" / "fluency" / "_default.yaml", "interesting", "surprising")
     judge = constant(2)
-    done = evaluate_cohort(
-        small_world, judge, EvaluationRequest(agents=["ann"], dimensions=["fluency"], newest_window=True)
+    done = run_evaluation(
+        small_world, judge, EvaluationRequest(agents=["ann"], dimensions=["fluency"], newest_window=True), strict=False
     )
     assert {request.dimension for request in judge.asked} == {"fluency"}
-    evaluation = done.results["ann"].report.evaluation
+    evaluation = done.reports["ann"].evaluation
     assert (evaluation.window_end, len(evaluation.dimensions)) == (NEWEST, 5)
-    assert not done.results["ann"].report.past
+    assert not done.reports["ann"].past
 
 
 @pytest.mark.parametrize("change", ["a persona", "messages"])
@@ -71,14 +71,12 @@ def test_a_part_becomes_a_whole_where_the_newest_window_has_no_run_on_these_inpu
     else:
         write_messages(small_world.store, [late("Oh, and the kettle leaks.", NEWEST - timedelta(hours=1))])
     judge = constant(7)
-    done = evaluate_cohort(
-        small_world, judge, EvaluationRequest(agents=["ann"], dimensions=["fluency"], newest_window=True)
+    done = run_evaluation(
+        small_world, judge, EvaluationRequest(agents=["ann"], dimensions=["fluency"], newest_window=True), strict=False
     )
     assert {request.dimension for request in judge.asked} > {"fluency", "adherence"}
-    run = newest_run(small_world.store, "ann")
-    assert run is not None
-    assert run.whole
-    assert len(done.results["ann"].report.evaluation.dimensions) == 5
+    assert done.runs["ann"].whole
+    assert len(done.reports["ann"].evaluation.dimensions) == 5
 
 
 def test_a_part_that_was_asked_for_does_not_stand_for_the_whole_in_the_timeline(small_world: World) -> None:

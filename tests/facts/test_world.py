@@ -49,7 +49,7 @@ def test_a_contradiction_is_a_warning_with_both_lines_and_fails_where_that_is_as
     for format in ("html", "markdown", "junit", "json"):
         assert "I am 29" in str(render(report, format))
     saved = newest_run(world.store, "ann")
-    assert saved and saved.report and of_facts(saved.report.findings) == [found]
+    assert saved and of_facts(saved.findings) == [found]
     again = evaluate_world(world, judge=judge(), agents=["ann"], facts=True, only_fail_on=["contradiction"])
     assert again.exit_code == EXIT_REGRESSION
     assert not of_facts(evaluate_world(world, judge=judge(), agents=["ann"]).all_findings())

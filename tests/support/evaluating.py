@@ -7,7 +7,6 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import (
     Point,
-    SavedRun,
     outlines,
     points_of,
     report_of,
@@ -15,9 +14,9 @@ from persona_pipeline.evaluation.history import (
     saved_runs,
     score_history,
 )
-from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.evaluation.plan import AgentPlan, plans_of
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import plans_of, run_evaluation
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
@@ -37,17 +36,17 @@ def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Any) -
     return saved.evaluation
 
 
-def load_run(store: Store, run_id: str) -> SavedRun | None:
+def load_run(store: Store, run_id: str) -> AgentReport | None:
     """Return a run as it was saved."""
     return saved_run(runs.find_run(store, run_id))
 
 
-def newest_run(store: Store, agent_id: str) -> SavedRun | None:
+def newest_run(store: Store, agent_id: str) -> AgentReport | None:
     """Return the run that counts of an agent's newest window."""
     return saved_run(runs.newest_run_row(store, agent_id))
 
 
-def latest_runs(store: Store, agent_id: str) -> list[SavedRun]:
+def latest_runs(store: Store, agent_id: str) -> list[AgentReport]:
     """Return the runs that count of an agent's windows, the oldest first."""
     return saved_runs(runs.runs_by_window(store, agent_id))
 
@@ -71,11 +70,11 @@ def stored_report(world: World, agents: Sequence[str], whole: int | None = None)
 def planned(world: World, request: EvaluationRequest) -> Iterator[AgentPlan]:
     """Return what a run would ask for first, agent by agent."""
     request = world.settled(request)
-    return plans_of(WorldReader(world).questions(request), request)
+    return plans_of(WorldReader(world).inputs(request), request)
 
 
 def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
     """Return every judgment a run would ask for first."""
     request = world.settled(request)
-    plans = plans_of(WorldReader(world).questions(request), request)
+    plans = plans_of(WorldReader(world).inputs(request), request)
     return [asked for plan in plans for asked in plan.requests]

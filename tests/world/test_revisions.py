@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.folder import folder_snapshot
+from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Window
@@ -106,7 +106,7 @@ def test_a_folder_reads_like_a_world(root: Path) -> None:
         '{"id": "x", "agent_id": "annie", "channel": "general", "text": "Hi", "created_at": "2026-03-12T09:00:00Z"}\n'
     )
     (root / "messages" / "more.jsonl").write_text(f"{line}no JSON\n", "utf-8")
-    world, folder = World.open(root), folder_snapshot(root)
+    world, folder = World.open(root), folder_inputs(root)
     world.sync()
     window = Window(*(message.created_at for message in (world.messages()[-1], world.messages()[1])))
     cases: list[dict[str, Any]] = [

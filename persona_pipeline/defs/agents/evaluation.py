@@ -43,9 +43,9 @@ from persona_pipeline.defs.platform.resources import (
     world_of,
 )
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA, source_versions
-from persona_pipeline.evaluation.decide import AgentResult
+from persona_pipeline.evaluation.decide import AgentRun
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
+from persona_pipeline.evaluation.run import Run, run_evaluation
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
@@ -60,11 +60,11 @@ Outcomes = Mapping[str, AssetOutcome]
 
 def evaluated_or_retried(
     context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
-) -> CohortResult:
+) -> Run:
     """Evaluate agents, and ask for a retry where a live judge left something unanswered that it may answer later."""
     with known_failures():
         judge = evaluation.open_judge(world)
-        result = evaluate_cohort(world, judge, request)
+        result = run_evaluation(world, judge, request, strict=False)
     for report in result.reports.values():
         for dimension in report.evaluation.dimensions.values():
             retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
@@ -198,7 +198,7 @@ class AgentsStep:
             self.context.log.warning(line)
         return outcomes.messages_metadata(window, self.world.messages(window, agent_id=agent_id), names)
 
-    def evaluate(self) -> CohortResult:
+    def evaluate(self) -> Run:
         """Evaluate what is asked for: of who has new messages on the newest window, else a part on the last one."""
         sources, request = self.specs.sources, partial(self.evaluation.request, self.world)
         names = [name for name, spec in self.specs.scores.items() if self.asked([spec, sources[name]])]
@@ -216,7 +216,7 @@ class AgentsStep:
             self.lineage.versions[sources[MESSAGES].key].clear()
         result, *more = [evaluated_or_retried(self.context, self.world, self.evaluation, item) for item in asked]
         for item in more:
-            result.results.update(item.results)
+            result.runs.update(item.runs)
             result.broken.update(item.broken)
         if self.alone and result.broken:
             raise ConfigError([problem for problems in result.broken.values() for problem in problems])
@@ -227,12 +227,12 @@ class AgentsStep:
         found, _ = read_claims(self.world.root / PROPOSITIONS, self.agent_ids, names)
         return {agent_id for agent_id, own in found.items() if any(item.propositions is None for item in own.values())}
 
-    def judged(self, result: CohortResult) -> Iterator[Event]:
+    def judged(self, result: Run) -> Iterator[Event]:
         """Yield scores and verdicts, then what the gate says of them.
 
         The past changes neither the newest results nor their checks: what was found of it is observed beside them.
         """
-        newest = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+        newest = {agent_id: item for agent_id, item in result.runs.items() if not item.report.past}
         # An asset's page shows what came last: that is to be an agent to look at, if there is one.
         lines = {agent_id: agent_line(item.report, result.fail_on) for agent_id, item in newest.items()}
         newest = dict(sorted(newest.items(), key=lambda item: bool(lines[item[0]].exit_codes)))
@@ -268,7 +268,7 @@ class AgentsStep:
 
 
 def judged_outcomes(
-    specs: Specs, newest: Mapping[str, AgentResult], lines: Mapping[str, AgentVerdict]
+    specs: Specs, newest: Mapping[str, AgentRun], lines: Mapping[str, AgentVerdict]
 ) -> Iterator[tuple[dg.AssetSpec, Outcomes]]:
     """Yield the outcomes of each asset by agent, upstream first. Of an agent out of character there is no last one."""
     for name, spec in specs.scores.items():

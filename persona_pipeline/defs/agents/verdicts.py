@@ -15,7 +15,7 @@ from persona_pipeline.defs.platform.assets import evaluated
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.history import saved_run, saved_verdict
-from persona_pipeline.evaluation.run import CohortResult
+from persona_pipeline.evaluation.run import Run
 from persona_pipeline.guard.gate import kept_rules, weighed
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import (
@@ -98,7 +98,7 @@ def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> Age
     )
 
 
-def agent_lines(result: CohortResult) -> list[AgentVerdict]:
+def agent_lines(result: Run) -> list[AgentVerdict]:
     """Return a line an agent, by name."""
     lines = [agent_line(report, result.fail_on) for report in result.reports.values()]
     broken = [
@@ -317,4 +317,4 @@ def all_in_character(
 def newest_reports(agent_ids: Sequence[str], world: World) -> dict[str, AgentReport]:
     """Return the reports of agents' newest runs, whatever became of them; agents without a run are left out."""
     runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
-    return {agent_id: run.report for agent_id, run in runs.items() if run}
+    return {agent_id: run for agent_id, run in runs.items() if run}

@@ -27,7 +27,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD
 from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
 from persona_pipeline.evaluation.changes import MessageVersion
-from persona_pipeline.evaluation.run import CohortResult
+from persona_pipeline.evaluation.run import Run
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.messages.revision import aged_out_before, day_revisions
 
@@ -148,7 +148,7 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
             for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
                 # What is said from here on is not sure to be among what is evaluated.
                 versions = week_versions(opened.store, some, [week])
-                result, end = CohortResult(_LENGTH), window_end(week, opened.newest_message_time())
+                result, end = Run(), window_end(week, opened.newest_message_time())
                 if end is not None:
                     about = {"as_of": end, "window": _LENGTH, "since": None, "history": 0, "touched": False}
                     request = evaluation.request(opened, some).model_copy(update=about)

@@ -1,1 +1,1 @@
-"""Golden baselines: what the scores should not fall below."""
+"""Golden baselines: the scores that agents are compared with."""

@@ -1,4 +1,4 @@
-"""Scores over weeks: which dimensions have fallen for certain, each time by too little for one comparison to see."""
+"""Slow drift: dimensions that drop over weeks, each week by too little for one comparison."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from persona_pipeline.guard.baselines.statistics import Numbers, special
 
 FEWEST_WINDOWS = 8
-# The variance of all series counts for so many degrees of freedom beside those of one.
+# Degrees of freedom of the variance of all series, against those of a single series.
 FLEET_DEGREES = 12.0
 # A dimension that hardly ever varies is not certain to a hundredth of a point.
 SMALLEST_VARIANCE = 0.01
@@ -29,10 +29,10 @@ Series = Mapping[tuple[str, str], Sequence[WindowScore]]
 
 
 def find_moved(series: Series) -> dict[tuple[str, str], str]:
-    """Return the series that have fallen for certain, by (agent, dimension), each with a sentence.
+    """Return the series that surely dropped, by (agent, dimension), each with a sentence.
 
-    ``series``: windows judged alike (the same claims, judge and prompt), oldest first, of every agent that is watched: what a
-    steady dimension does is learnt from all. Windows without a score are passed over; a series needs 8 others before it can move.
+    ``series``: comparable windows (same claims, judge and prompt) of every watched agent, oldest first: all of them show the usual
+    variation. Windows without a score are skipped; a series needs 8 other windows.
     """
     usable = _usable(series)
     scores = _table(usable)
@@ -80,28 +80,27 @@ def _steady(scores: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _normal(t: Numbers, degrees: Numbers) -> Numbers:
-    """Return t values as the normal ones of the same probability, at most ``MOST_FALL`` off: one window is never everything."""
+    """Return t values as normal values of the same probability, limited to ``MOST_FALL``: one window never decides alone."""
     # From the lower tail, where the probability is small and exact.
     size = np.minimum(-special().ndtri(np.maximum(special().stdtr(degrees, -np.abs(t)), 1e-12)), MOST_FALL)
     return np.sign(t) * size
 
 
-# In standard deviations: falls of about as many of them win soonest.
+# In standard deviations: each stake detects drops of about its size soonest.
 RATES = np.array([0.5, 1.0, 2.0])
 # One week alone is never everything.
 MOST_WON, MOST_KEPT = 3.0, 0.9
-# Among all series of a fleet together, one such winning is chance in one fleet of so many, however long it is watched.
+# One fleet of this many has a false alarm in any of its series, however long it is watched.
 CERTAIN = 20.0
 
 
 def winnings(scores: Numbers) -> Numbers:
-    """Return the logarithm of what is held after each window by who bets that scores fall, series x windows; 0 in the first 8.
+    """Return the logarithm of an e-process against each series after each window, series x windows; 0 in the first 8.
 
-    An e-process (Ramdas, Grünwald, Vovk and Shafer, 2023). How far each window lies below the mean of those before, in standard
-    deviations of the first, is a normal number independent of the others where weeks are. A stake exp(rate x fall - rate² / 2) on
-    it wins nothing on average, so by Ville's inequality it holds as much as k times what it began with, at any time, in one of k
-    series at most. Weeks that resemble the week before win a little. ``scores``: series x windows, NaN after a series' end;
-    judged alike and of weeks that do not overlap.
+    See Ramdas, Grünwald, Vovk and Shafer (2023). The distance of each window below the mean of the windows before, in standard
+    deviations of the first, is standard normal and independent where weeks are. A stake exp(rate x drop - rate² / 2) has an
+    expectation of 1, so by Ville's inequality the product exceeds k times its start, at any time, in at most one of k steady
+    series. Weeks that resemble the week before count less. ``scores``: series x windows, NaN after a series' end.
     """
     if not len(scores):
         return np.zeros(scores.shape)
@@ -112,7 +111,7 @@ def winnings(scores: Numbers) -> Numbers:
     error = np.sqrt(variance[:, None] * (1 + 1 / np.maximum(count, 1)))
     bets = known & (count >= FEWEST_WINDOWS)
     off = np.where(bets, (level - values) / error, 0.0)
-    # What most series keep of the week before is no news.
+    # The part that most series keep from the week before does not count.
     last = np.concatenate([np.zeros((len(off), 1)), off[:, :-1]], axis=1)
     kept, size = (np.cumsum(part, axis=1) - part for part in (off * last, off**2))
     alike = np.clip(np.median(kept / np.maximum(size, 1e-9), axis=0), 0.0, MOST_KEPT)

@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"\[\n[\d\s,\[\]]+\]")
 
 
 def baseline_path(folder: Path, agent_id: str) -> Path:
-    """Return where an agent's baseline stands in a folder of them."""
+    """Return the path of an agent's baseline in a folder."""
     return folder / f"{check_agent_id(agent_id)}.json"
 
 
@@ -70,7 +70,7 @@ def _moment(value: Any) -> datetime:
 
 
 def _by_dimension(value: Any) -> Any:
-    """Return scores of claims by dimension; the flat form does not say which dimension a claim belongs to."""
+    """Return scores of claims by dimension; the flat form of old files has no dimensions."""
     if not isinstance(value, dict):
         return value
     flat = {key: item for key, item in value.items() if not isinstance(item, dict)}
@@ -150,12 +150,15 @@ def captured(
     known: Baseline | None = None,
     now: datetime | None = None,
 ) -> Baseline:
-    """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept.
+    """Return a baseline of the dimensions that were scored in full; other dimensions are kept from ``known``.
 
-    Scores are means over windows. A dimension's earlier windows count if they were scored in full with the claims of the newest;
-    one whose newest window was not is not captured. ``windows``: the evaluated dimensions of one window, or of several, newest
-    last; best such without a finding. ``provenance``: of the newest window: what judged it, and which messages. ``spans``: start
-    and end of the windows: with them the file names the recordings it was taken from, and has the verdicts on messages.
+    Scores are means over windows. A dimension is captured if the newest window scored it in full; earlier windows count if they
+    did too, with the same claims.
+
+    Args:
+        windows: evaluated dimensions of a single window, or of several, newest last; best without findings.
+        provenance: of the newest window.
+        spans: start and end of the windows; with them the file names its recordings and has verdicts on messages.
     """
     several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
     newest = several[-1] if several else {}
@@ -234,13 +237,13 @@ def recordings_digest(item: DimensionEvaluation) -> str:
 
 
 def _named(item: DimensionEvaluation, span: tuple[datetime | None, datetime]) -> dict[str, Any]:
-    """Return what is needed to take a window again from its recordings, and to know that they are the same."""
+    """Return the data that a window needs to be taken again from its recordings, and to check them."""
     start, end = (None if moment is None else moment.isoformat() for moment in span)
     return {"start": start, "end": end, "samples": item.samples, "digest": recordings_digest(item)}
 
 
 def windows_noted(noted: Any) -> Iterator[tuple[Window, int]]:
-    """Yield the windows that a golden file names, with how often each claim was judged; nothing where it names them badly."""
+    """Yield the windows that a golden file names, with the number of samples; nothing where they are malformed."""
     try:
         for item in noted or ():
             start, samples = item["start"], int(item.get("samples", 1))
@@ -251,7 +254,7 @@ def windows_noted(noted: Any) -> Iterator[tuple[Window, int]]:
 
 
 def windows_taken(baseline: Baseline) -> set[Window]:
-    """Return the windows a baseline was taken from; where its file names none, everything up to when it was written."""
+    """Return the windows of a baseline; without any in its file, all time up to its capture."""
     found: set[Window] = set()
     for known in baseline.provenance.get("dimensions", {}).values():
         newest = [{"start": known.get("window_start"), "end": known.get("window_end")}]
@@ -272,13 +275,13 @@ def _check_spread(baseline: Baseline, path: str) -> None:
         raise ConfigError(problems)
 
 
-# What varies is known well from so many agents; reading a thousand files for it would cost more than the evaluation.
+# Enough agents to learn variation from; reading a thousand files would cost more than the evaluation.
 MOST_READ = 40
 
 
 @dataclass(frozen=True)
 class Watched:
-    """How many agents have a golden file, and the baselines of some of them, the same ones whoever is evaluated."""
+    """Number of agents with a golden file, and the baselines of a fixed sample of them."""
 
     count: int = 0
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
@@ -290,7 +293,7 @@ class Watched:
 
 
 def watched_agents(folder: Path) -> Watched:
-    """Return who is watched by the golden files of a folder. One that is not valid is passed over: its own agent's run says so."""
+    """Return the watched agents of a folder of golden files. An invalid file is skipped: its agent's run reports it."""
     # Ten thousand paths take longer than all that is read of them.
     names = (
         sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".json")) if folder.is_dir() else []

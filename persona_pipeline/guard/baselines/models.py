@@ -1,4 +1,4 @@
-"""Golden baselines, what a comparison with one finds, and what is known of the judges behind it."""
+"""Golden baselines, the results of a comparison with one, and the judges behind both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ _Number: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class Acceptance(BaseModel, extra="forbid", frozen=True):
-    """Why a person took a baseline that was refused.
+    """Why a person accepted a refused baseline.
 
     Attributes:
-        reason: in the person's words. ``day``: when, in UTC.
-        by: what it was refused by, a sentence each.
-        since: when the earliest of the known drifts began; None: none of them has a date.
+        reason: the person's words. ``day``: in UTC.
+        by: the objections, a sentence each.
+        since: start of the earliest known drift; None: none has a date.
     """
 
     reason: str = Field(min_length=1)
@@ -42,12 +42,12 @@ class Acceptance(BaseModel, extra="forbid", frozen=True):
 
 
 class WindowCounts(BaseModel, extra="forbid", frozen=True):
-    """The verdicts on the messages of one window of a baseline.
+    """Verdicts on the messages of a baseline's window.
 
     Attributes:
         start, end: of the window, UTC. ``start`` None: all messages up to the end.
-        model, prompt_version: what judged them.
-        conversations: numbers of messages in character, out of character and unclear, of each conversation, oldest first.
+        model, prompt_version: of the judge.
+        conversations: numbers of messages in character, out of character and unclear by conversation, oldest first.
     """
 
     start: _Moment | None
@@ -58,11 +58,10 @@ class WindowCounts(BaseModel, extra="forbid", frozen=True):
 
 
 class Baseline(BaseModel, extra="forbid"):
-    """Golden scores of one agent, ``baselines/<agent_id>.json``.
+    """Golden scores of an agent, ``baselines/<agent_id>.json``.
 
-    ``dimensions`` maps a dimension to its score (0-9); ``proposition_scores`` maps a dimension to its propositions' scores.
-    ``accepted``: why it was taken although a drift was known; None: none was. ``messages``: verdicts on messages, oldest window
-    first; files of earlier releases have none.
+    ``dimensions``: scores (0-9) by dimension; ``proposition_scores``: claims' scores by dimension. ``accepted``: why it was taken
+    in spite of a known drift; None: no drift was known. ``messages``: verdicts on messages, oldest window first.
     """
 
     agent_id: str
@@ -75,7 +74,7 @@ class Baseline(BaseModel, extra="forbid"):
 
 
 class Regression(BaseModel, extra="forbid", frozen=True):
-    """A dimension that fell beyond the allowed drop. ``delta`` = current - baseline, negative."""
+    """A dimension that dropped beyond the allowed drop. ``delta`` = current - baseline, negative."""
 
     dimension: str
     baseline: float
@@ -84,7 +83,7 @@ class Regression(BaseModel, extra="forbid", frozen=True):
 
 
 class PropositionDrop(BaseModel, extra="forbid", frozen=True):
-    """A proposition that fell beyond its own allowed drop. ``delta`` = current - baseline, negative."""
+    """A claim that dropped beyond its allowed drop. ``delta`` = current - baseline, negative."""
 
     dimension: str
     proposition_id: str
@@ -156,11 +155,11 @@ class Measure(BaseModel, extra="forbid", frozen=True):
 
 
 class JudgeShift(BaseModel, extra="ignore", frozen=True):
-    """Another judge gave the baseline's scores than the run's. Fields of earlier releases are passed over.
+    """Baseline and run have different judges. Unknown fields of earlier releases are ignored.
 
     Attributes:
-        before, now: the two judges, model and prompt version.
-        until, windows: the end of the baseline's newest window, RFC 3339, and their number; None: not known.
+        before, now: model and prompt version of both judges.
+        until, windows: the end of the baseline's newest window, RFC 3339, and their number; None: unknown.
     """
 
     before: str
@@ -170,16 +169,16 @@ class JudgeShift(BaseModel, extra="ignore", frozen=True):
 
 
 class DimensionComparison(BaseModel, extra="ignore"):
-    """One dimension beside its baseline. Fields of earlier releases are passed over.
+    """One dimension compared with its baseline. Unknown fields of earlier releases are ignored.
 
-    status: ``ok``, ``regressed``, ``undecided`` (it dropped, and that is neither shown nor to be passed over), ``no_baseline``
-    (scored, nothing to compare with), ``unscored`` (no score now), ``incomplete`` (coverage below the minimum, so the mean is not
-    compared), ``other_judge`` (nor is it with another judge's).
+    status: ``ok``, ``regressed``, ``undecided`` (a drop too large to ignore that is not shown), ``no_baseline`` (scored without a
+    baseline), ``unscored`` (no current score), ``incomplete`` (coverage below the minimum, so means are not compared),
+    ``other_judge`` (the baseline has another judge).
     undecided_claims: claims whose drop is not significant, and too large to ignore.
     lost: claims without any judgment, because all of them failed.
-    doubted: what fell by the rule, a sentence each, where its judge cannot be believed: neither a regression nor none.
-    interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
-    power, claims: which drops would have been found, and the test of each claim; None and empty where nothing can be tested.
+    doubted: drops by a judge that failed its check, a sentence each.
+    interval: of the change (current - baseline), 95 %; p_value: of a drop, corrected for all comparisons.
+    power, claims: detectable drops, and the test of each claim; None and empty where nothing can be tested.
     """
 
     dimension: str
@@ -236,10 +235,10 @@ class BaselineComparison(BaseModel, extra="ignore"):
 
 @dataclass(frozen=True)
 class Compared:
-    """One agent's comparison by the deltas, with what it compares.
+    """An agent's comparison by the size of drops, and its sides.
 
-    ``provenance``: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages. None:
-    not known; then they are taken for the same, and only the judge's part counts.
+    ``provenance``: of the evaluation as a baseline would keep it: shows whether the baseline judged the same messages. None:
+    unknown; they count as the same.
     """
 
     comparison: BaselineComparison

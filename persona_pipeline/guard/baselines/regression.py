@@ -51,7 +51,7 @@ WEEK, YEAR, FIRST_WEEK = timedelta(days=7), 52, 0.5
 
 def dropped(current: float, baseline: float, delta: float) -> bool:
     """Return whether ``current < baseline - delta``, strictly, beyond 1e-9."""
-    # What is no number is no score that held.
+    # NaN never counts as held.
     return not current >= baseline - delta - TOLERANCE
 
 
@@ -66,27 +66,26 @@ def check_option(name: str, value: float | None) -> None:
 
 
 def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
-    """Whether enough of the judgments that were due in these dimensions are scored.
+    """Return whether enough of the due judgments of these dimensions are scored.
 
     Args:
-        min_coverage, as_recorded: see ``least_coverage``; below 1, one failed judgment of fewer than 20 is no failed run either.
+        min_coverage, as_recorded: see ``least_coverage``; below 1, one failure among fewer than 20 judgments is allowed.
     """
     scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
     return is_enough(scored, expected, least_coverage(items, min_coverage, as_recorded=as_recorded))
 
 
 def is_enough(scored: int, expected: int, least: float) -> bool:
-    """Whether enough of what was expected is scored, where ``least`` of it (0-1) must be; one of few may fail."""
+    """Return whether at least ``least`` (0-1) of the expected judgments are scored; one of few may fail."""
     if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
         return True
     return expected == 0 or scored / expected >= least - TOLERANCE
 
 
 def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> float:
-    """Return the share (0-1) of the judgments of these dimensions that must be scored.
+    """Return the share (0-1) of judgments that must be scored.
 
-    ``min_coverage``: what this run asks for. ``as_recorded``: where all that failed is recorded, what was asked for then is
-    enough.
+    ``min_coverage``: of this run. ``as_recorded``: where all failures are recorded, the coverage of that time is enough.
     """
     asked = [item.min_coverage for item in items if item.failed]
     if not as_recorded or not asked or None in asked:
@@ -126,7 +125,7 @@ class Rules(Rule):
             self.of(name)
 
     def of(self, dimension: str) -> Rule:
-        """Return the rule of one dimension."""
+        """Return the rule of a dimension."""
         usual = {item.name: getattr(self, item.name) for item in fields(Rule)}
         return Rule(**{**usual, **self.by_dimension.get(dimension, {})})
 
@@ -140,7 +139,7 @@ def compare(
     min_coverage: float = 1.0,
     as_recorded: bool = True,
 ) -> BaselineComparison:
-    """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
+    """Compare evaluated dimensions with the baseline.
 
     Args:
         rules: the allowed drops.
@@ -242,9 +241,9 @@ def _quantile(degrees: int, share: float) -> float:
 
 @dataclass(frozen=True)
 class DropTest:
-    """One-sided test of the drop of one score.
+    """One-sided test of a drop of a score.
 
-    ``error``: standard deviation of the difference, with its degrees of freedom. ``level``: of this test, after all corrections.
+    ``error``: standard deviation of the difference, with its degrees of freedom. ``level``: after all corrections.
     """
 
     error: float
@@ -253,7 +252,7 @@ class DropTest:
 
     @classmethod
     def of(cls, variance: float, windows: int, level: float) -> "DropTest":
-        """Return the test of one window against a baseline. ``variance``: of the score between windows."""
+        """Return the test of a window against a baseline. ``variance``: of the score between windows."""
         return cls(math.sqrt(variance * (1 + 1 / windows)), GUESS_DEGREES - 1 + windows, level)
 
     def p_value(self, drop: float) -> float:
@@ -282,10 +281,10 @@ class DropTest:
 
 @dataclass(frozen=True)
 class _Tests:
-    """Makes the tests of one agent.
+    """Tests of an agent.
 
-    ``dimension_variance``, ``claim_variance``: that all baselines show. ``dimensions``, ``claims``: the number of each in the
-    agent's baseline. ``agents``: the number of agents that are watched.
+    ``dimension_variance``, ``claim_variance``: of all baselines. ``dimensions``, ``claims``: the number of each in the agent's
+    baseline. ``agents``: the number of watched agents.
     """
 
     dimension_variance: float
@@ -409,7 +408,7 @@ def _decide(row: DimensionComparison, warnings: list[str], rule: Rule) -> None:
             row.drops.append(drop)
             continue
         drop = drop.model_copy(update={"interval": test.interval, "p_value": test.p_value})
-        # In a dimension that regressed, a claim is a part of the finding and needs no proof of its own.
+        # A claim of a regressed dimension is part of that finding and needs no separate proof.
         if test.p_value < LEVEL or (row.status == "regressed" and test.interval[1] < 0):
             row.drops.append(drop)
         else:
@@ -435,9 +434,9 @@ def _explained(drop: float, p_value: float) -> str:
 
 
 def to_confirm(item: Compared) -> dict[str, list[str]]:
-    """Return the claims to judge again, by dimension: those beyond the allowed drop, and all of a dimension that is.
+    """Return the claims to judge again by dimension: those beyond the allowed drop, and all claims of such a dimension.
 
-    This depends on the size of the drops alone, so a lower score never takes a claim off the list.
+    This depends on the size of drops alone, so a lower score never takes a claim off the list.
     """
     found = {}
     for name, row in item.comparison.dimensions.items():

@@ -12,7 +12,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 DECIMALS = 4
-# No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
+# The standard deviation of a 0 and a 9 is the largest of any scores.
 WIDEST = 6.37
 # Keys of golden files of earlier releases, which no rule reads any more.
 _FORMER = frozenset(
@@ -21,7 +21,7 @@ _FORMER = frozenset(
 
 
 class Windows(BaseModel, extra="forbid"):
-    """Scores of one dimension or claim over windows.
+    """Scores of a dimension or claim over windows.
 
     Attributes:
         windows: number of windows with a score.
@@ -45,7 +45,7 @@ class DimensionSpread(Windows):
 
 @dataclass(frozen=True)
 class Pooled:
-    """Sum of squares around the means of several groups, in points squared, and its degrees of freedom."""
+    """Sum of squares around the means of groups, in points squared, and its degrees of freedom."""
 
     squares: float = 0.0
     degrees: int = 0
@@ -55,7 +55,7 @@ class Pooled:
 
     @classmethod
     def of(cls, items: Iterable[Windows]) -> "Pooled":
-        """Return the variation between windows of several dimensions or claims."""
+        """Return the variation of dimensions or claims between windows."""
         known = [(item.windows - 1, item.between) for item in items if item.windows > 1]
         return sum((cls(own * sd**2, own) for own, sd in known if sd is not None), cls())
 
@@ -70,10 +70,7 @@ class Summary:
 
 
 def spread_of(baseline: Baseline, dimension: str) -> DimensionSpread:
-    """Return what a golden file says of a dimension's windows; the oldest files are of one window.
-
-    pydantic.ValidationError: the file says something else.
-    """
+    """Return the spread of a dimension in a golden file; pydantic.ValidationError: it is malformed."""
     known: Mapping[str, Any] = baseline.provenance.get("dimensions", {}).get(dimension, {})
     return DimensionSpread.model_validate({name: known[name] for name in DimensionSpread.model_fields if name in known})
 
@@ -85,7 +82,7 @@ def variation_of(baseline: Baseline) -> tuple[Pooled, Pooled]:
 
 
 def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
-    """Return a dimension over the windows it was scored in, newest last; ValueError: there is no window, or one without a score."""
+    """Return a dimension over its scored windows, newest last; ValueError: a score is missing."""
     scores = [item.score for item in windows if item.score is not None]
     if not scores or len(scores) < len(windows):
         raise ValueError("a baseline needs at least one window, each with a score")

@@ -1,18 +1,12 @@
-"""Tests of the specification for two groups of scores, how the level of all tests is shared, and SciPy's special functions. Groups
-are sequences of finite numbers.
+"""Tests of the specification for two groups of scores, the level of all tests, and SciPy's special functions.
 
-An agent's dimensions and its claims share its level, the smaller part for claims: a claim has to fall three times as far anyway.
+An agent's dimensions and its claims share its level. Claims have the smaller part: they must drop three times as far anyway.
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from statistics import fmean, stdev
-from threading import RLock
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,31 +16,13 @@ Numbers = NDArray[np.float64]
 
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
-_SPECIAL, _TURN = "scipy.special", RLock()
 
 
-@cache
 def special() -> Any:
-    """Return SciPy's special functions, such as ``stdtr``, under their names there.
+    """Return SciPy's special functions. Importing them takes 0.1 s and 24 MB, so only commands that test drops do."""
+    from scipy import special
 
-    They are in two modules; the package around them brings in all of NumPy for the arrays of other libraries, which would be 24 MB
-    and 0.1 s of every evaluation. Where a release keeps them elsewhere, it is the package.
-    """
-    with _TURN:
-        if _SPECIAL not in sys.modules:
-            import scipy
-
-            around = sys.modules[_SPECIAL] = ModuleType(_SPECIAL)
-            around.__path__ = [f"{folder}/special" for folder in scipy.__path__]
-            try:
-                basic, compiled = (vars(import_module(f"{_SPECIAL}.{name}")) for name in ("_basic", "_ufuncs"))
-                return SimpleNamespace(**basic | compiled)
-            except ImportError:
-                pass
-            finally:
-                # Who asks for the package gets the whole of it.
-                del sys.modules[_SPECIAL]
-        return import_module(_SPECIAL)
+    return special
 
 
 @dataclass(frozen=True)

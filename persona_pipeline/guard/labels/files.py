@@ -1,7 +1,7 @@
-"""Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl``, one a line, and which of them are stale and why.
+"""Labels on disk, ``labels/<dimension>.jsonl``, one per line, and which of them are stale.
 
-A line is what one labeller says of one judgment, with all that its key is made of, so that it cannot be moved to another judgment.
-``messages.jsonl`` holds labels of another kind (``guard.labels.messages``), kept and protected in the same way.
+A line has everything that its key is made of, so it cannot be moved to another judgment. ``messages.jsonl`` has labels of messages
+(``guard.labels.messages``), kept in the same way.
 """
 
 import re
@@ -37,7 +37,7 @@ from persona_pipeline.world.propositions.models import (
     template_variables,
 )
 
-# The folder of a world's labels, and the files of those of messages: the current one, and that of releases until 0.2.
+# The folder of a world's labels, and its files of message labels: the current one, and the one of releases until 0.2.
 LABELS, MESSAGES, VOICE = "labels", "messages", "voice"
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
 MOST_NOTE = 2000
@@ -50,16 +50,16 @@ _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class LabellerKind(StrEnum):
-    """Who labelled. Only what people say counts as people's."""
+    """The kind of labeller. Only labels of people count as people's."""
 
     PERSON = "person"
     MODEL = "model"
 
 
 class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
-    """What labels of all kinds have: of what, by whom, when; ``file``: the stem of the file it belongs in.
+    """Fields of labels of all kinds. ``file``: the stem of their file.
 
-    ``former_file``, ``former_fields``: names of earlier releases that are still read; what is written has the current ones.
+    ``former_file``, ``former_fields``: names of earlier releases that are still read.
     """
 
     former_file: ClassVar[str] = ""
@@ -75,7 +75,7 @@ class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What there is one label of: what is labelled and who labelled it."""
+        """Subject and labeller: there is one label of each pair."""
         return self.key, self.labeller
 
     @property
@@ -84,7 +84,7 @@ class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
 
     @property
     def subject(self) -> str:
-        """What is labelled, in a word."""
+        """The labelled thing, in a word."""
         return "judgment"
 
     @property
@@ -112,7 +112,7 @@ LabelType = TypeVar("LabelType", bound=AnyLabel)
 
 
 class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _ONE_ANSWER}):
-    """What one labeller says of one judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
+    """A labeller's answer to a judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
 
     dimension: str = Field(json_schema_extra={"enum": list(ALL_DIMENSIONS)}, description="Also the file's name.")
     proposition_id: str = Field(min_length=1, description="The claim's id.")
@@ -246,11 +246,10 @@ def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[Labe
 def write_label_files(
     model: type[LabelType], folder: Path, labels: Iterable[LabelType], *, remove: Collection[tuple[str, str]] = ()
 ) -> list[Path]:
-    """Add labels of one kind, replacing those of the same labeller on the same subject, and return the files that changed.
+    """Add labels of a kind, replacing those with the same identity, and return the changed files.
 
-    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once. Labels in a file of
-    an earlier release move to the current one. ``remove``: identities (``AnyLabel.identity``) of labels to take away. Raises
-    ``ConfigError``: the labels that are there do not load.
+    Files are sorted and replaced atomically; several processes may write. Labels in a file of an earlier release move to the
+    current one. ``remove``: identities of labels to delete. Raises ``ConfigError``: existing labels do not load.
     """
     from filelock import FileLock
 
@@ -305,26 +304,26 @@ ANONYMOUS = r"Speaker [A-Z]\d*"
 
 @dataclass(frozen=True)
 class AskedNow:
-    """What a judge is asked with of an agent now: its persona, and its claims by dimension; None: it has none of it."""
+    """An agent's current persona and claims by dimension; None: it has no claims."""
 
     persona: Persona
     claims: Mapping[str, PropositionSet | None]
 
 
-# By agent; an error stands for what is wrong with its files.
+# By agent; an error where its files are invalid.
 AskedOf = Mapping[str, AskedNow | ConfigError]
 
 
 def stale_reasons(
     labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]
 ) -> dict[tuple[str, str], str]:
-    """Return why labels are stale, by identity: their claim or persona changed, or nothing was judged.
+    """Return why labels are stale, by identity: the claim or persona changed, or a verdict is missing.
 
-    Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed.
+    Windows do not matter: last month's judgments of the same claim still measure the judge.
 
     Args:
-        asked: of every agent that there is, with the dimensions that are labelled.
-        is_judged: whether the world knows a verdict of a judge on a judgment's key.
+        asked: every agent, with the labelled dimensions.
+        is_judged: whether a verdict with a judgment's key is known.
     """
 
     def why(label: Label) -> str | None:

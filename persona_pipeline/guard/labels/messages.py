@@ -1,4 +1,4 @@
-"""Labels of messages: what a person says of one message of an agent, in character, out of character or unclear.
+"""Labels of messages: in character, out of character or unclear.
 
 People label by thumbs in ``persona-pipeline view``; users by stars, thumbs and swipes, which importers find. Labels are compared
 with the judge's verdicts on the same messages.
@@ -30,7 +30,7 @@ LONGEST_TEXT = 20_000
 
 
 class MarkSource(StrEnum):
-    """How the labeller said it: asked for it, or by what users do with messages."""
+    """Origin of a label: a person who was asked, or a user's action."""
 
     PERSON = "person"
     STARS = "stars"
@@ -44,7 +44,7 @@ OF_OTHER_TEXTS = frozenset((MarkSource.SWIPE, MarkSource.REGENERATION))
 
 
 class MessageLabel(AnyLabel, frozen=True, title="Message label"):
-    """What one labeller says of one text of an agent: whether it is in character."""
+    """A labeller's verdict on a text of an agent."""
 
     message: str = Field(
         min_length=1, description="The message's id; of a text that was swiped away, the id of the text that was kept."
@@ -98,7 +98,7 @@ class MessageLabel(AnyLabel, frozen=True, title="Message label"):
 
 
 def message_key(agent_id: str, message: str, text: str) -> str:
-    """Return the key of what is labelled: SHA-256 of agent, message and text."""
+    """Return the key of a label: SHA-256 of agent, message and text."""
     return content_hash({"agent_id": agent_id, "message": message, "text": text})
 
 

@@ -10,7 +10,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, WINDOW
 from persona_pipeline.evaluation.history import saved_runs
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS
@@ -125,7 +125,7 @@ class RunHistory:
         own = SideAgent(agent.persona, sets, self._now.names)
         scope = AgentScope(self.agent_id, window, (), persona=own.persona)
         built = state_of(
-            WorldReader(self.world).scopes(Snapshot(agents=[scope])), own, window, self.answers, models=models
+            WorldReader(self.world).gathered(Inputs(agents=[scope])), own, window, self.answers, models=models
         )
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
             # Messages of that window came or went since: what was judged then cannot be asked again.

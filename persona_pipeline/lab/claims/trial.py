@@ -118,10 +118,10 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         **_broken_window(world, request),
     )
     reader = WorldReader(world)
-    snapshot = reader.questions(asked)
-    raise_problems(snapshot.broken)
-    agent = snapshot.agents[0]
-    intact = plan_agent(snapshot, agent, asked)
+    inputs = reader.inputs(asked)
+    raise_problems(inputs.broken)
+    agent = inputs.agents[0]
+    intact = plan_agent(inputs, agent, asked)
     if not intact.plans:
         raise ConfigError(
             f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
@@ -132,10 +132,10 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
     theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
-    snapshot = reader.scopes(replace(snapshot, agents=theirs))
+    inputs = reader.gathered(replace(inputs, agents=theirs))
     others = {}
     for scope in theirs:
-        case = build_case(snapshot, intact.persona, scope, request.samples)
+        case = build_case(inputs, intact.persona, scope, request.samples)
         others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
     return Trial(request, windows | others, broken, list(others), _own_claims(world, intact))
 

@@ -18,7 +18,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.files import repository_of
 from persona_pipeline.evaluation.plan import AgentPlan, plan_case, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
-from persona_pipeline.evaluation.snapshot import Snapshot
+from persona_pipeline.evaluation.snapshot import Inputs
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.lab.interview_scenes import InterviewScene
@@ -160,7 +160,7 @@ def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: Com
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
     """Return what is judged of a window by one version's persona and claims."""
     scope = scope_of(agent, scene.window)
-    return plan_of(WorldReader(world).scopes(Snapshot(agents=[scope])), agent, scope, request.samples)
+    return plan_of(WorldReader(world).gathered(Inputs(agents=[scope])), agent, scope, request.samples)
 
 
 def answer_plan(

@@ -19,7 +19,7 @@ from persona_pipeline.suites.importing.findings import (
     PYDANTIC_EVALS,
     TABLES,
     FilePart,
-    Reference,
+    FileReference,
     listed,
 )
 from persona_pipeline.suites.importing.prompts import (
@@ -74,7 +74,7 @@ def _rows(places: list[FilePart], depth: int) -> Iterator[FilePart]:
             place.none("a test that is no mapping")
 
 
-def _rows_of_file(reference: Reference, depth: int) -> Iterator[FilePart]:
+def _rows_of_file(reference: FileReference, depth: int) -> Iterator[FilePart]:
     part, ending = reference.part, reference.path.suffix.lower()
     part.findings.spend("files", 1, part)
     if depth > _MOST_NESTED:

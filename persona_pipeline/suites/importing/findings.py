@@ -172,13 +172,13 @@ class FilePart:
         self.used.update(self.data if isinstance(self.data, dict) else ())
         self.none(what, remedy=remedy)
 
-    def file(self, text: str, *keys: str | int) -> "Reference":
+    def file(self, text: str, *keys: str | int) -> "FileReference":
         """Return the path that a text of this part is. ``keys``: where the text is."""
-        return Reference(self, text, keys)
+        return FileReference(self, text, keys)
 
 
 @dataclass(frozen=True)
-class Reference:
+class FileReference:
     """A path that a file names. Only these methods open it: inside the eval file's repository, links followed.
 
     A path that the gate refuses is a finding, and nothing of it reaches the suite.
@@ -193,7 +193,7 @@ class Reference:
         """The path as a name only: its ending and its stem."""
         return PurePosixPath(self.text.removeprefix("file://"))
 
-    def all(self) -> "list[Reference] | None":
+    def all(self) -> "list[FileReference] | None":
         """Return the files that a pattern matches, of a plain path that one; None, and a finding, where the gate refuses it."""
         if not is_pattern(self.text):
             return [self]
@@ -202,12 +202,12 @@ class Reference:
             paths = findings.reader.files.glob(self._spelled(), self._folders())
         except FileError as problem:
             return self.part.warn(str(problem), *self.keys)
-        return [Reference(self.part, str(path), self.keys) for path in paths]
+        return [FileReference(self.part, str(path), self.keys) for path in paths]
 
-    def above(self, *names: str) -> "Iterator[Reference]":
+    def above(self, *names: str) -> "Iterator[FileReference]":
         """Yield the first of these files in a folder of this name: next to the file, then above it, up to the repository's top."""
         paths = (folder / self.text / name for folder in self._folders() for name in names)
-        yield from (Reference(self.part, str(path)) for path in paths if path.exists())
+        yield from (FileReference(self.part, str(path)) for path in paths if path.exists())
 
     def read(self) -> str | None:
         """Return the text of the file; None, and a finding, where it cannot be had."""

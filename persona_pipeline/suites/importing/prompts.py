@@ -16,7 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
 from persona_pipeline.suites.format.text import stringify
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, Reference, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, FileReference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
 # Of one template: characters of its text, and steps of its loops times what each may have to look through.
@@ -199,7 +199,7 @@ def _of_text(part: FilePart, text: str, names: tuple[str, ...]) -> Iterator[Prom
         yield from _of_file(part, file, (*(names or (file.path.stem,)), text))
 
 
-def _of_file(part: FilePart, file: Reference, names: tuple[str, ...]) -> Iterator[Prompt]:
+def _of_file(part: FilePart, file: FileReference, names: tuple[str, ...]) -> Iterator[Prompt]:
     content = file.read()
     if content is None:
         return
