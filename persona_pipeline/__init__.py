@@ -6,7 +6,7 @@
     result = pp.evaluate(world)
     result.to_frame()
 
-The names in ``__init__.pyi`` are public and stay; each brings in its own part of the package only when it is first used.
+The names in ``__init__.pyi`` are public and stable. Each is imported on first use.
 """
 
 import lazy_loader

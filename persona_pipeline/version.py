@@ -1,3 +1,3 @@
-"""Which release this is."""
+"""The version of the package."""
 
 __version__ = "0.2.0"

@@ -112,6 +112,11 @@ ASKED = {
     "change the window": "reference/persona-yaml.html#change-the-window-once-for-all",
     "without a key": "how-to/pull-requests.html#you-contribute-and-have-no-key",
     "promptfoo": "how-to/coming-from-other-tools.html",
+    "csv semicolon": "how-to/importing.html#a-csv-with-semicolons",
+    "model changed on a known day": "how-to/compare.html#since-a-known-day",
+    "nsfw": "explanation/judge.html#nsfw-text-and-refusals-of-the-judge",
+    "personas from a table": "how-to/importing.html#personas-from-a-table",
+    "all agents and weeks": "reference/reports.html#all-agents-and-weeks-on-one-page",
 }
 
 
@@ -144,6 +149,7 @@ NOT_RUN = {
     "facts ann --canon": "the id is of a fact of the reader's own",
     "label": "waits for a person",
     "view": "serves until it is stopped; tests/viewer run it",
+    'baseline --agents michael --accept "': "would make the drift the norm; tests/evaluation/test_known_drift.py accepts one",
     "changes": "names a commit of the reader's own; tests/changes compare others",
     "suite run suites --changed origin/main": "compares with a commit of the reader's own; tests/test_green_means_held.py does",
     "evaluate --against": "compares with a commit of the reader's own; tests/test_pull_requests.py runs it",
@@ -161,7 +167,7 @@ NOT_RUN = {
     "migrate": "asks for a Postgres; tests/store migrate one",
     "doctor": "asks a live judge",
     "compare main": "names commits of the reader's own; tests/cli compare others",
-    "compare worlds/a": "names worlds of the reader's own; tests/versions compare others",
+    "since 2026-11-24": "a day of the reader's own; tests/evaluation/test_since.py compares others",
     "bisect": "searches commits of the reader's own; tests/cli search others",
 }
 LIVE = tuple(f"--judge {name}" for name in PROVIDERS.built_in)
@@ -170,7 +176,7 @@ ENDS = {
     "evaluate": {1},
     "evaluate --agents pam": {0},
     "evaluate --estimate": {0},
-    # Nothing that the sample's agents said of themselves is recorded.
+    # No facts of the sample world are recorded.
     "evaluate --facts": {1, 3},
     "baseline": {1},
     "baseline --agents michael": {0},
@@ -283,4 +289,4 @@ def test_every_command_runs(reader: Path, monkeypatch: pytest.MonkeyPatch) -> No
         code = done.exception.exit_code if isinstance(done.exception, NothingError) else done.exit_code
         if code not in expected or not isinstance(done.exception, SystemExit | NothingError | None):
             wrong.append(f"{text}: {done.exit_code} {done.exception!r} {done.output[-300:]}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)

@@ -67,8 +67,6 @@ def _target(path: str, pages: Path, source: Path, place: Path) -> str:
     """Return where a link of a page leads on the site; a file that is no page is copied there."""
     linked = (source.parent / path).resolve()
     up = "../" * len(place.parent.parts)
-    if linked == DOCS / "decisions":
-        return f"{up}decisions/{min(p.name for p in linked.glob('*.md'))}"
     if linked.is_relative_to(DOCS) and linked.suffix == ".md":
         found = linked.relative_to(DOCS)
         return up + ("index.md" if found == Path("README.md") else found.as_posix())

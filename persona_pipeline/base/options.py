@@ -91,7 +91,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         description="Write the verdicts of a live judge to `recordings/`, and what failed "
         "([judge.md](../explanation/judge.md#recorded)).",
     )
-    fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
+    fresh: bool = Field(default=False, description="Ask a live judge again where recordings or the store answer.")
     max_usd: float | None = Field(
         default=None, ge=0, description="US dollars a live judge may cost; what that stops is unscored."
     )
