@@ -38,9 +38,9 @@ from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreeme
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.loading import tests as suite_tests
-from persona_pipeline.suites.format.loading.suite import SuiteFields
+from persona_pipeline.suites.format import tests as suite_tests
 from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
+from persona_pipeline.suites.format.suite import SuiteFields
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.running.plan import explain
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider

@@ -20,8 +20,8 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (350, 400),
-    "lines": (74_832, 63_000),
+    "files": (347, 400),
+    "lines": (74_758, 63_000),
     "lines of the core": (33_707, 28_500),
     "modules with one importer": (60, 60),
     "modules that other rooms import": (137, 70),
@@ -170,6 +170,17 @@ def test_a_room_shows_no_more_than_it_says(name: str) -> None:
 
 def test_every_room_says_what_it_shows() -> None:
     assert {name for name, modules in shown().items() if name in house.rooms()} == set(SHOWN)
+
+
+# Suites could be a package of their own: only these modules know the world. ``opening`` names a type of it.
+KNOW_THE_WORLD = {"asserts.persona", "asserts.persona_evaluation", "targets.persona", "running.opening"}
+
+
+def test_only_persona_modules_of_suites_import_world_guard_or_scoring() -> None:
+    users = [
+        user for name, users in importers().items() if room(name) in ("world", "guard", "scoring") for user in users
+    ]
+    assert {user.partition(".suites.")[2] for user in users if room(user) == "suites"} <= KNOW_THE_WORLD
 
 
 # Stages of an evaluation between reading a world and writing its run.

@@ -4,10 +4,13 @@ import errno
 import hashlib
 import os
 import stat as modes
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+from persona_pipeline.base.errors import ConfigError
 
 # A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
 _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
@@ -16,6 +19,7 @@ _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
 MOST_BYTES = 64_000_000
 
 _CHUNK = 1_000_000
+_GIT_SECONDS = 60
 
 # By path, how a file looked and its digest then: sensors look twice a minute from one process.
 _DIGESTS: dict[str, tuple[str, str]] = {}
@@ -36,6 +40,24 @@ def repository_of(folder: Path) -> Path:
     """Return the top of the repository that a folder lies in, else the folder, links followed."""
     folder = folder.resolve()
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
+
+
+def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) -> bytes:
+    """Return the output of a git command in a folder's repository.
+
+    ``standard_input``: the input of the command. Raises ``ConfigError``: there is no git, no repository, or no such commit.
+    """
+    # Neither hooks nor programs that the repository's configuration names are run by these commands.
+    command = ["git", "-C", str(root), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_GIT_SECONDS, input=standard_input or b"")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"git cannot be run ({type(error).__name__}); what has changed cannot be told") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        what = said[0] if said else f"no such commit: {arguments[-1]}"
+        raise ConfigError(f"git cannot tell what has changed ({what}); fetch the commit that is compared with")
+    return done.stdout
 
 
 class FileRefusedError(OSError):

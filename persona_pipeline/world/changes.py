@@ -5,7 +5,6 @@ Read from git, without checking anything out and without believing what the chan
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +14,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import read_regular
+from persona_pipeline.base.files import ask_git, read_regular
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
 DECIDING = ("baselines", "labels", "lexicons", "background", "nudges", "persona.yaml")
@@ -48,7 +47,6 @@ _SPREAD = ("windows", "samples", "between")
 _JUDGED_BY = ("judge_model", "prompt_version")
 _ACCEPTED = "accepted"
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000
-_GIT_SECONDS = 60
 
 
 class Kind(StrEnum):
@@ -286,26 +284,6 @@ def _yaml(data: bytes | None) -> dict[str, Any] | None:
     except (ConfigError, UnicodeDecodeError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) -> bytes:
-    """Return what a git command prints about the repository a folder stands in.
-
-    ``standard_input``: what it reads; None: nothing. Raises ``ConfigError``: there is no git, no repository, or no such commit.
-    """
-    # Neither hooks nor programs that the repository's configuration names are run by these commands.
-    command = ["git", "-C", str(root), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=_GIT_SECONDS, check=False, input=standard_input or b""
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"git cannot be run ({type(error).__name__}); what has changed cannot be told") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        what = said[0] if said else f"no such commit: {arguments[-1]}"
-        raise ConfigError(f"git cannot tell what has changed ({what}); fetch the commit that is compared with")
-    return done.stdout
 
 
 def deciding_files(root: Path) -> dict[str, bytes]:

@@ -10,10 +10,9 @@ from pydantic.json_schema import models_json_schema
 
 from persona_pipeline.suites.asserts.limits import SeveralLimits
 from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
-from persona_pipeline.suites.format.loading.messages import ROLES
-from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
-from persona_pipeline.suites.format.loading.tests import TestFields, TurnFields
 from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, SimulatedUser, WorkspaceFields
+from persona_pipeline.suites.format.suite import MOST_DESCRIPTION, SuiteFields
+from persona_pipeline.suites.format.tests import ROLES, TestFields, TurnFields
 from tests.conftest import PROJECT
 
 PACKAGED = PROJECT / "persona_pipeline/suites/format/data/suite.json"

@@ -257,8 +257,9 @@ class AskedScene:
 
         The persona is the system's message; then comes the talk, others under their names.
         """
-        own, names = self.agent.persona.agent_id, self.agent.names
-        system = [persona_prompt(self.agent.persona)] if self.with_persona else []
+        played, names = self.agent.persona, self.agent.names
+        own = played.agent_id
+        system = [persona_prompt(played.display_name, played.persona)] if self.with_persona else []
         system += [self.scene.system] if self.scene.system else []
         said = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         for message in self.scene.context:

@@ -1,52 +1,43 @@
-"""Asking a target: what it is asked, what it may reach, what its answer depends on, and answers kept or recorded.
-
-It is asked again where a failure can pass. A suite from a stranger names neither secrets nor servers without leave.
-"""
+"""Targets: requests to them, their permissions, recorded and cached answers, and retries."""
 
 import contextlib
 import hashlib
 import json
-import os
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular, repository_of
-from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.turns import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, ReasonedError, default_roots
-from persona_pipeline.suites.format.loading.messages import find_file_part
+from persona_pipeline.suites.format.files import FileError, Files, ReasonedError
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.tests import find_file_part
 from persona_pipeline.suites.format.text import json_file, json_rows, stringify
-from persona_pipeline.world.personas import is_world
-
-if TYPE_CHECKING:
-    from persona_pipeline.world.models import Persona
 
 VERSION = 1
-# The answer to each test that has none of its own.
+# The key of an answer for all tests without their own.
 WHATEVER_TEST = "*"
 
 
 @dataclass(frozen=True)
 class Grants:
-    """What the user allows the targets of a suite.
+    """Permissions of the targets of a suite.
 
     Attributes:
-        environment: names of environment variables that the targets file may read.
-        network: targets that ask a server may answer.
-        roots: the folders that files of targets must lie in.
-        own: the file is the user's own and no part of the suite's repository: it may read and reach what it names.
-        world: the folder of the world whose agents targets play where they do not name another.
-        prices: of models, as ``PERSONA_JUDGE_PRICES`` has them; None: the environment's.
+        environment: environment variables that the targets file may read.
+        network: whether targets may ask servers.
+        roots: folders that files of targets must be in.
+        own: the file is the user's own, outside the suite's repository, and has all permissions.
+        world: folder of the world whose agents targets play if they name no other.
+        prices: of models, in the form of ``PERSONA_JUDGE_PRICES``; None: those of the environment.
     """
 
     environment: frozenset[str] = frozenset()
@@ -57,12 +48,12 @@ class Grants:
     prices: str | None = None
 
     def reads(self, name: str) -> bool:
-        """Whether the file may read an environment variable."""
+        """Return whether the file may read an environment variable."""
         return self.own or name in self.environment
 
     @property
     def within(self) -> tuple[Path, ...] | None:
-        """The folders that what it names must lie in, None for anywhere."""
+        """The folders that named files must be in; None: any folder."""
         return None if self.own else self.roots
 
     @property
@@ -74,36 +65,6 @@ class Grants:
 OWN = Grants(own=True)
 
 
-def grants_for(
-    targets: Path,
-    suite: Path,
-    settings: Settings,
-    *,
-    environment: Iterable[str] = (),
-    network: bool = False,
-    folders: Iterable[Path] = (),
-) -> Grants:
-    """Return what a targets file may reach for a suite: all that it names if it lies outside the suite's repository (else folder).
-
-    Args:
-        environment, network: what is allowed to one inside; else what the settings say, which is nothing unless set.
-        folders: whose files it may name beside those of the repository and what the settings allow.
-    """
-    (top,) = default_roots(suite)
-    # What a link in the repository leads to, be it the file or a folder on the way there, is the repository's.
-    named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
-    places = [place.resolve() for place in (targets, named, *named.parents)]
-    world = settings.world_root if is_world(settings.world_root) else None
-    return Grants(
-        frozenset([*environment] or settings.suite_environment),
-        network or settings.suite_allow_targets,
-        tuple(place.resolve() for place in (top, world or top, *settings.suite_paths, *folders)),
-        own=not any(place.is_relative_to(top) for place in places),
-        world=world,
-        prices=settings.judge_prices,
-    )
-
-
 MAX_BYTES = 512_000_000
 
 
@@ -112,7 +73,7 @@ class TargetError(ReasonedError):
 
     Attributes:
         reason: a word for machines, such as ``timeout``.
-        transient: the same request might succeed later; only then is it tried again.
+        transient: whether a retry may succeed.
     """
 
     def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
@@ -121,14 +82,14 @@ class TargetError(ReasonedError):
 
 
 class ResponseError(TargetError):
-    """There is no recorded answer to give."""
+    """A recorded answer is missing or cannot be used."""
 
 
 @dataclass(frozen=True)
 class Responses:
-    """Recorded answers by test id, or by ``<test>@<target>``; a list holds one a trial.
+    """Recorded answers by test id, or by ``<test>@<target>``; a list has one answer per trial.
 
-    ``content_hash``: SHA-256 of the file's text that they came from, ``""`` where there was none.
+    ``content_hash``: SHA-256 of the file's text; "": they are not from a file.
     """
 
     answers: Mapping[str, Any]
@@ -136,15 +97,11 @@ class Responses:
     content_hash: str = ""
 
     def key(self, test_id: str, target: str | None) -> str:
-        """Return the key of a test's answer: with its target, alone, or that of a session, which answers every test."""
+        """Return the key of a test's answer: with its target, without it, or that of a session, which answers every test."""
         return next((key for key in (f"{test_id}@{target}", test_id, WHATEVER_TEST) if key in self.answers), test_id)
 
     def raw(self, test_id: str, target: str | None, attempt: int) -> Any:
-        """Return what is recorded for one attempt.
-
-        Raises:
-            ResponseError: nothing is.
-        """
+        """Return the recorded answer for one attempt. Raises ``ResponseError``: it is missing."""
         key = self.key(test_id, target)
         if key not in self.answers:
             raise ResponseError(
@@ -163,11 +120,8 @@ class Responses:
     def output(self, test_id: str, target: str | None, attempt: int, request_key: str | None = None) -> Output:
         """Return the answer of one attempt.
 
-        Args:
-            request_key: what is asked now; an answer recorded with another key is stale.
-
-        Raises:
-            ResponseError: there is none, it has no known shape, it is stale, or an error was recorded.
+        ``request_key``: of the current request; an answer recorded for another key is stale. Raises ``ResponseError``: the
+        answer is missing, stale, a recorded error, or of an unknown shape.
         """
         value = self.raw(test_id, target, attempt)
         if isinstance(value, Mapping):
@@ -187,12 +141,9 @@ class Responses:
 
 
 def read_responses(data: Any, source: str = "the responses") -> Responses:
-    """Return the answers of a mapping from test id to answer, a list of rows with an ``id``, or results of an earlier run.
+    """Return the answers of a mapping from test id to answer, a list of rows with ``id``, or results of an earlier run.
 
-    The session of an agent is its answer to whatever test is graded.
-
-    Raises:
-        ConfigError: it is none of these.
+    The session of an agent is the answer to every test. Raises ``ConfigError``: the data has another shape.
     """
     if isinstance(data, Mapping) and isinstance(data.get("tests"), list) and "summary" in data:
         data = data["tests"]
@@ -225,13 +176,10 @@ def _answer_of(row: Mapping[str, Any]) -> Any:
 
 
 def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Responses:
-    """Read recorded answers from JSON (a mapping by test id) or JSON lines (a row an answer, with ``id``).
+    """Read recorded answers from JSON (a mapping by test id) or JSON lines (a row per answer, with ``id``).
 
-    Args:
-        roots: folders that it must be a regular file in; None: the caller's own file, which may be a pipe.
-
-    Raises:
-        ConfigError: the file cannot be read, or is neither.
+    ``roots``: folders that the file must be in; None: the caller's own file, which may be a pipe. Raises ``ConfigError``:
+    the file cannot be read, or has another shape.
     """
     path = Path(path)
     text = read_results_file(path, roots)
@@ -257,7 +205,7 @@ def read_results_file(path: Path, roots: Sequence[Path] | None = None) -> str:
 
 
 class PromptFiles:
-    """Finds and reads the file parts of a suite's messages, confined as the suite's other files are."""
+    """Finds and reads the file parts of messages, in the same folders as other files of the suite."""
 
     def __init__(self, suite: Suite) -> None:
         self.files = Files(suite.roots)
@@ -265,7 +213,7 @@ class PromptFiles:
         self.top = repository_of(self.suite_folder)
 
     def find(self, reference: str, test: Test) -> Path:
-        """Return the file of a part. Raises ``FileError`` when it is gone."""
+        """Return the file of a file part. Raises ``FileError``: it is missing."""
         own = Path(test.entry.source.path).parent if test.entry else self.suite_folder
         return find_file_part(self.files, reference, [own, self.suite_folder], self.top)
 
@@ -273,7 +221,7 @@ class PromptFiles:
         return self.files.read(self.find(reference, test))
 
     def messages(self, test: Test) -> list[dict[str, str]]:
-        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone or cannot be read."""
+        """Return a test's messages with text as content. Raises ``FileError``: a file is missing or cannot be read."""
         return [
             {"role": message["role"], "content": self._text(message.get("content"), test)}
             for message in test.input_messages
@@ -295,10 +243,9 @@ class PromptFiles:
 
 
 def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Yield each test's id with its messages, as a target would be sent them; of a conversation its first turn.
+    """Yield each test's id with the messages for a target; those of a conversation's first turn.
 
-    Raises:
-        ConfigError: a file that a message names is gone.
+    Raises ``ConfigError``: a file that a message names is missing.
     """
     files = PromptFiles(suite)
     for test in suite.tests:
@@ -317,10 +264,10 @@ You are {name}. Stay in character in everything you write. Answer with what {nam
 {persona}"""
 
 
-def persona_prompt(persona: "Persona") -> str:
+def persona_prompt(name: str, persona: str) -> str:
     """Return the system prompt of a model that plays a persona."""
-    # Plain replacement: nothing in a persona is a template.
-    return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
+    # Plain replacement: a persona is not a template.
+    return _PERSONA.replace("{name}", name).replace("{persona}", persona)
 
 
 def file_parts(test: Test) -> list[str]:
@@ -336,17 +283,15 @@ def file_parts(test: Test) -> list[str]:
 
 
 def request_key(messages: Any, files: Mapping[str, str]) -> str:
-    """Return a SHA-256 of what a target is asked: the messages, and the text of the files they name."""
+    """Return a SHA-256 of a request: its messages, and the text of the files they name."""
     return content_hash({"messages": messages, "files": dict(files)})
 
 
 def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt: int) -> str:
-    """Return the key of an answer.
+    """Return the key of a cached answer.
 
-    Args:
-        target: the target's fingerprint: provider, model, address, prompt, everything but secrets.
-        request: the request key.
-        attempt: repeated attempts are different answers.
+    ``target``: all that its answers depend on, without secrets. ``request``: the request key. ``attempt``: each attempt
+    has its own answer.
     """
     return content_hash(
         {"version": VERSION, "target": target, "request": request, "test_id": test_id, "attempt": attempt}
@@ -355,7 +300,7 @@ def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt:
 
 @dataclass(frozen=True)
 class OutputCache:
-    """Answers as ``<folder>/<2 hex digits>/<key>.json``. Only answers are kept, never failures."""
+    """Cached answers, at ``<folder>/<2 hex digits>/<key>.json``. Failures are not kept."""
 
     folder: Path
 
@@ -363,16 +308,16 @@ class OutputCache:
         return self.folder / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> Output | None:
-        """Return the answer, None when there is none or its file cannot be used."""
+        """Return a cached answer; None: it is missing or cannot be read."""
         try:
-            # A link in the folder may lead to what is no answer.
+            # A link in the folder may lead to another file.
             data = json.loads(read_regular(self.path(key), MAX_BYTES, [self.folder.resolve()]))
             return parse_output(data) if isinstance(data, dict) else None
         except (OSError, ValueError, RecursionError, OutputError):
             return None
 
     def put(self, key: str, output: Output) -> None:
-        """Keep an answer. A full or read-only disk loses the entry, not the run."""
+        """Write an answer. On a full or read-only disk the answer is not cached."""
         with contextlib.suppress(OSError):
             if not self.path(key).resolve().is_relative_to(self.folder.resolve()):
                 return
@@ -381,17 +326,17 @@ class OutputCache:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a target.
+    """One request to a target.
 
     Attributes:
         messages: the conversation so far, as plain JSON (``role``, ``content`` as text).
-        prompt: the same as one text.
+        prompt: the messages as one text.
         files: absolute paths of the files the messages name.
-        attempt: 0-based number of the trial.
-        workspace: the folder to work in, None without one.
-        timeout: seconds the answer may take.
-        turn: 0-based number of the answer in a conversation.
-        conversation: a name for it that nobody else has, for agents that remember what was said.
+        attempt: number of the trial, from 0.
+        workspace: the folder to work in; None: no folder.
+        timeout: seconds for the answer.
+        turn: number of the answer in a conversation, from 0.
+        conversation: a unique name, for agents that remember conversations.
     """
 
     test: Test
@@ -407,12 +352,12 @@ class Request:
 
     @property
     def last_message(self) -> str:
-        """What was said last."""
+        """The last message."""
         return str(self.messages[-1]["content"]) if self.messages else ""
 
     @property
     def named(self) -> dict[str, Any]:
-        """What targets are told of it, by the names that they may use."""
+        """Values that a target may use, by name."""
         return {
             "prompt": self.prompt,
             "messages": list(self.messages),
@@ -432,20 +377,20 @@ class Request:
 class TargetFields(StrictFields):
     """One target as it is written; subclasses are the providers.
 
-    ``runs_code``: answering runs programs of the suite's author, so it needs leave. ``asks_network``: answering asks a server,
-    so it needs leave where the suite names it.
+    ``runs_code``: answering runs programs of the suite's author, so it needs permission. ``asks_network``: answering asks
+    a server, so it needs permission where the suite names the target.
     """
 
     model_config = ConfigDict(populate_by_name=True)
 
     runs_code: ClassVar[bool] = False
     asks_network: ClassVar[bool] = False
-    # Its answers depend on nothing but its entry and what it is asked; it plays an agent of the world.
+    # Its answers depend only on its entry and the request. It plays an agent of the world.
     is_model: ClassVar[bool] = False
-    # It gives a whole conversation at once, as it was recorded.
+    # It returns a whole recorded conversation at once.
     is_recorded: ClassVar[bool] = False
     plays_agent: ClassVar[bool] = False
-    # Older spellings that are read too, by the field they stand for.
+    # Older names of fields.
     older_names: ClassVar[dict[str, str]] = {}
 
     name: Text = Field(description="What suites call it.")
@@ -462,18 +407,14 @@ class TargetFields(StrictFields):
         return self._folder
 
     def respond(self, request: Request) -> Output:
-        """Return the answer.
-
-        Raises:
-            TargetError: there is none.
-        """
+        """Return the answer. Raises ``TargetError``: there is no answer."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Load and connect what answering needs, before an attempt's time runs. ``TargetError``: it cannot answer."""
+        """Load modules and connect, before an attempt's time begins. Raises ``TargetError``: the target cannot answer."""
 
     def require_network(self) -> None:
-        """Raises ``TargetError`` where the suite names the target and nobody gave it leave to ask a server."""
+        """Raise ``TargetError`` if the target has no permission to ask a server."""
         if not self._grants.reaches:
             raise TargetError(
                 "target_not_allowed",
@@ -481,11 +422,7 @@ class TargetFields(StrictFields):
             )
 
     def allowed(self, name: str) -> Path:
-        """Return the file or folder that a target names.
-
-        Raises:
-            ConfigError: it lies outside, and nobody allowed its folder.
-        """
+        """Return the file or folder that a target names. Raises ``ConfigError``: its folder is not allowed."""
         path, roots = self.folder / name, self._grants.within
         if roots is not None and not any(path.resolve().is_relative_to(root) for root in roots):
             raise ConfigError(
@@ -494,10 +431,10 @@ class TargetFields(StrictFields):
         return path
 
     def close(self) -> None:
-        """Let go of connections; one that answers again connects again."""
+        """Close connections; another answer opens them again."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry.
+        """Return all that can change its answers, as JSON without secrets: by default its entry.
 
         Values of headers may be secrets.
         """
@@ -509,17 +446,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
 def ask(target: TargetFields, request: Request, *, most_retries: int, deadline: float | None = None) -> Output:
-    """Return a target's answer, asked for again where a failure can pass.
+    """Return a target's answer, with retries after failures that can pass.
 
-    Args:
-        request: its timeout is that of each try.
-        deadline: when the first try ends at the latest, on the monotonic clock; None: by its timeout.
-
-    Raises:
-        TargetError: there is no answer.
+    ``request``: its timeout is that of each try. ``deadline``: the end of the first try, on the monotonic clock; None: by
+    the timeout. Raises ``TargetError``: there is no answer.
     """
     for retry in range(most_retries + 1):
-        # A retry has the whole time again: what can pass is a timeout, and it would have none left.
+        # A retry has the whole time again. After a timeout there would be no time left.
         left = request.timeout if deadline is None or retry else deadline - time.monotonic()
         try:
             return target.respond(replace(request, timeout=max(0.001, left)))

@@ -1,16 +1,13 @@
-"""Conversations: a target is asked turn by turn, by lines that are written or by a target that plays the user."""
+"""Conversations: a target is asked turn by turn, with written lines or those of a target that plays the user."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from persona_pipeline.suites.answering.base import ResponseError, persona_prompt
+from persona_pipeline.suites.answering.base import ResponseError
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import SimulatedUser, Test, present
-
-if TYPE_CHECKING:
-    from persona_pipeline.world.models import Persona
+from persona_pipeline.suites.format.tests import content_texts
 
 Messages = Sequence[dict[str, Any]]
 
@@ -26,13 +23,13 @@ When you have what you want, or it is clear that you will not get it, write """
 _OPENS = "(The chat is open. Write your first message.)"
 
 
-def user_messages(user: SimulatedUser, persona: "Persona | None", said: Messages) -> list[dict[str, Any]]:
-    """Return what the target that plays the user is sent: its part, and the conversation from its side.
+def user_messages(user: SimulatedUser, character: str, said: Messages) -> list[dict[str, Any]]:
+    """Return the messages for the target that plays the user: its instructions, and the conversation from its side.
 
-    ``said``: so far, without what only the assistant is told.
+    ``character``: the prompt of the persona that the user has, or "". ``said``: the conversation so far.
     """
     part = f"{_USER.replace('{goal}', user.goal)}{END}."
-    system = f"{persona_prompt(persona)}\n\n{part}" if persona else part
+    system = f"{character}\n\n{part}" if character else part
     turned = [
         {"role": "user" if message["role"] == "assistant" else "assistant", "content": "\n".join(texts)}
         for message in said
@@ -59,9 +56,8 @@ def hold_conversation(
 ) -> Iterator[Output]:
     """Yield the target's answers, turn by turn.
 
-    Args:
-        answer: asks the target: a turn as a test whose input is all that was said, and the turn's number from 0.
-        ask_user: asks who plays the user; gets what was said.
+    ``answer``: asks the target; gets a test whose input is the conversation so far, and the turn's number from 0.
+    ``ask_user``: asks the simulated user; gets the conversation so far.
     """
     said = [*test.input_messages]
     for number in range(test.user.turns if test.user else len(test.turns)):
@@ -83,7 +79,7 @@ def hold_conversation(
 
 
 def turn_of(test: Test, number: int, said: Messages) -> Test:
-    """Return a turn as a test of its own, whose input is all that was said up to it."""
+    """Return a turn as a test whose input is the conversation up to it."""
     own = (
         test.turns[number]
         if number < len(test.turns)
@@ -95,7 +91,7 @@ def turn_of(test: Test, number: int, said: Messages) -> Test:
 
 
 def turns_with_input(test: Test, output: Output) -> Iterator[tuple[Test, Output]]:
-    """Yield each turn of a conversation that was held, as a test of its own, with the answer to it."""
+    """Yield each turn of a finished conversation as a test, with its answer."""
     said = [*test.input_messages]
     for number, turn in enumerate(output.turns):
         said += turn.asked
@@ -104,9 +100,10 @@ def turns_with_input(test: Test, output: Output) -> Iterator[tuple[Test, Output]
 
 
 def recorded_conversation(test: Test, output: Output, source: str) -> Output:
-    """Return a recorded answer as the conversation that the test asks for.
+    """Return a recorded answer as the conversation of a test.
 
-    Answers alone, one a turn, belong to what is written. Raises ``ResponseError``: it is another conversation.
+    Answers without user lines, one per turn, belong to the written lines. Raises ``ResponseError``: it is another
+    conversation.
     """
     turns = output.by_turn()
     if not any(turn.asked for turn in turns) and test.user is None:
@@ -128,6 +125,6 @@ def _texts(messages: Messages) -> list[str]:
 
 
 def _without_end(text: str) -> tuple[str, bool]:
-    """Return what a simulated user says, and whether it ends the conversation with that."""
+    """Return a simulated user's line, and whether it ends the conversation."""
     line = text.strip()
     return line.removesuffix(END).strip(), line.endswith(END)

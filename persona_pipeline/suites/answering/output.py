@@ -1,4 +1,4 @@
-"""What a target answered: messages, and what it took."""
+"""Answers of targets: their messages, and their time, tokens and cost."""
 
 import math
 from collections import Counter
@@ -11,11 +11,11 @@ from typing import Any, Self, TypeGuard
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, is_one_answer, read_turns
-from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
+from persona_pipeline.suites.format.tests import content_texts
 from persona_pipeline.suites.format.text import parse_object, stringify
 
-# What an answer is recorded with beside its messages, as the target said it.
+# Texts and numbers that are recorded with an answer.
 _TEXTS = ("file_changes", "start_time", "end_time")
 _NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 
@@ -23,8 +23,7 @@ _NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost
 class OutputError(Exception):
     """A recorded or reported answer has no known shape.
 
-    Attributes:
-        hides_a_call: something in it looks like a tool call, so that it is not an answer of a shape of its own either.
+    ``hides_a_call``: a part of it looks like a tool call, so it cannot be graded as plain text either.
     """
 
     def __init__(self, problem: TurnError | str) -> None:
@@ -50,16 +49,20 @@ class TokenUsage:
 
 @dataclass
 class Output:
-    """One answer of a target.
+    """One answer of a target. Numbers are None where the target did not report them.
 
-    ``messages``: in order, plain JSON (``role``, ``content``, ``tool_calls`` with ``tool``, ``input``, ``output``), whatever SDK
-    wrote them. ``calls_reported``: the answer came in a form that has a place for tool calls. ``duration_ms``, ``cost_usd``,
-    ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
-    what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
-    came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
-    ``truncated``: a limit of tokens, a filter or a failure stopped the target. ``turns``: of a conversation, the answer
-    to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
-    ``left_out``: figures it came with that cannot be, such as a negative duration.
+    Attributes:
+        messages: in order, plain JSON (``role``, ``content``, ``tool_calls`` with ``tool``, ``input``, ``output``).
+        duration_ms: time of the request that brought the answer.
+        waited_ms: time before it: connecting, failed attempts, pauses.
+        first_token_ms: time until the first piece of a streamed answer.
+        workspace, file_changes: the folder it worked in, and its changes there as a unified diff.
+        truncated: a token limit, a filter or a failure stopped the target.
+        turns: the answers of a conversation, one per turn.
+        asked: the messages that an answer in a conversation replies to.
+        user_cost_usd: cost of the simulated user.
+        left_out: reported figures that are impossible, such as a negative duration.
+        calls_reported: the answer has a form in which tool calls would be present.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +90,7 @@ class Output:
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:
-        """Return a conversation: all that was said, and what its answers took together."""
+        """Return a conversation: all its messages, and the sums of its answers' figures."""
         usage = [turn.token_usage for turn in turns if turn.token_usage]
         cached = [item.cached for item in usage if item.cached is not None]
         tokens = TokenUsage(sum(item.input for item in usage), sum(item.output for item in usage), sum(cached) or None)
@@ -105,8 +108,9 @@ class Output:
 
     @cached_property
     def text(self) -> str:
-        """The answer that is graded: the last assistant message that has content, JSON where it is no text; of a conversation
-        all its answers, a paragraph each.
+        """The text that is graded: the last assistant message with content, data as JSON.
+
+        For a conversation it is all answers, one paragraph each.
         """
         if self.turns:
             return "\n\n".join(turn.text for turn in self.turns if turn.text)
@@ -118,12 +122,12 @@ class Output:
 
     @cached_property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """Every tool call of every message, in order; none too where they were not reported."""
+        """Every tool call of every message, in order; empty also where calls were not reported."""
         return [call for message in self.messages for call in message.get("tool_calls") or ()]
 
     @property
     def asked_by(self) -> list[tuple[str, str]]:
-        """Who said what this is the answer to."""
+        """Speakers and texts of the messages that this answer replies to."""
         return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
     @cached_property
@@ -131,7 +135,7 @@ class Output:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
     def trace(self) -> dict[str, Any] | None:
-        """Return the summary that code judges get: None without messages; what was not reported is None in it too."""
+        """Return the summary for code judges; None without messages. Figures that were not reported are None."""
         if not self.messages:
             return None
         calls = Counter(call["tool"] for call in self.tool_calls)
@@ -157,7 +161,7 @@ class Output:
         return (counted if self.calls_reported else dict.fromkeys(counted)) | present(optional)
 
     def timed(self, timing: Timing) -> Self:
-        """Take the times of a call, that of the answer where it does not say how long it took itself."""
+        """Set the times from a call; a duration that the answer reports itself stays."""
         sent = timing.asked if timing.sent is None else timing.sent
         spans = {"waited_ms": (timing.asked, sent), "first_token_ms": (sent, timing.first)}
         if self.duration_ms is None:
@@ -167,26 +171,26 @@ class Output:
         return self
 
     def timing(self) -> dict[str, Any]:
-        """Return how long it took, whether it was cut off, and whether its tool calls are unknown, as far as that is known."""
+        """Return its times, whether it was cut off, and whether tool calls are unknown; values that are not known are left out."""
         known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
         known["truncated"] = self.truncated or None
         known["calls_reported"] = None if self.calls_reported else False
         return present(known)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as it can be recorded and read again with ``parse_output``."""
+        """Return the answer as JSON that ``parse_output`` reads."""
         data: dict[str, Any] = {"output_messages": self.messages}
         return data | present({name: getattr(self, name) for name in _TEXTS}) | self.measured()
 
     def measured(self) -> dict[str, Any]:
-        """Return what the answer took, and of a conversation what each of its answers took."""
+        """Return the figures of the answer, and those of each turn of a conversation."""
         usage = self.token_usage and self.token_usage.to_dict()
         data = {"token_usage": usage, "cost_usd": self.cost_usd, "user_cost_usd": self.user_cost_usd, **self.timing()}
         data["turns"] = [turn.measured() for turn in self.turns] or None
         return present(data)
 
     def by_turn(self) -> "list[Output]":
-        """Return the answers of a recorded conversation: what follows each thing that a user said."""
+        """Return the answers of a recorded conversation: the messages after each user message."""
         if self.turns:
             return self.turns
         found: list[Output] = []
@@ -241,18 +245,18 @@ def is_session(value: Any) -> bool:
     said = said.get("messages") if isinstance(said, Mapping) else said
     if not isinstance(said, list) or not is_one_answer(said):
         return False
-    # Messages may have ids as rows of answers do. But answers alone are no session.
+    # Messages may have ids, as rows of answers have. But a list of answers alone is not a session.
     return said is not value or any(item.get("role", item.get("type")) not in (ASSISTANT, None) for item in said)
 
 
-# What stands in a row of results beside the answer.
+# Keys of a row of results that are not part of the answer.
 _OF_A_ROW = ("results", "trials", "metadata", "input", "expected_output")
 
 
 def parse_output(value: Any) -> Output:
-    """Return the output of what a target reported or a recording holds, in any form that ``read_turns`` knows.
+    """Return the output of a reported or recorded answer, in any form that ``read_turns`` knows.
 
-    Beside its messages or ``text`` a mapping may have ``token_usage``, ``cost_usd`` and ``duration_ms``.
+    A mapping may also have ``token_usage``, ``cost_usd`` and ``duration_ms``.
     """
     value = messages_of(value)
     given = value if isinstance(value, Mapping) else {}
@@ -276,7 +280,7 @@ def parse_output(value: Any) -> Output:
     took: Any = given.get("turns")
     said = output.by_turn() if isinstance(took, list) else []
     if said and len(said) == len(took):
-        # What each took stands apart from what was said.
+        # The figures of each turn are in a list of their own.
         output.turns = [
             replace(
                 parse_output({**(own if isinstance(own, Mapping) else {}), "messages": turn.messages}), asked=turn.asked
@@ -304,26 +308,26 @@ def _token_usage(value: Any) -> TokenUsage | None:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number >= 0, as it is; what a target reports otherwise counts as not reported."""
+    """Return a finite number >= 0; other values count as not reported."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) and value >= 0 else None
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum of what is known, None where nothing is."""
+    """Return the sum of the known values; None without any."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """Return a sum, None where a part of it is not known."""
+    """Return a sum; None if a value is not known."""
     found = [*values]
     return None if None in found else known_sum(found)
 
 
 class Need(StrEnum):
-    """What an assert may need of an answer; its value says what is not reported, and what to do."""
+    """Evidence that an assert may need. The value is the message for missing evidence, with a remedy."""
 
     TEXT = "the answer has no text"
     ANSWER = "the answer has neither text nor tool calls"

@@ -1,1 +1,1 @@
-"""What must hold of an answer: types of asserts, those that are alike in one file, and the judge they ask."""
+"""Types of asserts; similar types share a file."""

@@ -1,7 +1,7 @@
-"""``agent_judge``: a judge that looks through the workspace before it decides.
+"""``agent_judge``: a judge that reads files of the workspace before it decides.
 
-The judge looks into the workspace step by step, then decides. Each step is one question to it, so steps are cached, recorded and
-paid for like any other judgment. The tools only read.
+Each step is one question to the judge, so steps are cached, recorded and paid for like other judgments. The tools only
+read.
 """
 
 import os
@@ -19,23 +19,21 @@ from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import PatternError, compile_pattern, search, stringify
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.criteria import (
-    Criterion,
-    checks_asked,
-    grade_checks,
-    prepare_criteria,
-    reply_problem,
-    rules_and_schema,
-)
 from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_RULES,
     FREEFORM_SCHEMA,
     RULES,
+    Criterion,
     ask_judge,
+    checks_asked,
     evidence,
     fill_prompt,
     freeform_grade,
     freeform_problem,
+    grade_checks,
+    prepare_criteria,
+    reply_problem,
+    rules_and_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
@@ -70,7 +68,7 @@ def _step_problem(data: Any) -> str | None:
 
 
 def look(folder: Path, action: str, path: str, pattern: str) -> dict[str, Any]:
-    """Do one read-only action in a folder and return what it brought; a path that leaves the folder is refused."""
+    """Do one read-only action in a folder and return its result. A path outside the folder is refused."""
     root = folder.resolve()
     try:
         place = (root / path.lstrip("/")).resolve()
@@ -137,9 +135,9 @@ def _files(place: Path) -> list[Path]:
 
 
 class AgentJudge(Prompted):
-    """The score, 0-1, of a judge that may list, read and search the workspace, ``max_steps`` times at most.
+    """The score, 0-1, of a judge that may list, read and search the workspace, at most ``max_steps`` times.
 
-    It is an error when there is no workspace, and when the judge has not decided after its last step.
+    It is an error without a workspace, and if the judge has not decided after its last step.
     """
 
     needs = ()
@@ -154,11 +152,11 @@ class AgentJudge(Prompted):
     )
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         if data.get("target") is not None:
-            reader.warn(entry, f"{label}: target is not asked; the project's judge judges", "target", key=True)
+            reader.warn(entry, "target is not asked; the project's judge judges", "target", key=True)
         if data.get("rubrics") is not None:
-            data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, label, reader)
+            data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, reader)
         return data
 
     def grade(self, output: Output, context: Context) -> Grade:
@@ -171,7 +169,7 @@ class AgentJudge(Prompted):
         return grade_checks(data, self.criteria) if self.criteria else freeform_grade(data)
 
     def _seen(self, folder: Path, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return the judge's reply after it has looked around."""
+        """Return the judge's reply after its steps."""
         prompt = self._prompt_text
         rules, schema = rules_and_schema(self.criteria) if self.criteria else (FREEFORM_RULES, FREEFORM_SCHEMA)
         ask = fill_prompt(prompt) if prompt else "Judge whether the work in the workspace meets the goal."

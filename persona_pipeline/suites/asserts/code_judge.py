@@ -1,4 +1,4 @@
-"""``code_judge``: a program of the suite grades the output, JSON in and JSON out; ``function``: one of the running program does."""
+"""``code_judge``: a program of the suite grades the output, JSON in and JSON out; ``function``: a Python function does."""
 
 import inspect
 import json
@@ -27,12 +27,12 @@ _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "targ
 
 
 class Function(Assert):
-    """What a function of the running program says of an answer; for suites that are written in Python.
+    """A function of the running program grades the answer; for suites that are written in Python.
 
-    It is called with the answer's text; parameters named ``output``, ``test``, ``question``, ``criteria`` and ``attempt`` get
-    those. It returns whether the answer holds, a score 0-1, a ``Grade``, or a mapping as a code judge prints it. An
-    ``AssertionError`` says why the answer does not hold; a function that says so by nothing else is marked ``-> None``. Any other
-    None is an error: a search that found nothing is one, too.
+    It gets the answer's text; parameters named ``output``, ``test``, ``question``, ``criteria`` and ``attempt`` get those
+    values. It returns whether the answer holds, a score 0-1, a ``Grade``, or a mapping with the keys of a code judge. An
+    ``AssertionError`` is a failure with its message. None is a pass only for a function marked ``-> None``; otherwise it is
+    an error, because a search without a result returns None too.
     """
 
     call: Callable[..., Any] = Field(exclude=True, description="The function.")
@@ -44,11 +44,11 @@ class Function(Assert):
 
     @property
     def needs_code(self) -> bool:
-        """It is the program's that runs the suite, which needs no leave."""
+        """The function is part of the program that runs the suite, which needs no permission."""
         return False
 
     def dump(self) -> dict[str, Any]:
-        """Return the normalised form, with what tells this function from another of its file: its line and the values it holds."""
+        """Return the normalised form, with the function's line and the values it holds."""
         call = inspect.unwrap(self.call)
         code = getattr(call, "__code__", None)
         held: list[Any] = [getattr(call, name, None) for name in ("__self__", "__defaults__", "__kwdefaults__")]
@@ -56,7 +56,7 @@ class Function(Assert):
             held += [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
         except ValueError:
             code = None
-        # What has no words of its own is said by its address: it runs again.
+        # Without code it is shown by its address, so the test runs again.
         about = [call] if code is None else [call.__module__, call.__qualname__, code.co_firstlineno, *held]
         return super().dump() | {"function": repr(about)}
 
@@ -87,10 +87,10 @@ class Function(Assert):
 
 
 class CodeJudge(Assert):
-    """The score, 0-1, that the suite's own program prints. Runs only when code is allowed.
+    """The score, 0-1, that the suite's program prints. Runs only when code is allowed.
 
-    The program gets one JSON document on standard input and prints one JSON object with ``score`` and perhaps ``hits``, ``misses``,
-    ``reasoning``, ``details``. A crash, a timeout, other output or a score that is no number from 0 to 1 is an error.
+    The program gets one JSON document on standard input. It prints one JSON object with ``score`` and optionally ``hits``,
+    ``misses``, ``reasoning`` and ``details``. A crash, a timeout or any other output is an error.
     """
 
     script: list[str] = Field(
@@ -104,30 +104,30 @@ class CodeJudge(Assert):
         return self.script, self.cwd
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         if "command" in data and "script" not in data:
-            reader.deprecated(entry, f"{label}: command", "rename it to script", "command")
-            data["script"] = read_script(data, entry, label, reader, "command")
+            reader.deprecated(entry, "command", "rename it to script", "command")
+            data["script"] = read_script(data, entry, reader, "command")
             del data["command"]
         else:
-            data["script"] = read_script(data, entry, label, reader)
+            data["script"] = read_script(data, entry, reader)
         if data.pop("target", None):
             said = "a program cannot ask the target any more; remove target, and grade what was answered"
-            reader.fail(entry, f"{label}: {said}", "target", key=True)
+            reader.fail(entry, said, "target", key=True)
         config = dict(data["config"]) if isinstance(data.get("config"), dict) else data.get("config")
         extra = {key: data.pop(key) for key in list(data) if key not in _KNOWN}
         for key in extra:
             hint = did_you_mean(key, _KNOWN)
             if hint:
-                reader.warn(entry, f"{label}: {key!r} is handed to the script as config{hint}", key, key=True)
+                reader.warn(entry, f"{key!r} is handed to the script as config{hint}", key, key=True)
         if extra and (config is None or isinstance(config, dict)):
             data["config"] = {**(config or {}), **extra}
         if isinstance(data.get("cwd"), str):
-            data["cwd"] = reader.find_folder(entry, data["cwd"], f"{label}: cwd", "cwd")
+            data["cwd"] = reader.find_folder(entry, data["cwd"], "cwd", "cwd")
         return data
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        reader.check_program(self.script, entry, label, "script", folder=self.cwd)
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        reader.check_program(self.script, entry, "script", folder=self.cwd)
 
     def grade(self, output: Output, context: Context) -> Grade:
         context.require_code(f"code_judge {self.name!r}")
@@ -140,29 +140,29 @@ class CodeJudge(Assert):
             return read_grade(run_script(self.script, data, cwd, context, environment))
 
 
-def read_script(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader, key: str = "script") -> list[str]:
-    """Return a script's argv; text is a line for the platform's shell (spec/3). What is wrong with it is added to the reader."""
+def read_script(data: dict[str, Any], entry: ConfigEntry, reader: Reader, key: str = "script") -> list[str]:
+    """Return a script's argv; text is a line for the platform's shell (spec/3). Problems are added to the reader."""
     value = data.get(key)
     if value is None:
-        reader.fail(entry, f"{label}: {key} is required, a list of arguments")
+        reader.fail(entry, f"{key} is required, a list of arguments")
     elif isinstance(value, str):
         if "\0" in value or not value.strip():
-            reader.fail(entry, f"{label}: {key} must not be empty", key)
+            reader.fail(entry, f"{key} must not be empty", key)
         return [*SHELL, value]
     elif not isinstance(value, list) or not value:
-        reader.fail(entry, f"{label}: {key} must be a list of arguments", key)
+        reader.fail(entry, f"{key} must be a list of arguments", key)
     else:
         for index, token in enumerate(value):
             if not isinstance(token, str) or not token.strip() or "\0" in token:
-                reader.fail(entry, f"{label}: {key}[{index}] must be a text that is not blank", key, index)
+                reader.fail(entry, f"{key}[{index}] must be a text that is not blank", key, index)
         return [str(token) for token in value]
     return ["-"]
 
 
 def payload(output: Output, context: Context, config: dict[str, Any] | None, folder: Path) -> dict[str, Any]:
-    """Return what a program gets on standard input. User data keeps its keys as they are; older names stand beside the new ones.
+    """Return the standard input of a program. User data keeps its keys; older names are there next to the current ones.
 
-    Messages of more than 50,000 bytes go into a file in ``folder``, named by ``output_path``.
+    Messages of more than 50,000 bytes are in a file in ``folder``, named by ``output_path``.
     """
     test = context.test
     messages: list[dict[str, Any]] | None = output.messages
@@ -205,7 +205,7 @@ def run_script(
     *,
     called: str = "",
 ) -> bytes:
-    """Return what a program of the suite prints that gets JSON on standard input. ``called``: what people call it."""
+    """Return the output of a program of the suite that gets JSON. ``called``: its name in messages."""
     stdin, called = json.dumps(data, ensure_ascii=True).encode("ascii"), called or shlex.join(script)
     try:
         result = run_process(script, cwd=cwd, stdin=stdin, timeout=context.time_left(), environment=environment)
@@ -248,5 +248,5 @@ def grade_of(data: Mapping[str, Any], who: str, *, own_verdict: bool = False) ->
 
 
 def sentences(value: Any) -> tuple[str, ...]:
-    """Return the texts of a list that are not blank."""
+    """Return the texts of a list without blank ones."""
     return tuple(text for text in value if isinstance(text, str) and text.strip()) if isinstance(value, list) else ()

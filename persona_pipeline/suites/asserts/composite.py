@@ -12,9 +12,9 @@ from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.code_judge import read_grade, read_script, run_script
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.loading.tests import read_asserts
 from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, apart, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.tests import read_asserts
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
 from persona_pipeline.suites.grading.judge_questions import ask_freeform
 from persona_pipeline.suites.grading.results import (
@@ -64,10 +64,10 @@ Aggregator = Annotated[WeightedAverage | Threshold | CodeAggregator | JudgeAggre
 
 
 class Composite(Assert):
-    """Members graded one by one, put together by an aggregator.
+    """Members graded one by one, combined by an aggregator.
 
-    A member that is a gate and is not met makes the composite 0, and with it the test. Otherwise a member that is an error makes
-    the composite one.
+    A member that is a gate and is not met makes the composite 0, and with it the test. Otherwise a member with an error
+    makes the composite an error.
     """
 
     older_names: ClassVar[dict[str, str]] = {"assert": "evaluators"}
@@ -78,13 +78,13 @@ class Composite(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         key = _members_key(data)
         if key in data:
             if key == "assertions":
-                reader.deprecated(entry, f"{label}: {key}", "rename it to assert", key)
+                reader.deprecated(entry, key, "rename it to assert", key)
             before = len(reader.problems)
-            data["assert"] = _distinct(read_asserts(reader, entry, key, label, depth=reader.depth + 1))
+            data["assert"] = _distinct(read_asserts(reader, entry, key, depth=reader.depth + 1))
             if not data["assert"] and len(reader.problems) > before:
                 data["assert"] = [_PLACEHOLDER]
             if key != "assert":
@@ -95,29 +95,29 @@ class Composite(Assert):
                 how["type"] = how["type"].replace("-", "_")
             if how.get("type") == "code_judge":
                 rename(how, "script", "path")
-                how["path"] = read_script(how, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
+                how["path"] = read_script(how, entry.child("aggregator", label="aggregator"), reader, "path")
         return data
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
         how = self.aggregator
         if self.negate and any(member.has_gate for member in self.members):
             said = "a gate in a negated composite decides only its score, which is then turned round: missed, it helps to pass"
-            reader.warn(entry, f"{label}: {said}; remove required, or negate", "negate")
+            reader.warn(entry, f"{said}; remove required, or negate", "negate")
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             said = f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own"
-            reader.fail(entry, f"{label}: {said}", _members_key(entry.data))
+            reader.fail(entry, said, _members_key(entry.data))
         for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:
                 hint = did_you_mean(name, names)
                 place = ("aggregator", "weights", name)
-                reader.fail(entry, f"{label}: aggregator.weights: there is no member {name!r}{hint}", *place, key=True)
+                reader.fail(entry, f"aggregator.weights: there is no member {name!r}{hint}", *place, key=True)
         if isinstance(how, CodeAggregator):
-            reader.check_program(how.script, entry, f"{label}: aggregator", "aggregator")
+            reader.check_program(how.script, entry.named("aggregator"), "aggregator")
         if isinstance(how, JudgeAggregator) and how.prompt is not None:
-            place = entry.child("aggregator")
-            self._prompt_text = read_prompt(how.prompt, place, f"{label}: aggregator", reader, known=(_RESULTS,))
+            place = entry.child("aggregator", label="aggregator")
+            self._prompt_text = read_prompt(how.prompt, place, reader, known=(_RESULTS,))
 
     @property
     def needs_judge(self) -> bool:
@@ -182,7 +182,7 @@ def _members_key(data: Mapping[str, Any]) -> str:
 
 
 def _gated(gates: Sequence[AssertResult], results: Sequence[AssertResult]) -> Grade:
-    """Return 0 for members among which gates are not met; what these say comes first, then what could not be judged."""
+    """Return 0 for members with missed gates; their misses come first, members that could not be judged last."""
     failed = [f"{item.name} > {inner}" for item in gates for inner in item.failed_gates or ("",)]
     others = [item for item in results if item not in gates]
     misses = [f"[{item.name}] {text}" for item in (*gates, *others) for text in item.misses]
@@ -198,7 +198,7 @@ def _gated(gates: Sequence[AssertResult], results: Sequence[AssertResult]) -> Gr
 
 
 def _distinct(members: list[AssertFields]) -> list[AssertFields]:
-    """Number the members that got the same name because nobody named them."""
+    """Number the members whose default names are equal."""
     taken: set[str] = set()
     for member in members:
         if member.entry is not None and member.entry.data.get("name"):

@@ -15,25 +15,25 @@ from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
-# What a format of a date names its parts, and how Python does.
+# Parts of a date format, and their names in Python.
 _DIRECTIVES = {"YYYY": "%Y", "YY": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%m", "DD": "%d", "D": "%d"}
 _TOKEN = re.compile("|".join(_DIRECTIVES))
-# Two days that agree in no part: what a text leaves open is taken from them.
+# Two days that differ in every part; a part that the text leaves open is taken from them.
 _FILLED = (datetime(2000, 1, 1), datetime(2001, 2, 2))
 
 
 def date_format(text: str) -> str:
-    """Return a format of Python's. ``ValueError``: it does not name a day, a month and a year once each."""
+    """Return a Python date format. Raises ``ValueError``: it does not name a day, a month and a year once each."""
     if sorted(match[0][0] for match in _TOKEN.finditer(text)) != ["D", "M", "Y"]:
         raise ValueError(f"date format {text!r} must name a day, a month and a year once each, as in DD-MMM-YYYY")
     return _TOKEN.sub(lambda match: _DIRECTIVES[match[0]], text.replace("%", "%%"))
 
 
 def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
-    """Return the calendar day a text names, with a year of four digits; None when it names none.
+    """Return the calendar day of a text with a year of four digits; None without a day.
 
-    ``formats``: tried first. Where none fits, or several do and do not agree, 2/3/2025 is in March if every format has the day
-    before the month, and else in February. The time of day and the zone do not matter.
+    ``formats``: tried first. If none fits, or several fit and disagree, 2/3/2025 is in March if every format has the day
+    before the month, else in February. The time of day and the zone do not matter.
     """
     from dateutil.parser import parse
 
@@ -57,7 +57,7 @@ def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
 
 
 MOST_SENTENCES = 4
-# What 0.3 - 0.1 differs from 0.2 by must not decide whether a number is within its tolerance.
+# Rounding, such as that of 0.3 - 0.1, must not decide whether a number is within its tolerance.
 _ROUNDING = 1e-12
 
 
@@ -89,7 +89,7 @@ class FieldCheck(StrictFields):
         return value
 
     def read(self, value: Any) -> Any:
-        """Return a value as it is compared; ``MISSING``: it is not there, or no date or number."""
+        """Return a value for the comparison; ``MISSING``: it is absent, or not a date or number."""
         if self.match == "exact":
             return value
         found = parse_date(value, self.formats or ()) if self.match == "date" else _as_number(value)
@@ -108,10 +108,10 @@ class FieldCheck(StrictFields):
 
 
 class FieldAccuracy(Assert):
-    """The weighted share of fields on which the answer (JSON, alone or inside prose) agrees with the expected output, 0-1.
+    """The weighted share of fields in which the answer (JSON, alone or inside prose) agrees with the expected output, 0-1.
 
-    A field that the expected output lacks makes the assert an error. One that the answer lacks is missed if it is required and
-    left out otherwise; when all fields are left out the score is 0.
+    A field that the expected output lacks makes the assert an error. A field that the answer lacks is missed if it is
+    required, otherwise left out; if all fields are left out, the score is 0.
     """
 
     needs = (Need.TEXT, Need.COMPLETE, Need.JSON)

@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
-# What other spellings of the type say beside it.
+# Fields that other names of the type imply.
 SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}
 _MOST_PLACES = 1000
 _MOST_DIGITS = 4000
@@ -24,7 +24,7 @@ _EMAIL = rf"^{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+{_LABEL}$"
 
 
 def _language(schema: dict[str, Any]) -> Any:
-    """Return the validator of the version a schema names with ``$schema``: 2020-12 where it names none."""
+    """Return the validator for a schema's ``$schema``, by default that of 2020-12."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
@@ -32,13 +32,13 @@ def _language(schema: dict[str, Any]) -> Any:
 
 
 def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema that can be used. Raises ``ValueError``: it cannot, and why."""
+    """Return a JSON schema if it can be used. Raises ``ValueError`` with the reason."""
     from jsonschema import FormatChecker
     from jsonschema.exceptions import SchemaError
 
     language = _language(schema)
     try:
-        # Patterns are those of ``regex``, which knows more than Python's ``re``: they are compiled below.
+        # Patterns are those of ``regex``, which accepts more than Python's ``re``; they are compiled below.
         language.check_schema(schema, format_checker=FormatChecker(()))
     except SchemaError as error:
         raise ValueError(f"is no JSON schema: {error.message}") from None
@@ -58,7 +58,7 @@ def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def keywords(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords of a schema and those in it; names of properties are none."""
+    """Yield the keywords of a schema and of those in it, without names of properties."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
@@ -130,7 +130,7 @@ def validator_of(schema: dict[str, Any]) -> Any:
 
 
 def _refuse(constant: str) -> NoReturn:
-    """Raise ``ValueError`` for NaN and infinity, which Python's JSON has and JSON has not."""
+    """Raise ``ValueError`` for NaN and infinity, which only Python's JSON has."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -143,7 +143,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_number)
 
 
 def _whole(text: str) -> list[Any]:
-    """Return the value that a text is, if it is one; a number too large is infinite."""
+    """Return the value of a text that is JSON; a number that is too large is infinite."""
     try:
         return [_DECODER.decode(text)]
     except ValueError:
@@ -151,7 +151,7 @@ def _whole(text: str) -> list[Any]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects and lists that stand in a text, the outermost of each."""
+    """Yield the outermost JSON objects and lists in a text."""
     position, tried = 0, 0
     while position < len(text) and tried < _MOST_PLACES:
         if text[position] not in "{[":

@@ -1,4 +1,4 @@
-"""Limits on what an answer took: ``latency``, ``cost``, ``token_usage``, and ``execution_metrics`` for how much the agent did."""
+"""Limits on time, cost, tokens and steps: ``latency``, ``cost``, ``token_usage`` and ``execution_metrics``."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -42,11 +42,7 @@ class CostLimit(Assert):
 
 
 class SeveralLimits(Assert):
-    """Limits of which at least one must be given.
-
-    Attributes:
-        limits: what each limit needs, by its field.
-    """
+    """Several limits; at least one must be given. ``limits``: the evidence for each limit, by its field."""
 
     limits: ClassVar[Mapping[str, Need]]
 
@@ -61,7 +57,7 @@ class SeveralLimits(Assert):
         return self
 
     def held(self, measured: Mapping[str, tuple[str, float | None]]) -> tuple[list[str], list[str]]:
-        """Return which of the given limits are kept, and which are not. ``measured``: by limit the unit, and how much."""
+        """Return hits and misses of the given limits. ``measured``: unit and value by limit."""
         hits: list[str] = []
         misses: list[str] = []
         for name, (words, value) in measured.items():
@@ -93,7 +89,7 @@ class TokenUsageLimit(SeveralLimits):
 
 
 class ExecutionMetrics(SeveralLimits):
-    """The share of the given limits that are kept, 0-1."""
+    """The share of the given limits that hold, 0-1."""
 
     limits: ClassVar[Mapping[str, Need]] = {
         "max_tool_calls": Need.CALLS,

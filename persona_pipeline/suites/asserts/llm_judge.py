@@ -14,24 +14,22 @@ from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.criteria import (
+from persona_pipeline.suites.grading.judge_questions import (
+    OLDER,
     PLACEHOLDER,
+    RULES,
+    VARIABLES,
     Criterion,
+    ask_freeform,
+    ask_judge,
     checks_asked,
+    evidence,
+    fill_prompt,
     grade_checks,
     is_analytic,
     prepare_criteria,
     reply_problem,
     rules_and_schema,
-)
-from persona_pipeline.suites.grading.judge_questions import (
-    OLDER,
-    RULES,
-    VARIABLES,
-    ask_freeform,
-    ask_judge,
-    evidence,
-    fill_prompt,
     unknown_variables,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
@@ -41,18 +39,18 @@ _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl"
 
 
 class PromptScript(StrictFields):
-    """A program that prints the prompt. It gets the same JSON as a code judge, with ``config`` as it stands here."""
+    """A program that prints the prompt. It gets the same JSON as a code judge, with this ``config``."""
 
     script: list[str] = Field(min_length=1)
     config: dict[str, Any] | None = None
 
 
 class Prompted(Assert):
-    """What a judge says of an answer, with a prompt that is text or a file. Subclasses say what the prompt is for."""
+    """A judge's grade of an answer, with a prompt that is text or a file. Subclasses define the use of the prompt."""
 
     judged = True
     needs = (Need.ANSWER, Need.COMPLETE)
-    # What a prompt may name beside the fields of a test.
+    # Variables of a prompt that are not fields of a test.
     known: ClassVar[Sequence[str]] = ()
 
     prompt: Any = None
@@ -60,15 +58,15 @@ class Prompted(Assert):
 
     _prompt_text: str | None = PrivateAttr(None)
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
         if isinstance(self.prompt, str):
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader, known=self.known)
+            self._prompt_text = read_prompt(self.prompt, entry, reader, known=self.known)
 
 
 class LlmJudge(Prompted):
-    """The score, 0-1, a judge gives for how far the answer meets the test's goal, or what ``prompt`` asks for.
+    """The score, 0-1, of a judge for how well the answer meets the test's goal, or ``prompt``.
 
-    ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence the judge gets. With ``rubrics``
+    ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence for the judge. With ``rubrics``
     this is the ``rubrics`` assert.
     """
 
@@ -82,17 +80,17 @@ class LlmJudge(Prompted):
         return (self.prompt.script, None) if isinstance(self.prompt, PromptScript) else None
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         prompt = data.get("prompt")
         if isinstance(prompt, dict):
-            script = read_script(prompt, entry.child("prompt"), f"{label}: prompt", reader)
+            script = read_script(prompt, entry.child("prompt", label="prompt"), reader)
             data["prompt"] = {**prompt, "script": script}
         return data
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        super().resolve(entry, label, reader)
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        super().resolve(entry, reader)
         if isinstance(self.prompt, PromptScript):
-            reader.check_program(self.prompt.script, entry, f"{label}: prompt", "prompt")
+            reader.check_program(self.prompt.script, entry.named("prompt"), "prompt")
 
     def grade(self, output: Output, context: Context) -> Grade:
         prompt = self._prompt_text
@@ -122,12 +120,12 @@ class Rubrics(Prompted):
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         key = "criteria" if "criteria" in data else "rubrics"
         if key in data:
-            data[key] = prepare_criteria(data[key], key, entry, label, reader)
+            data[key] = prepare_criteria(data[key], key, entry, reader)
         elif entry.data.get("type") == "rubric":
-            reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
+            reader.fail(entry, "rubrics is required, a list of criteria")
             data["criteria"] = [PLACEHOLDER]
         return data
 
@@ -149,24 +147,24 @@ class Rubrics(Prompted):
         return grade_checks(data, self.criteria)
 
 
-def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, known: Collection[str] = ()) -> str:
-    """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
+def read_prompt(prompt: str, entry: ConfigEntry, reader: Reader, *, known: Collection[str] = ()) -> str:
+    """Return the text of a prompt, or of the file it names. A prompt that looks like a path must be one.
 
-    It need not say where the answer is, which the judge gets as evidence. ``known``: variables besides those of a test.
+    It need not name the answer, which the judge always gets as evidence. ``known``: variables that are not fields of a test.
     """
     text = prompt
     if len(prompt) < 500 and "\n" not in prompt and "{{" not in prompt:
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
         except FileError as problem:
-            # What can only have been meant as a path.
+            # The prompt can only be a path.
             ends = Path(prompt).suffix.lower() in _PROMPT_ENDINGS and " " not in prompt
             if ends or prompt.startswith(_PROMPT_STARTS):
-                reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
+                reader.fail(entry, f"prompt: {problem}", "prompt")
     if not text.strip():
-        reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
+        reader.fail(entry, "prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        said = f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing"
+        said = f"prompt names {{{{ {name} }}}}, which stands for nothing"
         if hint := did_you_mean(name, [*VARIABLES, *OLDER, *known]):
             reader.fail(entry, f"{said}{hint}", "prompt")
         else:

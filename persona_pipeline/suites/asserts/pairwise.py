@@ -1,4 +1,4 @@
-"""``pairwise``: a judge says which of two answers is better, twice, with their places exchanged."""
+"""``pairwise``: a judge compares two answers, twice, with their places exchanged."""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question
 
 _PLACES = ("first", "second")
-# What is part of an answer, and not shown beside the two.
+# Evidence that is part of the answers themselves.
 _SHOWN_AS_ANSWERS = ("answer", "output", "file_changes", "tool_calls")
 _BETTER = (*_PLACES, "tie")
 _PLACE = re.compile(r"\{\{\s*(first|second)\s*\}\}")
@@ -38,8 +38,8 @@ _ALONE = re.compile(r"\{\{\s*(answer|output)\s*\}\}")
 class Pairwise(Prompted):
     """1 if a judge finds the answer better than another one, 0 if worse, 0.5 for a tie.
 
-    It is asked twice, with the places exchanged; if the two do not agree, that is a tie. The other answer is the test's
-    ``expected_output``, what ``target`` says, or what stands in ``responses``.
+    The judge is asked twice, with the places exchanged; if the two judgments disagree, it is a tie. The other answer is the
+    test's ``expected_output``, the answer of ``target``, or the one in ``responses``.
     """
 
     known = _PLACES
@@ -52,16 +52,16 @@ class Pairwise(Prompted):
 
     @property
     def asked(self) -> str | None:
-        """The target that is asked for the other answer, None where it is known."""
+        """The target that is asked for the other answer; None: the answer is known."""
         return self.target if self.responses is None else None
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        super().resolve(entry, label, reader)
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        super().resolve(entry, reader)
         if named := _ALONE.search(self._prompt_text or ""):
             said = f"prompt names {{{{ {named[1]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
-            reader.fail(entry, f"{label}: {said}", "prompt")
+            reader.fail(entry, said, "prompt")
         if self.responses is not None:
-            with reader.placing(entry, f"{label}: responses", "responses"), reader.collecting():
+            with reader.placing(entry, "responses", "responses"), reader.collecting():
                 path = reader.files.find(self.responses, reader.folders(entry))
                 reader.files.read(path)
                 self._recorded = load_responses(path, reader.files.roots)
@@ -94,7 +94,7 @@ class Pairwise(Prompted):
     def _questions(self, output: Output, context: Context, own: str, other: str) -> "list[Question]":
         """Return the two questions: with the answer first, and with the answer second."""
         prompt = self._prompt_text
-        # The judge is not told which of the two is the reference.
+        # The judge must not know which answer is the reference.
         is_reference = not (self.target or self.responses)
         hidden = (*_SHOWN_AS_ANSWERS, *(("reference_answer", "expected_output") if is_reference else ()))
         shown = {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
@@ -129,7 +129,7 @@ class Pairwise(Prompted):
 
 
 def whole(output: Output) -> str:
-    """Return an answer as a judge compares it: its text, with its tool calls where it made some."""
+    """Return the text of an answer, with its tool calls as JSON if it has some."""
     calls = shown_calls(output)
     return stringify({"answer": output.text, "tool_calls": calls}, indent=2) if calls else output.text
 

@@ -1,8 +1,7 @@
-"""Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``fades``, whether
-it stays in character as a conversation goes on; ``voice``, which of its messages are in character.
-"""
+"""Asserts about an agent of the world: ``propositions``, ``persona_drift``, ``fades`` and ``voice``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -18,7 +17,7 @@ TOP = 9.0
 
 
 class AgentClaims(Assert):
-    """What is judged by the claims of an agent of the world."""
+    """An assert that is judged by the claims of an agent."""
 
     judged = True
     needs = (Need.TEXT,)
@@ -27,18 +26,33 @@ class AgentClaims(Assert):
 
     @property
     def judged_dimensions(self) -> Sequence[str]:
-        """The dimensions whose claims are asked."""
+        """The dimensions whose claims are judged."""
         return ("adherence",)
+
+    @property
+    def judged_agent(self) -> str | None:
+        return self.agent
+
+    def world_files(self, world: Path) -> Iterable[Path]:
+        from persona_pipeline.suites.targets.persona import persona_files
+        from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
+
+        found = persona_files(world, self.agent)
+        if not found:
+            return []
+        folders = [world / PROPOSITIONS / dimension for dimension in self.judged_dimensions]
+        names = [f"{stem}.{ending}" for stem in (DEFAULT, self.agent) for ending in ("yaml", "yml")]
+        return [*found, *(folder / name for folder in folders for name in names)]
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{self.agent}"
 
 
 class PropositionClaims(AgentClaims):
-    """How far the answer lives up to the claims of one dimension about an agent: the dimension's score over 9, so 0-1.
+    """How well the answer meets the claims of one dimension about an agent: the dimension's score over 9, so 0-1.
 
-    The claims are those of the world's ``propositions`` folder; ``only`` picks some by id. The answer's assistant messages are what
-    the agent said. Claims whose situation does not come up leave the score; one that could not be judged makes the assert an error.
+    The claims are in the world's ``propositions`` folder; ``only`` picks some by id. The answer's assistant messages are
+    the agent's messages. Claims that do not apply are left out; a claim that could not be judged makes the assert an error.
     """
 
     dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
@@ -47,10 +61,10 @@ class PropositionClaims(AgentClaims):
         None, description="action: message by message, of adherence; by default as the file of the claims says."
     )
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        check_dimensions([self.dimension], entry, label, reader)
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        check_dimensions([self.dimension], entry, reader)
         if self.level == "action" and self.dimension != "adherence":
-            reader.fail(entry, f"{label}: level: action is of adherence, not of {self.dimension}", "level")
+            reader.fail(entry, f"level: action is of adherence, not of {self.dimension}", "level")
 
     @property
     def judged_dimensions(self) -> Sequence[str]:
@@ -60,7 +74,7 @@ class PropositionClaims(AgentClaims):
         return f"{spelled}-{self.agent}-{self.dimension}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.suites.grading.persona_evaluation import evaluate_output
+        from persona_pipeline.suites.asserts.persona_evaluation import evaluate_output
 
         how = {"level": self.level} if self.level else {}
         found = evaluate_output(output, context, self.agent, self.dimension, only=self.only, **how)
@@ -84,22 +98,22 @@ class PropositionClaims(AgentClaims):
         return Grade(min(1.0, found.score / TOP), hits, misses, reasoning, details=details)
 
 
-def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:
-    """Add a problem for every name that is no dimension."""
+def check_dimensions(names: Sequence[str], entry: ConfigEntry, reader: Reader) -> None:
+    """Add a problem for every unknown dimension."""
     from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
     for index, name in enumerate(names):
         if name not in ALL_DIMENSIONS:
             hint = did_you_mean(name, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
             place = ("dimensions", index) if "dimensions" in entry.data else ("dimension",)
-            reader.fail(entry, f"{label}: there is no dimension {name!r}{hint}", *place)
+            reader.fail(entry, f"there is no dimension {name!r}{hint}", *place)
 
 
 class PersonaDrift(AgentClaims):
-    """The share of dimensions, 0-1, on which the answer does not fall behind the agent's baseline.
+    """The share of dimensions, 0-1, in which the answer is not behind the agent's baseline.
 
-    A dimension falls behind when its score drops by more than ``delta``, or one of its claims by more than ``proposition_delta``
-    (points of 0-9). Without a baseline, or where a claim could not be judged, the assert is an error.
+    A dimension is behind if its score drops by more than ``delta``, or a claim by more than ``proposition_delta`` (points of
+    0-9). Without a baseline, or if a claim could not be judged, the assert is an error.
     """
 
     dimensions: list[Text] = Field(["adherence"], min_length=1, description="What is compared; `dimension` names one.")
@@ -107,22 +121,28 @@ class PersonaDrift(AgentClaims):
     proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         if "dimension" in data:
             if "dimensions" in data:
-                reader.fail(entry, f"{label}: keep one of dimension and dimensions", "dimension", key=True)
+                reader.fail(entry, "keep one of dimension and dimensions", "dimension", key=True)
             data["dimensions"] = [data.pop("dimension")]
         return data
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        check_dimensions(self.dimensions, entry, label, reader)
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        check_dimensions(self.dimensions, entry, reader)
 
     @property
     def judged_dimensions(self) -> Sequence[str]:
         return self.dimensions
 
+    def world_files(self, world: Path) -> Iterable[Path]:
+        from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
+
+        found = [*super().world_files(world)]
+        return [*found, baseline_path(world / BASELINES, self.agent)] if found else []
+
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.suites.grading.persona_evaluation import compare_output
+        from persona_pipeline.suites.asserts.persona_evaluation import compare_output
 
         compared = compare_output(
             output, context, self.agent, self.dimensions, delta=self.delta, proposition_delta=self.proposition_delta
@@ -141,11 +161,11 @@ class PersonaDrift(AgentClaims):
 
 
 class CharacterFades(AgentClaims):
-    """1 where the agent is still in character after so many of its messages, 0 where it was lost before.
+    """1 if the agent is still in character after ``half_life_at_least`` of its messages, else 0.
 
-    Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that
-    follows, taken together, lies farthest below the middle of the scale (``scoring.adherence``). A conversation that ends earlier,
-    in character, is an error: nothing can be told.
+    Each message is judged alone, by the claims of adherence. The character is lost at the message after which the rest,
+    together, lies farthest below the middle of the scale (``scoring.adherence``). A conversation that ends earlier, in
+    character, is an error.
     """
 
     half_life_at_least: int = Field(ge=1, description="After how many of its messages it must still be in character.")
@@ -153,7 +173,7 @@ class CharacterFades(AgentClaims):
 
     def grade(self, output: Output, context: Context) -> Grade:
         from persona_pipeline.scoring.adherence import SHORTEST, MessageValue, character_end, message_scores
-        from persona_pipeline.suites.grading.persona_evaluation import conversation, evaluate_output
+        from persona_pipeline.suites.asserts.persona_evaluation import conversation, evaluate_output
 
         alone = {"level": "action", "first_n": 0, "last_n": 1}
         found = evaluate_output(output, context, self.agent, "adherence", only=self.only, **alone)
@@ -177,14 +197,14 @@ class CharacterFades(AgentClaims):
 
 
 class VoiceSounds(AgentClaims):
-    """The share of the answer's messages that are in character, 0-1, by one verdict of the judge on each of them.
+    """The share of the answer's messages that are in character, 0-1, by one verdict of the judge per message.
 
-    Messages that the judge calls unclear are left out; without another message the assert is an error.
+    Messages that the judge calls unclear are left out; if all are unclear, the assert is an error.
     """
 
     def grade(self, output: Output, context: Context) -> Grade:
         from persona_pipeline.scoring.messages.verdicts import Role
-        from persona_pipeline.suites.grading.persona_evaluation import read_output
+        from persona_pipeline.suites.asserts.persona_evaluation import read_output
 
         found = read_output(output, context, self.agent)
         decided = [item for item in found.verdicts if item.verdict is not Role.UNCLEAR]

@@ -1,4 +1,4 @@
-"""Assert types by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.asserts``."""
+"""Assert types by name: built-in ones, and those of other packages (entry point ``persona_pipeline.asserts``)."""
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.base.options import Registry
@@ -51,22 +51,18 @@ find_type = TYPES.find
 
 
 def register(name: str, model: type[Assert]) -> None:
-    """Add an assert type to this process. An entry point does the same for every process.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
+    """Add an assert type to this process; an entry point adds it to every process. Raises ``ConfigError``: the name is taken."""
     TYPES.add(name, model)
 
 
 def unknown_type(spelled: str) -> str:
-    """Return what to say about a type that nobody registered."""
+    """Return the message for an unknown type."""
     hint = did_you_mean(canonical_type(spelled), [*TYPES.names(), *ALIASES])
     return f"type {spelled!r} is unknown{hint or TYPES.hint(spelled)}"
 
 
 def default_assert(kind: str) -> Assert:
-    """Return the assert of a test that has none: a built-in type without fields of its own."""
+    """Return the default assert of a test: a built-in type without its own fields."""
     model = find_type(kind)
     assert model is not None
     return model.model_validate({"type": kind, "name": kind})

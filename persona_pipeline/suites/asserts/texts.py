@@ -1,4 +1,4 @@
-"""What stands in the answer: ``contains`` for pieces of text, anywhere or at an end; ``equals`` for all of it; ``regex``."""
+"""Asserts on the answer's text: ``contains``, anywhere or at an end; ``equals``; ``regex``."""
 
 import unicodedata
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade
 
-# What other spellings of the type say beside it.
+# Fields that other names of the type imply.
 SPELLINGS: dict[str, dict[str, Any]] = {
     "icontains": {"ignore_case": True},
     "contains_all": {},
@@ -22,7 +22,7 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "starts_with": {"at": "start"},
     "ends_with": {"at": "end"},
 }
-# Of a pattern in a name.
+# Characters of a pattern that are shown in a default name.
 _PATTERN_LENGTH = 30
 _SAID = {"anywhere": ("contains", "contain"), "start": ("starts with", "start with"), "end": ("ends with", "end with")}
 
@@ -39,7 +39,7 @@ def _texts(value: Any) -> str | list[str]:
 
 Texts = Annotated[
     str | list[str],
-    # One checker, so that a mistake is told once and not for each of two kinds.
+    # One validator, so that a mistake is reported once and not for each type of the union.
     PlainValidator(
         _texts,
         json_schema_input_type=Annotated[str, Field(min_length=1)]
@@ -49,10 +49,9 @@ Texts = Annotated[
 
 
 class Contains(Assert):
-    """1 if the answer contains ``value``, letter for letter, or of a list all or any; else 0.
+    """1 if the answer contains ``value`` exactly, or all or any texts of a list; else 0.
 
-    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter:
-    ß is not ss.
+    At the start or end, white space around answer and text is ignored. Case is ignored letter by letter: ß is not ss.
     """
 
     needs = (Need.TEXT, Need.COMPLETE)
@@ -94,7 +93,7 @@ class Contains(Assert):
 
 
 def in_either(meets: Callable[[str, str], bool], wanted: str, answer: str) -> bool:
-    """Return whether an answer meets what is wanted, as both are written or with their letters composed: é as one character."""
+    """Return whether an answer matches, as written or with composed letters (é as one character)."""
     if meets(wanted, answer) or answer.isascii():
         return meets(wanted, answer)
     return meets(unicodedata.normalize("NFC", wanted), unicodedata.normalize("NFC", answer))
@@ -105,7 +104,7 @@ def _listed(texts: list[str]) -> str:
 
 
 class Equals(Assert):
-    """1 if answer and ``value`` are the same text, white space at their ends left aside unless ``trim`` is false; else 0."""
+    """1 if answer and ``value`` are the same text, else 0. White space at the ends is ignored unless ``trim`` is false."""
 
     needs = (Need.TEXT, Need.COMPLETE)
     unsaid: ClassVar = {"trim": True}
@@ -128,7 +127,7 @@ class Equals(Assert):
 
 
 class Regex(Assert):
-    """1 if the pattern (that of Python's ``regex`` package) matches anywhere; else 0. An error where it takes too long."""
+    """1 if the pattern (of Python's ``regex`` package) matches anywhere, else 0. A search that takes too long is an error."""
 
     needs = (Need.TEXT, Need.COMPLETE)
 

@@ -1,4 +1,4 @@
-"""``tool_trajectory``: which tools the agent called, in which order, with which arguments."""
+"""``tool_trajectory``: the tools that the agent called, their order and their arguments."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +38,7 @@ Matching = Annotated[ArgsMatch, BeforeValidator(_args_match)]
 
 
 class ExpectedCall(StrictFields):
-    """One call that is expected. ``args``: its arguments, or what ``args_match`` makes of them; left out or ``any``: they do not
-    matter.
-    """
+    """One expected call. ``args``: its arguments, as ``args_match`` reads them; left out or ``any``: all are accepted."""
 
     tool: Text
     args: Arguments | None = None
@@ -49,16 +47,14 @@ class ExpectedCall(StrictFields):
 
 
 class ToolTrajectory(Assert):
-    """How much of an expected course of tool calls the output shows, 0-1.
+    """How well the tool calls agree with the expected ones, 0-1.
 
-    ``any_order``: share of ``minimums`` and ``maximums`` met. ``in_order``: share of ``expected`` found one after the other; other
-    calls may stand between, and one of the right tool with other arguments is passed over. ``exact``: positions that agree over the
-    longer of the two lists. ``superset``: share of ``expected`` found in any order, each call used once. ``subset``: share of
-    the calls that are allowed by ``expected``.
+    ``any_order``: share of ``minimums`` and ``maximums`` met. ``in_order``: share of ``expected`` found one after the other;
+    other calls may come between. ``exact``: positions that agree, over the longer of the two lists. ``superset``: share of
+    ``expected`` found in any order, each call used once. ``subset``: share of the calls that ``expected`` allows.
 
-    Arguments are compared by ``args_match``. ``superset``: those expected are there, at any depth, and others may be. ``subset``:
-    the other way round. ``schema``: ``args`` is a JSON schema that they fit. ``pattern``: each text in ``args`` is a pattern that
-    matches the argument in its place.
+    ``args_match``: ``superset`` allows further arguments, at any depth; ``subset`` is the reverse. For ``schema``, ``args``
+    is a JSON schema. For ``pattern``, each text in ``args`` is a pattern for the argument in its place.
     """
 
     needs = (Need.CALLS,)
@@ -72,10 +68,10 @@ class ToolTrajectory(Assert):
     )
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         expected = data.get("expected")
         if isinstance(expected, list):
-            data["expected"] = [_of_today(item, index, entry, label, reader) for index, item in enumerate(expected)]
+            data["expected"] = [_of_today(item, index, entry, reader) for index, item in enumerate(expected)]
         return data
 
     @model_validator(mode="before")
@@ -136,7 +132,10 @@ class ToolTrajectory(Assert):
     def _pairs(
         self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[ExpectedCall | None, dict[str, Any] | None]]:
-        """Yield each expected call with the call that meets it, or None; of a subset each call with what allows it, or None."""
+        """Yield pairs of an expected call and the call that meets it, or None.
+
+        For ``subset``: each call with the expected call that allows it.
+        """
         if self.mode == "subset":
             for call in calls:
                 yield next((item for item in expected if self._matches(item, call)), None), call
@@ -156,7 +155,10 @@ class ToolTrajectory(Assert):
     def _in_order(
         self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[ExpectedCall, dict[str, Any] | None]]:
-        """A tool that is not called any more ends the sequence; one called with other arguments only is passed over."""
+        """Yield each expected call with the next call that meets it.
+
+        A tool that is not called again ends the sequence; a call with other arguments is skipped.
+        """
         position = 0
         for item in expected:
             named = [i for i in range(position, len(calls)) if calls[i]["tool"] == item.tool]
@@ -207,7 +209,7 @@ def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str |
 
 
 def _covers(large: Any, small: Any, same: Callable[[Any, Any], bool]) -> bool:
-    """Return whether a value holds another one: each key of its mappings, and as many items in its lists."""
+    """Return whether a value contains another: each key of its mappings, and lists of equal length."""
     if isinstance(small, dict) and isinstance(large, dict):
         return all(key in large and _covers(large[key], value, same) for key, value in small.items())
     if isinstance(small, list) and isinstance(large, list):
@@ -223,7 +225,7 @@ def _matches(actual: Any, expected: Any) -> bool:
 
 
 def _within(limit: float, call: dict[str, Any], where: str) -> tuple[bool, str]:
-    """Return whether a call kept a limit in milliseconds, and a sentence; ``UngradedError``: the call has no duration."""
+    """Return whether a call is within a limit in milliseconds, and a sentence. Raises ``UngradedError``: it has no duration."""
     took = call.get("duration_ms")
     if isinstance(took, bool) or not isinstance(took, int | float):
         raise UngradedError(NOT_REPORTED, f"not reported: {where} has no duration_ms to compare with its limit")
@@ -236,11 +238,11 @@ def _shown(item: ExpectedCall | None) -> str:
     return f"{item.tool}({', '.join(item.args)})"
 
 
-def _of_today(item: Any, index: int, entry: ConfigEntry, label: str, reader: Reader) -> Any:
-    """Return an expected call in today's spelling: older files write a call as it is recorded, with input and output."""
+def _of_today(item: Any, index: int, entry: ConfigEntry, reader: Reader) -> Any:
+    """Return an expected call with its current keys; older files use ``input`` and ``output``."""
     if not isinstance(item, dict) or not item.keys() & {"input", "output"}:
         return item
-    call, where = dict(item), f"{label}: expected[{index}]"
+    call, where = dict(item), f"expected[{index}]"
     if "input" in call and "args" not in call:
         reader.deprecated(entry, f"{where}.input", "rename it to args", "expected", index, "input")
         call["args"] = call.pop("input")

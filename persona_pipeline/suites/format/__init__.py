@@ -1,1 +1,1 @@
-"""What a suite file says, and the rules of its format."""
+"""The suite format: models, loading, files and problems."""

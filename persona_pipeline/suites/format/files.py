@@ -1,4 +1,4 @@
-"""The files and programs a suite names: found beside the file that names them, confined to roots, read once."""
+"""Files and programs that a suite names: found next to the naming file, confined to roots, read once."""
 
 import errno
 import hashlib
@@ -16,13 +16,13 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular, repository_of
 
 MAX_BYTES = 64_000_000
-# How many files a pattern may match.
+# Limit of files for a pattern.
 MOST_FOUND = 100_000
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
 
 class ReasonedError(Exception):
-    """Something did not come about; ``reason`` is a word for machines, ``message`` one for people."""
+    """A failure. ``reason``: a word for machines; ``message``: a sentence for people."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -30,9 +30,9 @@ class ReasonedError(Exception):
 
 
 class FileError(ReasonedError):
-    """A reference that cannot be used; the message says why, and where it was looked for.
+    """A reference that cannot be used. The message has the reason and the places that were searched.
 
-    ``path`` and ``line``: the file itself, where it was found and is the trouble.
+    ``path`` and ``line``: the file that is the problem, if it was found.
     """
 
     def __init__(self, said: str, path: Path | None = None, line: int | None = None) -> None:
@@ -41,27 +41,27 @@ class FileError(ReasonedError):
         self.said, self.path, self.line = said, path, line
 
     def problem(self, path: Path | str) -> Problem:
-        """Return a problem at the file, or at ``path`` where there is none."""
+        """Return a problem at the file, or at ``path`` if it was not found."""
         return Problem(self.said, str(self.path or path), self.line, 1 if self.line else None)
 
 
 def default_roots(suite: Path) -> tuple[Path, ...]:
-    """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
-    # A suite that is a link to elsewhere is one of the folder it was found in, and lies outside.
+    """Return the default roots of a suite's files: the top of its repository, else its folder."""
+    # A linked suite belongs to the folder of the link. Its target then is outside.
     return (repository_of(suite.absolute().parent.resolve()),)
 
 
 def state_folder(suite: Path, state: Path | None = None) -> Path:
-    """Return where runs of a suite keep what can be thrown away: as told, else ``.persona`` at the top of its repository."""
+    """Return the folder for caches and workspaces of a suite: the given one, else ``.persona`` at the top of its repository."""
     return state or default_roots(suite)[0] / ".persona"
 
 
 @dataclass
 class Files:
-    """Resolves references and reads what they name.
+    """Resolves references and reads the files.
 
-    ``roots``: folders a file must be in once symbolic links are followed, None for no limit. ``found``: the files that ``find``
-    gave, in that order.
+    ``roots``: folders that a file must be in once links are followed; None: no limit. ``found``: the results of ``find``, in
+    order.
     """
 
     roots: tuple[Path, ...] | None = None
@@ -75,8 +75,8 @@ class Files:
     def find(self, reference: str, folders: Iterable[Path], *, folder: bool = False) -> Path:
         """Return the absolute path of the first match.
 
-        ``reference``: a relative or absolute path, with or without ``file://``. ``folders``: where a relative one is looked for,
-        in order. ``folder``: a folder is wanted, not a file.
+        ``reference``: a relative or absolute path, with or without ``file://``. ``folders``: start of relative paths, in order.
+        ``folder``: the path must be a folder.
         """
         tried: list[Path] = []
         for candidate in self.candidates(reference, folders):
@@ -108,16 +108,16 @@ class Files:
             raise FileError(f"{reference!r} is a URL; only files can be named")
         if not text or "\0" in text:
             raise FileError(f"{reference!r} is no usable path")
-        # A backslash is an ordinary character here, but who writes one means a separator.
+        # A backslash is an ordinary character here, but authors mean a separator.
         spellings = [text] if "\\" not in text else [text, text.replace("\\", "/")]
         return [folder / spelling for spelling in spellings for folder in folders]
 
     def check_place(self, path: Path, reference: str) -> None:
-        """Raise ``FileError`` where a path, links followed, lies outside; there need be nothing."""
+        """Raise ``FileError`` for a path outside the roots once links are followed, even if it does not exist."""
         place = Path(os.path.realpath(path))
         if self.roots is None:
             return
-        # The kernel's folders hold the environment and memory of programs, also where the root is the whole disk.
+        # The kernel's folders hold the environment and memory of programs; they are refused even if the root is ``/``.
         if any(place.is_relative_to(root) for root in self.roots) and not any(
             map(place.is_relative_to, _OF_THE_KERNEL)
         ):
@@ -130,7 +130,7 @@ class Files:
         if path in self.read_files:
             return self.read_files[path]
         try:
-            # A link may have been turned elsewhere since `find` looked.
+            # A link may have changed since ``find``.
             raw = read_regular(path, MAX_BYTES, self.roots)
         except (OSError, ValueError) as error:
             raise FileError(f"cannot be read ({_reason(error)})", path) from error
@@ -143,14 +143,14 @@ class Files:
         return text
 
     def text_of(self, path: Path) -> str:
-        """Return the text of a file that a user names. Raises ``ConfigError``: it cannot be used."""
+        """Return the text of a file that a user names. Raises ``ConfigError``: it cannot be read."""
         try:
             return self.read(self.find(str(path), [path.parent]))
         except FileError as problem:
             raise ConfigError(problem.problem(path)) from problem
 
     def content_hash(self, folder: Path) -> str:
-        """Return a SHA-256 of the files read so far, by their paths relative to a folder."""
+        """Return a SHA-256 of the files read so far, with their paths relative to a folder."""
         digest = hashlib.sha256()
         for path in sorted(self.read_files):
             name = os.path.relpath(path, folder).replace(os.sep, "/")
@@ -159,7 +159,7 @@ class Files:
         return digest.hexdigest()
 
     def glob(self, pattern: str, folders: Sequence[Path]) -> list[Path]:
-        """Return the regular files a pattern (``*``, ``?``, ``**``, ``[...]``, ``{a,b}``) matches, sorted."""
+        """Return the sorted regular files that match a pattern (``*``, ``?``, ``**``, ``[...]``, ``{a,b}``)."""
         found: set[Path] = set()
         for expanded in expand_braces(pattern):
             for candidate in self.candidates(expanded, folders[:1]):
@@ -174,7 +174,7 @@ class Files:
         return sorted(found)
 
     def _fixed(self, candidate: Path, pattern: str) -> tuple[Path, str]:
-        """Return the folder that a pattern starts from, which must lie inside, and the rest: no folder outside is walked."""
+        """Return the fixed folder of a pattern, which must be inside the roots, and the rest of the pattern."""
         parts = Path(os.path.normpath(candidate)).parts
         fixed = next((at for at, part in enumerate(parts) if is_pattern(part)), len(parts) - 1)
         base = Path(*parts[:fixed])
@@ -187,7 +187,7 @@ def is_pattern(reference: str) -> bool:
 
 
 def expand_braces(pattern: str, limit: int = 1000) -> list[str]:
-    """Return the patterns that ``{a,b}`` stands for; other braces stay as they are."""
+    """Expand ``{a,b}`` in a pattern; other braces stay."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -211,7 +211,7 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-# The platform's shell, for a program that is written as one line of text (spec/3).
+# The platform's shell, for a program written as one line of text (spec/3).
 SHELL = ("cmd.exe", "/c") if os.name == "nt" else ("sh", "-lc")
 _SHELLS = ("sh", "bash", "dash")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".rb", ".pl", ".ps1", ".php", ".r")
@@ -219,7 +219,7 @@ _SIGNS = frozenset("|&;<>$`*?[](){}#~=\n")
 
 
 def single_command(script: Sequence[str]) -> list[str]:
-    """Return the command that a program is; of a shell that runs one command that command. Empty: a shell that does more."""
+    """Return the command of a program; for a shell with one command, that command; empty for any other shell line."""
     words = list(script)
     if len(words) != 3 or not (
         tuple(words[:2]) == SHELL or (Path(words[0]).name in _SHELLS and words[1] in ("-c", "-lc"))
@@ -232,10 +232,10 @@ def single_command(script: Sequence[str]) -> list[str]:
 
 
 def missing_file(script: Sequence[str], folder: Path) -> str | None:
-    """Return the file of a program that does not exist, None where no missing file is seen.
+    """Return the name of a program's missing file; None without one.
 
-    A missing file is a program with a folder in its name, or the first argument that ends as a script does. A shell's line that is
-    more than one command is not looked at. ``script``: argv. ``folder``: where it runs.
+    It is a program with a folder in its name, or the first argument that ends as a script does. Shell lines of several
+    commands are not checked. ``folder``: where the program runs.
     """
     words = single_command(script)
     named = [words[0]] if words and ("/" in words[0] or "\\" in words[0]) else []
@@ -244,7 +244,7 @@ def missing_file(script: Sequence[str], folder: Path) -> str | None:
 
 
 def source_file(call: Callable[..., Any]) -> Path | None:
-    """Return the file of a function, None where it has none."""
+    """Return the source file of a function; None without one."""
     try:
         found = inspect.getsourcefile(inspect.unwrap(call))
     except TypeError:

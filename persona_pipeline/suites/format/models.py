@@ -1,7 +1,7 @@
-"""A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
+"""A loaded suite in its normalised form, and the types of its values."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
@@ -13,12 +13,12 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PASS, BORDERLINE = 0.8, 0.6
-# The JSON schema of a suite file; ``python -m tests.support.suite_schema`` makes it of the models.
+# The JSON schema of a suite file; ``python -m tests.support.suite_schema`` generates it from the models.
 SUITE_SCHEMA = Path(__file__).parent / "data" / "suite.json"
 
 
 class StrictFields(BaseModel):
-    """Part of a file as it is written: no value is converted into another kind, and an unknown key is an error."""
+    """A part of a file as it is written: values are not converted, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
@@ -32,7 +32,7 @@ def _gate(value: Any) -> bool | float:
 
 
 Text = Annotated[str, Field(min_length=1)]
-# So large that a sum of any number of them is a number.
+# The limit keeps sums finite.
 Weight = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -44,18 +44,17 @@ Gate = Annotated[
 
 
 class AssertFields(StrictFields):
-    """One assert item. Types whose spelling differs from their fields override ``prepare``."""
+    """One assert. Types with other spellings override ``prepare``."""
 
-    # Whether grading asks the judge, whether it runs code of the suite, and whether it looks into the test's workspace, itself or a
-    # target that it asks.
+    # Whether grading asks the judge, runs code of the suite, or reads the test's workspace.
     judged: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
     needs_workspace: ClassVar[bool] = False
-    # Older spellings that are read too, by the field they stand for.
+    # Older names of fields.
     older_names: ClassVar[dict[str, str]] = {}
-    # What other spellings of the type say beside it.
+    # Fields that other names of the type imply.
     spellings: ClassVar[Mapping[str, dict[str, Any]]] = {}
-    # Fields that the normalised form leaves out where they hold this.
+    # Values that the normalised form leaves out.
     unsaid: ClassVar[Mapping[str, Any]] = {}
 
     name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
@@ -69,64 +68,73 @@ class AssertFields(StrictFields):
     )
     negate: bool = Field(default=False, description="Turn the result round: it must not hold.")
 
-    # Without a default, which would be copied for each of a large suite's asserts.
+    # Without defaults, which pydantic would copy for each assert.
     _entry: ConfigEntry = PrivateAttr()
     _files: tuple[Path, ...] = PrivateAttr()
 
     @property
     def entry(self) -> ConfigEntry | None:
-        """Where it was written; None where no file says it."""
+        """Its place in a file; None without a file."""
         return getattr(self, "_entry", None)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files it was made of beside the suite, such as a prompt's."""
+        """The files it was read from besides the suite, such as a prompt."""
         return getattr(self, "_files", ())
 
     @property
     def needs_judge(self) -> bool:
-        """Whether this one asks the judge: what ``explain`` says and a run prepares for."""
+        """Whether it asks the judge."""
         return self.judged
 
     @property
     def needs_code(self) -> bool:
-        """Whether this one runs code of the suite."""
+        """Whether it runs code of the suite."""
         return self.runs_code or self.program is not None or any(part.needs_code for part in self.parts)
 
     @property
     def has_gate(self) -> bool:
-        """Whether this one, or a part of it, is a gate."""
+        """Whether it, or a part of it, is a gate."""
         return self.required is not False or any(part.has_gate for part in self.parts)
 
     @property
     def asked(self) -> str | None:
-        """The target that this one asks; None: none."""
+        """The target that it asks; None: no target."""
         return None
 
     @property
+    def judged_agent(self) -> str | None:
+        """The agent of the world whose claims the judge is asked."""
+        return None
+
+    def world_files(self, world: Path) -> Iterable[Path]:
+        """Return the files of a world that grading reads, also those that do not exist."""
+        return ()
+
+    @property
     def program(self) -> tuple[Sequence[str], str | None] | None:
-        """The suite's program that this one runs, and in which folder (None: the suite's); None: none."""
+        """The suite's program that it runs, and its folder (None: the suite's); None: no program."""
         return None
 
     @property
     def parts(self) -> "Sequence[AssertFields]":
-        """The asserts it is made of."""
+        """The asserts inside it."""
         return ()
 
     @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
-        """Return the keys as the fields want them; called before validation, on a copy.
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
+        """Return the keys as the fields need them; called before validation, with a copy of the data.
 
         ``older_names`` are renamed afterwards. Problems are added to the reader.
         """
         said = cls.spellings.get(str(entry.data["type"]).replace("-", "_"), {})
         return data | {key: data.get(key, value) for key, value in said.items()}
 
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        """Look up the files the assert names; called once after validation. Problems are added to the reader."""
+    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
+        """Find the files that the assert names; called once after validation. Problems are added to the reader."""
 
     def default_name(self, spelled: str) -> str:
-        """Return the name of an unnamed assert, given the type as the file spells it."""
+        """Return the default name. ``spelled``: the type as the file has it."""
         return spelled
 
     def dump(self) -> dict[str, Any]:
@@ -137,19 +145,19 @@ class AssertFields(StrictFields):
 
 
 def rename(data: dict[str, Any], old: str, new: str) -> None:
-    """Move a value to its field's name; the field's own spelling wins when both are there."""
+    """Move a value from an older name to its field; the field's own value wins."""
     if old in data:
         value = data.pop(old)
         data.setdefault(new, value)
 
 
 def present(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping without the keys that have no value."""
+    """Return a mapping without None values."""
     return {key: value for key, value in data.items() if value is not None}
 
 
 def apart(name: str, taken: set[str]) -> str:
-    """Return a name, numbered where it is taken, and take it."""
+    """Return a unique name, numbered if needed, and add it to ``taken``."""
     found, number = name, 1
     while found in taken:
         number += 1
@@ -159,7 +167,7 @@ def apart(name: str, taken: set[str]) -> str:
 
 
 def over_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return a value of JSON with every text in it changed; keys stay."""
+    """Return JSON data with every text changed; keys stay."""
     if isinstance(value, dict):
         return {key: over_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -174,7 +182,7 @@ HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_e
 
 
 class Metadata(StrictFields):
-    """What makes a suite discoverable; there only when the file has a ``name``."""
+    """Description of a suite; present only if the file has a ``name``."""
 
     name: str
     description: str
@@ -205,7 +213,7 @@ class TrialsFields(StrictFields):
     @model_validator(mode="before")
     @classmethod
     def _apart(cls, data: Any) -> Any:
-        """Take ``{at_least: K, of: COUNT}`` apart."""
+        """Split ``{at_least: K, of: COUNT}`` into fields."""
         wanted = data.get("strategy") if isinstance(data, dict) else None
         if not isinstance(wanted, dict):
             return data
@@ -221,7 +229,7 @@ class TrialsFields(StrictFields):
     def _possible(self) -> "TrialsFields":
         if (self.strategy == "at_least") is not (self.at_least is not None) or (self.at_least or 0) > self.count:
             raise ValueError("at_least is written as strategy: {at_least: K, of: COUNT}, and K is at most COUNT")
-        # With no attempt unlike the others the interval of their share ends at 1 / (1 + count / z²).
+        # If all attempts agree, the interval of the flake rate ends at 1 / (1 + count / z²).
         most, squared = self.flakes_at_most, NormalDist().inv_cdf(0.975) ** 2
         if most is not None and 1 / (1 + self.count / squared) > most:
             fewest = math.ceil(squared * (1 / most - 1)) if most else None
@@ -233,17 +241,17 @@ class TrialsFields(StrictFields):
 
     @property
     def label(self) -> str:
-        """The strategy as people read it."""
+        """The strategy in words."""
         return self.strategy if self.at_least is None else f"at least {self.at_least}"
 
     @property
     def needed(self) -> int | None:
-        """How many attempts must pass; None where their mean counts."""
+        """The number of attempts that must pass; None: their mean counts."""
         return {"pass_at_k": 1, "all": self.count, "at_least": self.at_least}.get(self.strategy)
 
     @property
     def every_gate(self) -> bool:
-        """Whether a gate that one attempt misses fails the test: always but where the best attempt counts."""
+        """Whether a gate that one attempt misses fails the test."""
         return self.gates == "every" or self.strategy != "pass_at_k"
 
 
@@ -282,16 +290,16 @@ class WorkspaceFields(StrictFields):
 
     @property
     def hooks(self) -> dict[str, HookFields]:
-        """Its scripts by name."""
+        """Scripts by name."""
         return {name: hook for name in HOOKS if (hook := getattr(self, name)) is not None}
 
     def merged(self, override: "WorkspaceFields") -> "WorkspaceFields":
-        """Return this workspace with what the other one sets in its place, field by field."""
+        """Return this workspace with the fields that another one sets."""
         return self.model_copy(update={name: value for name, value in override if value is not None})
 
 
 class SimulatedUser(StrictFields):
-    """``user`` as it is written: who plays the user of a conversation, and what it wants."""
+    """``user`` as it is written: the target that plays the user, and its goal."""
 
     target: Text = Field(description="The target that plays the user.")
     goal: Text = Field(description="What the user wants; the conversation ends where it says that it has it.")
@@ -301,13 +309,17 @@ class SimulatedUser(StrictFields):
 
 @dataclass(frozen=True)
 class Test:
-    """One test.
+    """One test. None in ``targets``, ``trials`` and ``cache``: as the suite has it.
 
-    ``expected_outcome``: the goal in words, ``""`` when none is given. ``question``: the text of all input messages on one line;
-    ``reference_answer``: the last expected message as text. ``asserts``: the test's own, then the suite's. ``targets``: who
-    answers, None for the suite's; ``trials``, ``cache``: None for the suite's. ``entry``: where it was written.
-    ``turns``: what the user says in a conversation, each a test of the answer; ``user``: who says what comes after them;
-    ``each_turn``: what must hold for every answer.
+    Attributes:
+        expected_outcome: the goal in words, or "".
+        question: text of all input messages on one line.
+        reference_answer: the last expected message as text.
+        asserts: the test's own, then the suite's.
+        turns: the user's lines in a conversation, each a test of the answer.
+        user: the simulated user after these turns.
+        each_turn: asserts for every answer.
+        entry: its place in a file.
     """
 
     __test__ = False
@@ -333,17 +345,17 @@ class Test:
 
     @property
     def is_conversation(self) -> bool:
-        """Whether the target is asked turn by turn."""
+        """Whether it is a conversation."""
         return bool(self.turns) or self.user is not None
 
     @property
     def all_asserts(self) -> tuple[AssertFields, ...]:
-        """Those of the whole, of each turn, and of every turn."""
+        """Asserts of the test, of each turn, and of every turn."""
         return (*self.asserts, *(item for turn in self.turns for item in turn.asserts), *self.each_turn)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags of the test itself: ``metadata.tags``."""
+        """Tags of the test: ``metadata.tags``."""
         tags = (self.metadata or {}).get("tags")
         return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
@@ -379,9 +391,12 @@ def _plain(value: Any) -> Any:
 class Suite:
     """A whole suite.
 
-    ``roots``: folders its files are confined to, None for no limit. ``warnings``: what a person should look at. ``missing``: files
-    of its programs that are not there. ``files``: those it was read from, prompts included.
-    ``content_hash``: SHA-256 of every file it was read from, prompts included.
+    Attributes:
+        roots: folders its files are confined to; None: no limit.
+        warnings: findings for the author.
+        missing: files of its programs that do not exist.
+        files: the files it was read from, prompts included.
+        content_hash: SHA-256 of these files.
     """
 
     path: Path
@@ -403,22 +418,22 @@ class Suite:
 
     @property
     def name(self) -> str:
-        """The name in its metadata, else the file's name without endings."""
+        """Its name: that in the metadata, else the file's name without endings."""
         return self.metadata.name if self.metadata else self.path.name.split(".")[0]
 
     def trials_of(self, test: Test) -> TrialsFields | None:
-        """Return how often a test is run, None for once. Its own ``trials`` win, a count of 1 too."""
+        """Return the trials of a test; None: it runs once. Its own ``trials`` win."""
         trials = test.trials or self.trials
         return trials if trials and trials.count > 1 else None
 
     @property
     def shared_workspace(self) -> WorkspaceFields | None:
-        """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
+        """The workspace of ``before_all`` and ``after_all``: that of the first test, which includes the suite's."""
         return (self.tests[0].workspace if self.tests else None) or self.workspace
 
     @property
     def framing(self) -> dict[str, HookFields]:
-        """The scripts that frame the run, by name."""
+        """The scripts before and after the run, by name."""
         hooks = self.shared_workspace.hooks if self.shared_workspace else {}
         return {name: hook for name, hook in hooks.items() if name in ("before_all", "after_all")}
 

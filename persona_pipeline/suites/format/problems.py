@@ -1,4 +1,4 @@
-"""Collecting everything that is wrong with a suite, and saying it in one voice."""
+"""All problems of a suite, each with its place, in one wording."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from persona_pipeline.suites.format.files import FileError, Files, missing_file
 
 @dataclass(frozen=True)
 class LineSource:
-    """One line of a JSONL file. The column is found by parsing the line as YAML, whose flow style JSON is, when it is needed."""
+    """One line of a JSONL file. YAML's parser finds columns, because JSON is YAML's flow style."""
 
     path: str
     line: int
@@ -34,40 +34,46 @@ class LineSource:
 
 @dataclass(frozen=True)
 class RowSource:
-    """One row of a CSV file; ``columns`` maps a test's field to the column (1-based, counted in cells) it came from."""
+    """One row of a CSV file. ``columns``: for a field of the test, the number of its cell, from 1."""
 
     path: str
     line: int
     columns: dict[str, int] = field(default_factory=dict)
 
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
-        # The column of one of several, such as assert[1], comes before that of them all.
+        # The column of an item, such as assert[1], comes before the column of the list.
         names = (_dotted(tuple(location[:2])), str(location[0])) if location else ()
         column = next((self.columns[name] for name in names if name in self.columns), 1)
         return Problem(message, self.path, self.line, column)
 
 
 Fields = TypeVar("Fields", bound=BaseModel)
-
-
-# A file that knows where its values stand.
 ConfigSource = Document | LineSource | RowSource
 
 
 @dataclass(frozen=True)
 class ConfigEntry:
-    """A value and where it stands."""
+    """A value of a file with its place. ``label``: its name in messages, such as "test 'late'"."""
 
     data: Any
     source: ConfigSource
     location: Location = ()
+    label: str = ""
 
-    def child(self, *keys: str | int) -> "ConfigEntry":
-        """Return the entry of a value inside this one; the value must be there."""
+    def child(self, *keys: str | int, label: str = "") -> "ConfigEntry":
+        """Return the entry of a value inside this one. ``label``: its name, added to the name of this entry."""
         data = self.data
         for key in keys:
             data = data[key]
-        return ConfigEntry(data, self.source, (*self.location, *keys))
+        return ConfigEntry(data, self.source, (*self.location, *keys), self.said(label) if label else self.label)
+
+    def named(self, label: str) -> "ConfigEntry":
+        """Return this entry with a part added to its name."""
+        return replace(self, label=self.said(label))
+
+    def said(self, message: str) -> str:
+        """Return a message with the name of the entry in front."""
+        return f"{self.label}: {message}" if self.label else message
 
     @property
     def place(self) -> str:
@@ -80,7 +86,7 @@ class ConfigEntry:
 
 
 class AssertTypes(Protocol):
-    """The types of asserts a suite may name. They stand above the format, so they are handed in."""
+    """The types of asserts that a suite may name. The caller passes them, because they are a layer above the format."""
 
     def canonical_type(self, spelled: str) -> str: ...
 
@@ -91,10 +97,13 @@ class AssertTypes(Protocol):
 
 @dataclass
 class Reader:
-    """What every part of loading shares: the files, the suite's folder, and the problems and warnings found so far.
+    """State of one loading: the files, the suite's folder, and the problems and warnings so far.
 
-    ``assert_types``: None where no asserts are read. ``missing``: files that programs of the suite name and that are not there, of
-    which a run knows only when it comes to them. ``depth``: how many composites the assert being read stands in.
+    Attributes:
+        assert_types: None where no asserts are read.
+        missing: files of programs that do not exist; a run reports them when it needs them.
+        depth: number of composites around the current assert.
+        broken: ids of invalid values, so that a YAML alias of one is not reported twice.
     """
 
     files: Files
@@ -104,40 +113,39 @@ class Reader:
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
     depth: int = 0
-    # Values that are not valid: an alias of one is not told again.
     broken: set[int] = field(default_factory=set)
 
     def fail(self, entry: ConfigEntry, message: str, *keys: str | int, key: bool = False) -> None:
-        self.problems.append(entry.problem(message, *keys, key=key))
+        self.problems.append(entry.problem(entry.said(message), *keys, key=key))
 
     def warn(self, entry: ConfigEntry, message: str, *keys: str | int, key: bool = False) -> None:
-        self.warnings.append(entry.problem(message, *keys, key=key))
+        self.warnings.append(entry.problem(entry.said(message), *keys, key=key))
 
     def deprecated(self, entry: ConfigEntry, old: str, new: str, *keys: str | int) -> None:
         self.warn(entry, f"{old} is deprecated; {new}", *keys, key=True)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Turn a ``ConfigError`` from below into problems of this suite."""
+        """Add the problems of a ``ConfigError`` to the problems of this suite."""
         try:
             yield
         except ConfigError as error:
             self.problems += error.problems
 
     @contextmanager
-    def placing(self, entry: ConfigEntry, label: str, *keys: str | int) -> Iterator[None]:
-        """Turn a file that cannot be used into a problem of what names it."""
+    def placing(self, entry: ConfigEntry, name: str, *keys: str | int) -> Iterator[None]:
+        """Add a problem at ``keys`` where a named file cannot be used. ``name``: the key in the message."""
         try:
             yield
         except FileError as problem:
-            self.fail(entry, f"{label}: {problem}", *keys)
+            self.fail(entry, f"{name}: {problem}", *keys)
 
-    def validated(self, model: type[Fields], data: Any, entry: ConfigEntry, label: str) -> Fields | None:
-        """Return data of an entry as a model, None where it is not valid; what is wrong is added."""
+    def validated(self, model: type[Fields], data: Any, entry: ConfigEntry) -> Fields | None:
+        """Return the data of an entry as a model, or None with problems added."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            add_model_problems(self, entry, error, label, model)
+            add_model_problems(self, entry, error, model)
             return None
 
     @property
@@ -150,26 +158,24 @@ class Reader:
         return not self.problems
 
     def folders(self, entry: ConfigEntry) -> list[Path]:
-        """Return where files named in an entry are looked for: beside the file that names them, then beside the suite."""
+        """Return the folders that relative paths start from: that of the entry's file, then that of the suite."""
         own = Path(entry.source.path).parent
         return [own] if own == self.suite_folder else [own, self.suite_folder]
 
-    def find_folder(self, entry: ConfigEntry, reference: str, label: str, *keys: str) -> str:
-        """Return the absolute path of a folder named in an entry; where there is none, that is a problem at ``keys``."""
-        with self.placing(entry, label, *keys):
+    def find_folder(self, entry: ConfigEntry, reference: str, name: str, *keys: str) -> str:
+        """Return the absolute path of a named folder; add a problem at ``keys`` where it does not exist."""
+        with self.placing(entry, name, *keys):
             return str(self.files.find(reference, self.folders(entry), folder=True))
         return reference
 
-    def check_program(
-        self, script: Sequence[str], entry: ConfigEntry, label: str, key: str, *, folder: str | None = None
-    ) -> None:
-        """Note a file of a program that is not there. ``folder``: where the program runs, the suite's folder by default."""
+    def check_program(self, script: Sequence[str], entry: ConfigEntry, key: str, *, folder: str | None = None) -> None:
+        """Note a file of a program that does not exist. ``folder``: where the program runs; None: the suite's folder."""
         place = Path(folder or self.suite_folder)
         name = missing_file(script, place)
         if name is not None:
             shown = key if key in entry.data else next((own for own in ("command", "path") if own in entry.data), key)
-            said = f"{label}: {name!r} does not exist in {place}; write it, or correct the name"
-            self.missing.append(entry.problem(said, shown))
+            said = f"{name!r} does not exist in {place}; write it, or correct the name"
+            self.missing.append(entry.problem(entry.said(said), shown))
 
     @cached_property
     def top(self) -> Path:
@@ -181,7 +187,7 @@ _LABEL = re.compile(r"^test '[^']*'|^tests\[\d+\]")
 
 
 def grouped(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems without repetition; what several lines of a data file have alike is one problem, at the first of them."""
+    """Return problems without duplicates; the same problem in several lines of a data file becomes one, at the first line."""
     found: dict[Any, list[Problem]] = {}
     for problem in dict.fromkeys(problems):
         is_row = (problem.path or "").endswith(_DATA_FILES)
@@ -198,7 +204,7 @@ def _with_lines(alike: Sequence[Problem]) -> Problem:
 
 
 _SHOWN_LINES = 5
-# What pydantic calls a mistake, in words; what stands in braces is of its context.
+# Pydantic's types of errors, in words. Names in braces are those of the error's context.
 _TEXTS = {
     **EXPECTED,
     "string_type": "must be a string",
@@ -210,7 +216,7 @@ _TEXTS = {
     "literal_error": "must be one of {expected}",
     "string_pattern_mismatch": "must match {pattern}",
 }
-# Those that do not say what was written instead.
+# Errors whose text does not show the value.
 _ALONE = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
@@ -219,13 +225,11 @@ _ALONE = {
 }
 
 
-def add_model_problems(
-    reader: Reader, entry: ConfigEntry, error: ValidationError, label: str, model: type[BaseModel]
-) -> None:
-    """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
+def add_model_problems(reader: Reader, entry: ConfigEntry, error: ValidationError, model: type[BaseModel]) -> None:
+    """Add the problems of a pydantic error, each at its place and in plain words."""
     older = getattr(model, "older_names", {})
     found = error.errors(include_url=False)
-    # A key that is misspelt is not missing too: one cause, one finding.
+    # A misspelt key is not also a missing key: one cause, one problem.
     meant = {
         (*item["loc"][:-1], *nearest(str(item["loc"][-1]), names_at(model, item["loc"][:-1])))
         for item in found
@@ -240,20 +244,18 @@ def add_model_problems(
         place = _written(entry.data, location, older)
         name = _dotted(place or location)
         if item["type"] == "extra_forbidden":
-            known = sorted(names_at(model, location[:-1]))
-            reader.fail(
-                entry, f"{label}: unknown key {name!r}{did_you_mean(str(location[-1]), known)}", *place, key=True
-            )
+            hint = did_you_mean(str(location[-1]), sorted(names_at(model, location[:-1])))
+            reader.fail(entry, f"unknown key {name!r}{hint}", *place, key=True)
         elif item["type"] in ("missing", "union_tag_not_found"):
             place = _written(entry.data, location[:-1], older)
-            reader.fail(entry, f"{label}: {_dotted((*place, location[-1]))} is required", *place)
+            reader.fail(entry, f"{_dotted((*place, location[-1]))} is required", *place)
         else:
             prefix = f"{name}: " if name else ""
-            reader.fail(entry, f"{label}: {prefix}{_text(item, location)}", *place)
+            reader.fail(entry, f"{prefix}{_text(item, location)}", *place)
 
 
 def _written(data: Any, location: tuple[str | int, ...], older: Mapping[str, str]) -> tuple[str | int, ...]:
-    """Return a place as the file spells it: fields by the name it uses, without the members of unions that pydantic names."""
+    """Return a location as the file spells it: older names stay, and pydantic's names of union members are left out."""
     place: list[str | int] = []
     for part in location:
         if not place and part not in data:

@@ -1,4 +1,4 @@
-"""Text of the suite format: JSON, and regular expressions of Python's ``regex`` package, with a limit of time."""
+"""JSON, and regular expressions of Python's ``regex`` package with a time limit."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 def parse_float(text: str) -> float | None:
-    """Return the finite number that a text is, None where it is none."""
+    """Return the finite number of a text; None if it is not a number."""
     with contextlib.suppress(ValueError):
         return value if math.isfinite(value := float(text)) else None
     return None
@@ -32,12 +32,12 @@ def stringify(value: Any, indent: int | None = None) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a program's JSON, in which the last of equal keys counts; ``ValueError``: it is none."""
+    """Return the value of a program's JSON; the last of equal keys wins. Raises ``ValueError``."""
     return strict_json(text, unique_keys=False)
 
 
 def json_file(text: str, source: str, *, unique_keys: bool = False) -> Any:
-    """Return the value of a file of JSON; ``ConfigError``: it is none. ``source``: the file, for that."""
+    """Return the value of a JSON file. Raises ``ConfigError``: it is not valid. ``source``: the file, for messages."""
     try:
         return strict_json(text, unique_keys=unique_keys)
     except JsonError as error:
@@ -45,7 +45,7 @@ def json_file(text: str, source: str, *, unique_keys: bool = False) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object inside an answer: code fences dropped, first ``{`` to last ``}``; None when there is none."""
+    """Return the JSON object inside an answer, from the first ``{`` to the last ``}``; None without one."""
     try:
         value = parse_json(text[text.index("{") : text.rindex("}") + 1])
     except ValueError:
@@ -54,7 +54,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def json_equal(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are the same: 5 is 5.0, but true is not 1; the order of keys does not matter."""
+    """Return whether two JSON values are equal: 5 is 5.0, true is not 1, and the order of keys does not matter."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -65,7 +65,7 @@ def json_equal(left: Any, right: Any) -> bool:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: nothing."""
+    """Return the value at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: there is no value."""
     for match in _STEP.finditer(path):
         index, key = match.groups()
         if isinstance(value, list):
@@ -86,9 +86,9 @@ def json_rows(
 
     Args:
         source: the file, for problems.
-        malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
-        problems: gets the lines that are not JSON, and the keys of an object must differ. None: the first such line is a
-            ``ConfigError``, but a last line without an end is left out: the run that wrote it was killed.
+        malformed: message for a line that is not JSON, with ``{number}`` and ``{error}``.
+        problems: collects lines that are not JSON, and repeated keys. None: the first such line raises ``ConfigError``, but
+            an incomplete last line is ignored, because its run was killed.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
@@ -105,17 +105,17 @@ def json_rows(
 
 
 MAX_PATTERN = 10_000
-# A pattern of a few letters can take years for a few letters of text.
+# Some short patterns would take years on a short text.
 MOST_SECONDS = 2.0
 
 
 class PatternError(ValueError):
-    """The pattern cannot be used; the message says why and what to write instead."""
+    """The pattern cannot be used; the message has the reason and a remedy."""
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern. Raises ``PatternError``: it is too long, or not a regular expression."""
+    """Return a compiled pattern. Raises ``PatternError``: it is too long or not valid."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN:,} characters; shorten it")
     try:
@@ -128,9 +128,7 @@ def compile_pattern(pattern: str) -> Any:
 def search(pattern: str, text: str) -> bool:
     """Return whether a pattern matches anywhere in a text.
 
-    Raises:
-        PatternError: the pattern cannot be used.
-        ReasonedError: the search takes longer than ``MOST_SECONDS``.
+    Raises ``PatternError`` for an invalid pattern, ``ReasonedError`` if the search takes longer than ``MOST_SECONDS``.
     """
     try:
         return compile_pattern(pattern).search(text, timeout=MOST_SECONDS, concurrent=True) is not None

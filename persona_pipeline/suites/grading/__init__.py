@@ -1,1 +1,1 @@
-"""How an answer is graded: what every assert is, what it may use, its grade, and what is asked of a judge."""
+"""Grading an answer: the base of asserts, their grades, results, and questions to the judge."""

@@ -1,6 +1,4 @@
-"""The one shape of every assert, how one is graded, and what it may use besides the output: the test, the time left, the services
-of the run. A new type is a subclass with its fields and ``grade``.
-"""
+"""The base class of asserts, their context, and running one. A new type is a subclass with fields and ``grade``."""
 
 import json
 import time
@@ -13,8 +11,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.files import ReasonedError
-from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.tests import content_texts, under_roles
 from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
@@ -29,21 +27,21 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 DEFAULT_TIMEOUT = 120.0
-# Why an assert has no score whose evidence is missing, whatever it negates or allows.
+# The reason for missing evidence.
 NOT_REPORTED = "not_reported"
-# What a grade says of itself, and an assert's result takes from it.
+# Fields of a grade that an assert's result copies.
 _SAID = ("hits", "misses", "reasoning", "details", "children", "failed_gates", "empty")
 
 
 @dataclass(frozen=True)
 class Services:
-    """What a run gives to every assert.
+    """Services of a run for asserts.
 
     Attributes:
-        judge: opens itself when the first assert needs it, so that a run without one needs no recordings.
+        judge: opened when the first assert needs it, so a run without judged asserts needs no recordings.
         allow_code: whether code of the suite may run.
-        world_root: gives the world whose personas, propositions and baselines persona asserts use.
-        answer: lets a target, by name, answer the test that is graded, for asserts that compare answers.
+        world_root: returns the world's folder, for persona asserts.
+        answer: lets another target answer the test, for asserts that compare answers.
     """
 
     judge: "SuiteJudge | None" = None
@@ -54,7 +52,7 @@ class Services:
 
 @dataclass(frozen=True)
 class Context:
-    """One test being graded. ``deadline``: ``time.monotonic()`` by which it must be done; ``request_key``: of what was asked."""
+    """One test while it is graded. ``deadline``: on the monotonic clock; ``request_key``: key of the request to the target."""
 
     suite: Suite
     test: Test
@@ -64,11 +62,7 @@ class Context:
     request_key: str | None = None
 
     def time_left(self, most: float = DEFAULT_TIMEOUT) -> float:
-        """Return the seconds an assert may still take.
-
-        Raises:
-            UngradedError: the test's time is up.
-        """
+        """Return the seconds that are left for an assert. Raises ``UngradedError``: the test's time is over."""
         if self.deadline is None:
             return most
         left = self.deadline - time.monotonic()
@@ -77,62 +71,55 @@ class Context:
         return min(most, left)
 
     def require_code(self, what: str) -> None:
-        """Raises ``UngradedError`` unless code of the suite may run."""
+        """Raise ``UngradedError`` if code of the suite may not run."""
         if not self.services.allow_code:
             raise UngradedError("code_not_allowed", f"{what} runs code of the suite; pass --allow-code if you trust it")
 
     @property
     def judge(self) -> "SuiteJudge":
-        """The judge. Raises ``UngradedError`` where the run has none."""
+        """The judge. Raises ``UngradedError``: the run has none."""
         if self.services.judge is None:
             raise UngradedError("unrecorded", "this run has no judge; pass --judge recorded or --judge anthropic")
         return self.services.judge
 
     @property
     def question(self) -> str:
-        """What was asked, for a judge."""
+        """The request as text for a judge."""
         return shown_messages(self.test.input_messages)
 
 
 def shown_messages(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return messages for a judge: a single visible one flat, several under their roles."""
+    """Return messages as text for a judge: one visible message alone, several under their roles."""
     said = ((message["role"], content_texts(message.get("content"))) for message in messages)
     return under_roles((role, "\n".join(texts).strip()) for role, texts in said)
 
 
 class Assert(AssertFields):
-    """One condition an output must satisfy. Fields are checked strictly; an unknown key is an error.
+    """One condition for an output. Subclasses add fields and ``grade``, and ``prepare`` for other spellings.
 
-    Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
-
-    Attributes:
-        needs: what ``grade`` rests on. An answer that lacks it is not graded: the assert is the error ``not_reported``.
+    ``needs``: the evidence for ``grade``. Without it the assert is the error ``not_reported``.
     """
 
     needs: ClassVar[Sequence[Need]] = ()
 
     @property
     def needed(self) -> Iterable[Need]:
-        """What this one needs, given its fields."""
+        """The evidence that it needs with its fields."""
         return self.needs
 
     def require_evidence(self, output: Output) -> None:
-        """Raise ``UngradedError`` where an answer lacks what this one needs."""
+        """Raise ``UngradedError`` if an answer lacks evidence."""
         for evidence in self.needed:
             if not evidence.is_in(output):
                 raise UngradedError(NOT_REPORTED, f"not reported: {evidence.value}")
 
     def grade(self, output: Output, context: Context) -> Grade:
-        """Return the grade of an output.
-
-        Raises:
-            UngradedError: there is no way to tell; the test becomes an error.
-        """
+        """Return the grade of an output. Raises ``UngradedError``: it is inconclusive, and the test is an error."""
         raise NotImplementedError
 
 
 def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
-    """Grade an output with one assert; whatever goes wrong is an ``error`` result."""
+    """Grade an output with one assert; any failure is an ``error`` result."""
     result = AssertResult(item.name, item.type, None, item.weight, SuiteVerdict.ERROR, item.required)
     try:
         item.require_evidence(output)
@@ -146,7 +133,7 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     except ReasonedError as problem:
         return replace(result, error=Failure(problem.reason, problem.message))
     except ConfigError:
-        # The judge cannot be opened: that is no matter of one assert.
+        # The judge cannot be opened: this ends the run.
         raise
     except Exception as problem:  # A user's assert may raise anything; one crash must not end the run.
         return replace(result, error=Failure("crashed", f"{type(problem).__name__}: {problem}"))

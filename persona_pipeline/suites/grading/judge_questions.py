@@ -1,27 +1,32 @@
-"""The questions asserts put to the judge. Their wording is in ``rules.toml`` and nowhere else; its hash is the prompt version."""
+"""Questions to the judge, and criteria of rubrics. The wording is in ``rules.toml``; its hash is the prompt version."""
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field, model_validator
+
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.models import present
+from persona_pipeline.suites.format.models import StrictFields, Text, Weight, present
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.base import Context, shown_messages
-from persona_pipeline.suites.grading.results import Grade
+from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
+from persona_pipeline.suites.grading.statistics import weighted_mean
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question
+
 
 MOST_SENTENCES = 4
 MAX_TOKENS = 2048
 VARIABLES = (
     "answer", "expected_output", "question", "criteria", "reference_answer", "input", "output", "file_changes", "tool_calls",
 )  # fmt: skip
-# What older prompt files call the same things.
+# Older names of variables.
 OLDER = {"candidate_answer": "answer", "expected_messages": "expected_output", "expected_outcome": "criteria"}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
@@ -41,14 +46,14 @@ FREEFORM_SCHEMA = object_schema(
 
 
 def unknown_variables(prompt: str) -> list[str]:
-    """Return the variables of a prompt that stand for nothing."""
+    """Return the unknown variables of a prompt."""
     return sorted({name for name in _VARIABLE.findall(prompt) if name not in VARIABLES and name not in OLDER})
 
 
 def fill_prompt(prompt: str) -> str:
-    """Return the prompt with each variable replaced by the name of the evidence's field that holds its value.
+    """Return the prompt with each variable replaced by a reference to a field of the evidence.
 
-    The values themselves stay in the evidence: an answer cannot become part of the instructions.
+    The values stay in the evidence, so an answer cannot become part of the instructions.
     """
     return _VARIABLE.sub(_reference, prompt)
 
@@ -59,10 +64,10 @@ def _reference(match: re.Match[str]) -> str:
 
 
 def evidence(output: Output, context: Context, prompt: str | None = None) -> dict[str, Any]:
-    """Return what the judge sees of a test and its answer: the usual fields, and those a prompt names."""
+    """Return the evidence for the judge: the usual fields, and those that a prompt names."""
     test = context.test
     used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt or "")}
-    # Of a conversation the request is all that was said, and the answer what the target said of it.
+    # The request of a conversation is all its messages; the answer is the target's part.
     said = [*test.input_messages, *output.messages] if output.turns else test.input_messages
     fields = {
         "question": shown_messages(said),
@@ -79,7 +84,7 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
 
 
 def shown_calls(output: Output) -> list[dict[str, Any]]:
-    """Return the tool calls of an answer as a judge sees them: without ids and times, which differ from run to run."""
+    """Return tool calls for a judge, without ids and times, which differ between runs."""
     return [{key: call[key] for key in ("tool", "input", "output") if key in call} for call in output.tool_calls]
 
 
@@ -118,8 +123,8 @@ def judge_question(
 ) -> "Question":
     """Return a question about evidence.
 
-    ``subject``: what makes the recording's key beside the evidence: what is asked, not how the prompt words it. ``check``: says
-    what is wrong with a reply, None when it can be used.
+    ``subject``: key of the recording besides the evidence: the question, not its wording. ``check``: returns the problem of
+    a reply, or None.
     """
     from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import plain_json
@@ -142,20 +147,20 @@ def judge_question(
 def ask_judge(
     kind: str, shown: Mapping[str, Any], *, context: Context, name: str, model: str | None, **asked: Any
 ) -> Mapping[str, Any]:
-    """Ask the judge about evidence and return its reply. ``asked``: the rest of ``judge_question``."""
+    """Ask the judge about evidence and return its reply. ``asked``: further arguments of ``judge_question``."""
     question = judge_question(kind, shown, label=label_of(name, context), **asked)
     return context.judge.ask(question, context.time_left(), model=model)
 
 
 def label_of(name: str, context: Context) -> str:
-    """Return what people call a question about a test."""
+    """Return the name of a question about a test."""
     return f"{name} of {context.suite.name}/{context.test.id}"
 
 
 def ask_freeform(
     kind: str, shown: Mapping[str, Any], *, context: Context, name: str, ask: str, prompt: str | None, model: str | None
 ) -> Grade:
-    """Ask the judge for a score from 0 to 1 and return its grade. ``prompt``: the suite's own, None without one."""
+    """Ask the judge for a score from 0 to 1 and return its grade. ``prompt``: of the suite, or None."""
     data = ask_judge(
         kind,
         shown,
@@ -169,3 +174,193 @@ def ask_freeform(
         model=model,
     )
     return freeform_grade(data)
+
+
+TOP, GOOD = 10, 7
+# Replaces an invalid criterion, which already has a problem.
+PLACEHOLDER = {"id": "rubric-1", "outcome": "-"}
+
+
+class ScoreRange(StrictFields):
+    """Meaning of the scores from ``low`` to ``high`` (0-10)."""
+
+    score_range: list[int] = Field(min_length=2, max_length=2)
+    outcome: Text
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> "ScoreRange":
+        low, high = self.score_range
+        if not 0 <= low <= TOP or not 0 <= high <= TOP:
+            raise ValueError(f"score_range [{low}, {high}] must lie in 0-{TOP}")
+        if low > high:
+            raise ValueError(f"score_range [{low}, {high}]: min must be <= max")
+        return self
+
+
+class Criterion(StrictFields):
+    """One criterion: met or not, or a score from 0 to 10 where the group has score ranges."""
+
+    id: Text
+    outcome: Text | None = None
+    weight: Weight = 1.0
+    required: bool = False
+    required_min_score: int | None = Field(None, ge=0, le=TOP)
+    score_ranges: list[ScoreRange] | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "Criterion":
+        if self.score_ranges is None:
+            if self.outcome is None:
+                raise ValueError(f"criterion {self.id!r} needs an outcome")
+            return self
+        # Each score from 0 to 10 must be in exactly one range.
+        seen: set[int] = set()
+        for item in self.score_ranges:
+            low, high = item.score_range
+            numbers = set(range(low, high + 1))
+            if seen & numbers:
+                raise ValueError(f"Overlapping score_ranges at {', '.join(map(str, sorted(seen & numbers)))}")
+            seen |= numbers
+        if missing := sorted(set(range(TOP + 1)) - seen):
+            said = f"missing coverage for scores: {', '.join(map(str, missing))}"
+            raise ValueError(f"Incomplete score_ranges coverage: {said}. Ranges must cover all integers 0-{TOP}.")
+        return self
+
+    @property
+    def minimum(self) -> int | None:
+        """The score (0-10) below which the group scores 0; None without one."""
+        return TOP if self.required and self.required_min_score is None else self.required_min_score
+
+    def asked(self) -> dict[str, Any]:
+        return self.model_dump(include={"id", "outcome", "score_ranges"}, exclude_none=True)
+
+
+def prepare_criteria(value: Any, key: str, entry: ConfigEntry, reader: Reader) -> Any:
+    """Return criteria as mappings: text is a required outcome, ids are numbered, and lower bounds become ranges."""
+    if not isinstance(value, list) or not value:
+        wanted = "hold at least one criterion" if isinstance(value, list) else "be a list of criteria"
+        reader.fail(entry, f"{key} must {wanted}", key)
+        return [PLACEHOLDER]
+    prepared: list[Any] = []
+    places: dict[str, int] = {}
+    for index, item in enumerate(value):
+        if isinstance(item, str):
+            item = {"id": f"rubric-{index + 1}", "outcome": item, "required": True}
+        elif isinstance(item, dict):
+            item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
+            if "description" in item and "outcome" not in item:
+                place = (key, index, "description")
+                reader.deprecated(entry, f"{key}[{index}].description", "rename it to outcome", *place)
+                item["outcome"] = item.pop("description")
+            ranges: Any = item.get("score_ranges")
+            if isinstance(ranges, dict):
+                item["score_ranges"] = _spell_out(ranges, index, key, entry, reader)
+        else:
+            reader.fail(entry, f"{key}[{index}] must be a text or a mapping with outcome", key, index)
+            item = {**PLACEHOLDER, "id": f"rubric-{index + 1}"}
+        identity = item["id"]
+        if isinstance(identity, str) and places.setdefault(identity, index) != index:
+            reader.fail(entry, f"{key}[{index}]: id {identity!r} stands twice; rename one", key, index)
+        prepared.append(item)
+    return prepared
+
+
+def _spell_out(
+    ranges: Mapping[str, Any], index: int, key: str, entry: ConfigEntry, reader: Reader
+) -> list[dict[str, Any]]:
+    """Return ranges for lower bounds, ``{0: Bad, 5: OK, 8: Good}``; the last one ends at 10."""
+    where = f"{key}[{index}].score_ranges"
+    numbers = {name: int(name) for name in ranges if name.isascii() and name.isdigit() and int(name) <= TOP}
+    readable = len(numbers) == len(ranges) > 0
+    if not readable or min(numbers.values()) != 0:
+        said = " must start at 0" if readable else f": keys must be whole numbers from 0 to {TOP}"
+        reader.fail(entry, f"{where}{said}", key, index, "score_ranges")
+        return [{"score_range": [0, TOP], "outcome": "-"}]
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    ends = [*(numbers[name] - 1 for name in ordered[1:]), TOP]
+    spans = zip(ordered, ends, strict=True)
+    return [{"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in spans]
+
+
+def is_analytic(criteria: Sequence[Criterion]) -> bool:
+    """Return whether a group is scored from 0 to 10: a criterion has such scores."""
+    return any(item.score_ranges or item.required_min_score is not None for item in criteria)
+
+
+def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
+    """Return the task for the judge, with the list of criteria."""
+    from persona_pipeline.judging.claims import plain_json
+
+    listed = f"Check these criteria:\n{plain_json({'criteria': [item.asked() for item in criteria]})}"
+    return listed if task is None else f"{task}\n\n{listed}"
+
+
+def rules_and_schema(criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]]:
+    """Return the judge's rules and the JSON schema of its reply. Reasons come before the decision."""
+    check: dict[str, Any] = {"id": {"type": "string"}, "reasoning": {"type": "string"}}
+    if is_analytic(criteria):
+        rules, check["score"] = ANALYTIC_RULES, {"type": "integer", "enum": list(range(TOP + 1))}
+    else:
+        rules, check["satisfied"] = CHECKLIST_RULES, {"type": "boolean"}
+    checks = list_schema(object_schema(check))
+    return rules, object_schema({"checks": checks, "overall_reasoning": {"type": "string"}})
+
+
+def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
+    """Return the problem of a judge's reply; None if every criterion is checked exactly once."""
+    analytic = is_analytic(criteria)
+    checks = data.get("checks") if isinstance(data, Mapping) else None
+    if not isinstance(checks, list) or not all(isinstance(item, Mapping) for item in checks):
+        return f"the reply has no list of checks: {stringify(data)[:60]}"
+    ids = [item.get("id") for item in checks]
+    wanted = [item.id for item in criteria]
+    if sorted(map(str, ids)) != sorted(wanted):
+        missing = [identity for identity in wanted if identity not in ids]
+        return f"the reply must check every criterion once; missing: {missing}, given: {ids}"
+    for item in checks:
+        value = item.get("score" if analytic else "satisfied")
+        if analytic and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOP):
+            return f"check {item['id']!r} has no whole score from 0 to {TOP}, but {stringify(value)[:60]}"
+        if not analytic and not isinstance(value, bool):
+            return f"check {item['id']!r} must say true or false for satisfied, not {stringify(value)[:60]}"
+    return None
+
+
+def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grade:
+    """Return the grade of a valid reply.
+
+    Checklist: satisfied weight over all weight. Analytic: weighted mean of score / 10. Either is 0 and fails if a required
+    criterion is not met, or a score is below its minimum (10 for a required one).
+    """
+    analytic = is_analytic(criteria)
+    checks = {item["id"]: item for item in data["checks"]}
+    hits, misses = [], []
+    scores: list[tuple[float, float]] = []
+    gated = False
+    for criterion in criteria:
+        check = checks[criterion.id]
+        share = check["score"] / TOP if analytic else float(check["satisfied"])
+        if analytic:
+            short = criterion.minimum is not None and check["score"] < criterion.minimum
+            met = check["score"] >= GOOD and not short
+        else:
+            met = bool(check["satisfied"])
+            short = criterion.required and not met
+        gated = gated or short
+        scores.append((share, criterion.weight))
+        text = f"[{criterion.id}] {criterion.outcome or ''}".rstrip() + f": {check.get('reasoning') or ''}".rstrip(": ")
+        (hits if met else misses).append(text)
+    details: dict[str, Any] = {}
+    if analytic:
+        raw = {identity: item["score"] for identity, item in checks.items()}
+        details = {"raw_scores": raw, "normalization": "score / 10", "aggregation": "weighted_average"}
+    reasoning, mean = data.get("overall_reasoning"), weighted_mean(scores)
+    return Grade(
+        0.0 if gated else mean or 0.0,
+        hits,
+        misses,
+        reasoning if isinstance(reasoning, str) and reasoning else None,
+        SuiteVerdict.FAIL if gated else None,
+        details or None,
+        empty=mean is None and not gated,
+    )

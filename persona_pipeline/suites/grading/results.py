@@ -1,4 +1,4 @@
-"""What an assert says about an output, and what comes of it: attempts, tests, the suite, and its exit code."""
+"""Results: grades of asserts, attempts, tests, the suite, and its exit code."""
 
 import math
 import statistics
@@ -18,12 +18,12 @@ from persona_pipeline.suites.grading.statistics import share_interval
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
-# The assert type that says from which turn on a character is lost.
+# The assert type that finds the turn at which a character is lost.
 FADES = "fades"
 
 
 class SuiteVerdict(StrEnum):
-    """How a test or an assert came out. ``error``: it could not be judged, which is neither a pass nor a fail."""
+    """Verdict of a test or an assert. ``error``: it could not be judged, which is neither a pass nor a fail."""
 
     PASS = "pass"
     BORDERLINE = "borderline"
@@ -35,7 +35,7 @@ WORST_FIRST = [*SuiteVerdict][::-1]
 
 
 def reaches(score: float, threshold: float) -> bool:
-    """Return whether a score is at least a threshold, within the tolerance."""
+    """Return whether a score reaches a threshold, within the tolerance."""
     return score >= threshold - TOLERANCE
 
 
@@ -47,7 +47,7 @@ def verdict_of(score: float) -> SuiteVerdict:
 
 
 def gate_of(required: bool | float) -> float | None:
-    """Return the score a gate must reach, None for no gate."""
+    """Return the score that a gate needs; None: it is not a gate."""
     if isinstance(required, bool):
         return PASS if required else None
     return required
@@ -55,7 +55,7 @@ def gate_of(required: bool | float) -> float | None:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why something could not be judged. ``reason`` is one word for machines, ``message`` says what to do."""
+    """Why a test could not be judged. ``reason``: a word for machines; ``message``: with a remedy."""
 
     reason: str
     message: str
@@ -80,16 +80,16 @@ class UngradedError(ReasonedError):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """An assert's answer.
+    """Grade of an assert.
 
     Attributes:
         score: 0-1.
         hits, misses: one short sentence each.
-        verdict: only where it does not follow from the score.
+        verdict: only if it does not follow from the score.
         details: numbers behind the score, plain JSON.
-        children: results of the asserts inside this one.
-        failed_gates: the gates among the children that were not met; the score is then 0.
-        empty: nothing was weighed, so that the score is 0 and its opposite is not known.
+        children: results of the asserts inside it.
+        failed_gates: gates among the children that were missed; the score is then 0.
+        empty: nothing had a weight, so the score is 0 and its opposite is unknown.
     """
 
     score: float
@@ -109,13 +109,13 @@ class Grade:
 
     @classmethod
     def saying(cls, said: str, met: bool, score: float, **more: Any) -> "Grade":
-        """Return a score with a sentence, which is a hit where what was asked is met. ``more``: fields of the grade."""
+        """Return a score with a sentence, a hit if ``met``, else a miss. ``more``: fields of the grade."""
         return cls(score, **{"hits" if met else "misses": (said,)}, **more)
 
     def negated(self) -> "Grade":
-        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold.
+        """Return the opposite: 1 - score, with hits and misses, pass and fail exchanged, and gates inside ignored.
 
-        Raises ``UngradedError``: nothing was weighed.
+        Raises ``UngradedError``: nothing had a weight.
         """
         if self.empty:
             raise UngradedError("nothing_weighed", "nothing that has a weight was graded, so its opposite is not known")
@@ -125,7 +125,7 @@ class Grade:
         return replace(turned, verdict=opposite.get(verdict, verdict))
 
 
-# What rows hold as it is, of an assert and of a test.
+# Fields that rows hold unchanged, of an assert and of a test.
 _OF_AN_ASSERT = ("name", "type", "score", "weight", "required", "reasoning", "details")
 _OF_A_TEST = (
     "id", "score", "target", "dataset", "conversation_id", "metadata", "aggregation", "request_key", "digest", "timestamp",
@@ -134,7 +134,7 @@ _OF_A_TEST = (
 
 @dataclass(frozen=True, slots=True)
 class AssertResult:
-    """One assert of one test. ``score`` is None exactly when ``error`` is set. ``failed_gates``: gates among its children."""
+    """Result of one assert. ``score`` is None exactly if ``error`` is set. ``failed_gates``: missed gates among its children."""
 
     name: str
     type: str
@@ -153,12 +153,12 @@ class AssertResult:
 
     @property
     def gate(self) -> float | None:
-        """The score it must reach, None where it is no gate."""
+        """The score it needs as a gate; None: it is not a gate."""
         return gate_of(self.required)
 
     @property
     def gate_failed(self) -> bool:
-        """Whether it, or a gate inside it, brings its test to 0. ``required: true`` is met by a pass, a number by that score."""
+        """Whether it, or a gate inside it, makes the test 0. ``required: true`` needs a pass, a number that score."""
         if self.failed_gates:
             return True
         if self.gate is None or self.score is None:
@@ -201,7 +201,7 @@ class AssertResult:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One answer, graded. ``score`` is None exactly when the verdict is ``error``."""
+    """One graded answer. ``score`` is None exactly if the verdict is ``error``."""
 
     number: int
     score: float | None
@@ -215,7 +215,7 @@ class Attempt:
 
     @property
     def cost_usd(self) -> float | None:
-        """US dollars it took, a simulated user included, as far as targets reported them; None: none did."""
+        """Reported cost in US dollars, simulated user included; None: not reported."""
         output = self.output
         return output and known_sum([*(turn.cost_usd for turn in output.turns or [output]), output.user_cost_usd])
 
@@ -227,13 +227,13 @@ class Attempt:
         data |= _answered(self.output)
         if self.results:
             data["scores"] = {item.name: item.score for item in self.results}
-        # All attempts together say how long a character lasts.
+        # A character's lifetime is computed from all attempts.
         lasting = [item.to_dict() for item in self.results if item.type == FADES]
         return data | ({"results": lasting} if lasting else {})
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> "Attempt":
-        """Return the attempt of a trial's line, or of a test's row; ``results``: of its asserts."""
+        """Return the attempt of a trial's line or of a test's row. ``results``: those of its asserts."""
         return cls(
             row.get("attempt", 0),
             row["score"],
@@ -248,21 +248,22 @@ class Attempt:
 
 
 def _answered(output: Output | None) -> dict[str, Any]:
-    """The answer and what it took, as far as the target said."""
+    """Return the answer and its figures."""
     return {} if output is None else {"output": output.messages, **output.measured()}
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test with one target.
+    """Result of one test with one target.
 
     Attributes:
-        id: the test's id, with ``@<target>`` when the run has several targets.
-        score: 0-1; None exactly when the verdict is ``error``.
+        id: the test's id, with ``@<target>`` if the run has several targets.
+        score: 0-1; None exactly if the verdict is ``error``.
         best: the attempt whose asserts and answer are shown.
-        attempts: all of them, where the test had trials.
-        aggregation: how the score came from the attempts.
-        request_key: SHA-256 of what the target was asked; digest: of all that the verdict rests on.
+        attempts: all attempts, for a test with trials.
+        aggregation: how the score was computed from the attempts.
+        request_key: SHA-256 of the request to the target.
+        digest: digest of all inputs of the verdict.
     """
 
     __test__ = False
@@ -287,7 +288,7 @@ class TestResult:
 
     @property
     def error(self) -> Failure | None:
-        """Why there is no score: the target's failure, else the first assert's."""
+        """Why there is no score: the target's failure, else the first failure of an assert."""
         if self.verdict is not SuiteVerdict.ERROR:
             return None
         if self.best.error:
@@ -301,7 +302,7 @@ class TestResult:
 
     @property
     def coverage(self) -> tuple[int, int]:
-        """Asserts that have a score, and asserts there are."""
+        """Number of asserts with a score, and of all asserts."""
         return sum(item.score is not None for item in self.best.results), len(self.best.results)
 
     def to_dict(self) -> dict[str, Any]:
@@ -344,7 +345,7 @@ class TestResult:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "TestResult":
-        """Return the result a row holds, well enough to report it again."""
+        """Return the result of a row, complete enough for reports."""
         best = Attempt.from_dict(row, row["results"])
         return cls(
             **{name: row[name] for name in _OF_A_TEST if name in row},
@@ -366,8 +367,11 @@ def _failure(data: Any) -> Failure | None:
 class SuiteResult:
     """A whole run.
 
-    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: why a run, or a suite
-    of it, has no tests. ``unchanged``: it has none because no test rests on what changed, which is good.
+    Attributes:
+        judge: name of the judge; None: it was not asked.
+        usage: tokens and cost of the judge.
+        reason: why the run, or a suite of it, has no tests.
+        unchanged: it has no tests because no test depends on a change.
     """
 
     suite: str
@@ -382,8 +386,10 @@ class SuiteResult:
 
     @property
     def result(self) -> Result | None:
-        """The run in one of three words: a failed test ``fell``, one that could not be judged, or a suite without any,
-        ``cannot_tell``, else ``held``. None: there was nothing to judge, because nothing changed."""
+        """The result of the run: ``fell`` with a failed test, ``cannot_tell`` with an error or without tests, else ``held``.
+
+        None: nothing changed, so there was nothing to judge.
+        """
         if not self.tests:
             return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
@@ -393,26 +399,26 @@ class SuiteResult:
 
     @property
     def exit_code(self) -> int:
-        """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
+        """1: a test failed; else 4: the budget is spent; 3: inconclusive; 0: all passed, or nothing had to run."""
         if self.result != Result.FELL and any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
         return self.result.status.exit_code if self.result else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:
-        """The worst verdict of its tests: error, then fail, borderline, pass; error when there are none."""
+        """The worst verdict of its tests: error, then fail, borderline, pass; error without tests."""
         return min((test.verdict for test in self.tests), key=WORST_FIRST.index, default=SuiteVerdict.ERROR)
 
     @property
     def score(self) -> float | None:
-        """Mean of the tests' scores; None when a test has none: a mean over the rest would flatter."""
+        """Mean score of the tests; None if a test has no score."""
         scores = [test.score for test in self.tests]
         known = [score for score in scores if score is not None]
         return statistics.fmean(known) if scores and len(known) == len(scores) else None
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Counts, and the distribution of the scores there are."""
+        """Counts, and the distribution of the scores."""
         verdicts = Counter(test.verdict for test in self.tests)
         scores = [test.score for test in self.tests if test.score is not None]
         costs = [test.best.cost_usd for test in self.tests if test.best.cost_usd is not None]
@@ -447,7 +453,7 @@ class SuiteResult:
             data["cost_usd"] = math.fsum(costs)
         took = [test.best.output.duration_ms for test in self.tests if test.best.output]
         if times := sorted(time for time in took if time is not None):
-            # By nearest rank: a time that was measured.
+            # By nearest rank, so that it is a measured time.
             data["duration_ms"] = {f"p{n}": times[math.ceil(n / 100 * len(times)) - 1] for n in (50, 95)}
         rates = [(test.aggregation or {}).get("flake_rate") for test in self.tests]
         if flakes := [rate["value"] for rate in rates if rate]:
@@ -461,7 +467,7 @@ class SuiteResult:
         return {**head, "tests": [test.to_dict() for test in self.tests], **self.closing()}
 
     def closing(self) -> dict[str, Any]:
-        """Return what stands after the tests: the summary, who judged, what a person should look at."""
+        """Return the part of the JSON after the tests: summary, judge and warnings."""
         data: dict[str, Any] = {"summary": self.summary}
         if self.judge:
             data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
@@ -469,12 +475,12 @@ class SuiteResult:
 
 
 def pass_interval(summary: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the share (0-1) of a run's tests that passed; None of a run without tests."""
+    """Return the 95 % interval of the pass rate (0-1); None for a run without tests."""
     return share_interval(summary["passed"], summary["total"])
 
 
 def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
-    """Return the run's results split by target, in order of first appearance."""
+    """Return the run's results by target, in order of first appearance."""
     found: dict[str | None, list[TestResult]] = {}
     for test in result.tests:
         found.setdefault(test.target, []).append(test)
@@ -482,7 +488,7 @@ def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
 
 
 def reason_of(test: TestResult) -> str:
-    """Return in one sentence why a test did not pass, ``""`` when it did."""
+    """Return in one sentence why a test did not pass; "" if it passed."""
     if test.error:
         return str(test.error)
     if test.verdict is not SuiteVerdict.PASS and "why" in (test.aggregation or {}):

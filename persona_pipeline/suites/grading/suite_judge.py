@@ -1,6 +1,6 @@
-"""The project's judge, asked from asserts: its cache, recordings, budget and reasons, behind two plain calls.
+"""The project's judge for asserts, with its cache, recordings and budget.
 
-Asserts run in threads; the judge is asynchronous and serves one thread. So it lives in one event loop of its own.
+Asserts run in threads, but the judge is asynchronous and serves one thread, so it has an event loop of its own.
 """
 
 import threading
@@ -23,7 +23,7 @@ GivenJudge: TypeAlias = Callable[[], BackedJudge] | BackedJudge | None
 
 
 class SuiteJudge:
-    """Asks a judge and waits; opened by whichever thread needs it first. Whoever makes one closes it."""
+    """Asks a judge and waits. The first thread that needs it opens it; the code that makes one closes it."""
 
     def __init__(
         self,
@@ -34,12 +34,11 @@ class SuiteJudge:
     ) -> None:
         """Take a judge, or a function that opens it.
 
-        ``identity``: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
-        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from. ``max_usd``: US
-        dollars that it and the targets of a run may cost together; None: no limit.
+        ``identity``: returns all that its answers depend on, as JSON; None: the judge is opened and its name is used.
+        ``recordings``: folder of a recorded judge. ``max_usd``: limit in US dollars for the judge and the targets of a run.
         """
         self.given, self.recordings, self.max_usd = given, recordings, max_usd
-        # US dollars that targets reported, and whether one of them reported none.
+        # Reported cost of targets, and whether one of them reported none.
         self.targets_usd, self.uncounted = 0.0, False
         self._identity = identity
         self._opened: BackedJudge | None = None
@@ -58,29 +57,29 @@ class SuiteJudge:
 
     @property
     def name(self) -> str | None:
-        """Who judges; None while nobody was needed."""
+        """Name of the judge; None: it has not been opened."""
         return self._opened.name if self._opened else None
 
     @property
     def identity(self) -> Any:
-        """What makes the judge answer as he does."""
+        """All that the judge's answers depend on."""
         if self._identity is not None:
             return self._identity()
         return self.given and [getattr(self.judge, name, None) for name in ("name", "model", "prompt_version")]
 
     @property
     def usage(self) -> Mapping[str, Any]:
-        """What its judgments took so far."""
+        """Tokens and cost of its judgments."""
         return dict(vars(self._usage)) if self._opened else {}
 
     def spent_by_target(self, usd: float | None) -> None:
-        """Count what a target's answer cost; None: it did not report that."""
+        """Add the cost of a target's answer; None: not reported."""
         with self._lock:
             self.targets_usd += usd or 0.0
             self.uncounted = self.uncounted or usd is None
 
     def require_money(self) -> None:
-        """Raise ``UngradedError`` where targets and judge have spent the limit."""
+        """Raise ``UngradedError`` if targets and judge have spent the limit."""
         spent = self.targets_usd + (self._usage.usd or 0.0)
         if self.max_usd is not None and spent >= self.max_usd:
             said = f"targets and judge have cost ${spent:.4f} of ${self.max_usd:g}; raise --max-usd"
@@ -89,7 +88,7 @@ class SuiteJudge:
     def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
         """Return the data of an answer.
 
-        ``timeout``: seconds to wait. ``model``: another model than the judge's own, where the judge is live.
+        ``timeout``: in seconds. ``model``: instead of the judge's own, for a live judge.
         """
         answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:
@@ -97,7 +96,7 @@ class SuiteJudge:
         return answer.data
 
     def answers(self, questions: Sequence[Question], timeout: float, *, model: str | None = None) -> list[Answer]:
-        """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason."""
+        """Return the answers to questions, in order; a failed one is unscored with its reason."""
         return self._wait(self._asked(model).ask(questions), timeout)
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:

@@ -1,1 +1,1 @@
-"""Eval files of other tools, made into suites; what has no counterpart is named with its place."""
+"""Import of eval files of other tools. Parts without a counterpart are findings with their places."""

@@ -1,29 +1,29 @@
-"""Asserts of promptfoo and AgentV, and evaluators of pydantic-evals, as ours; what has no counterpart is named and left out."""
+"""Asserts of promptfoo and AgentV, and evaluators of pydantic-evals, converted to asserts of a suite."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.format.tests import read_assert
 from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert
 from persona_pipeline.suites.importing.findings import PROGRAM, PYDANTIC_EVALS, TABLES, FilePart, Findings
 from persona_pipeline.suites.importing.prompts import alone_in, filled, plain
 
-# Types of other tools without a counterpart, and what to do instead.
+# Types of other tools without a counterpart, with a remedy.
 REMEDIES: dict[str, str] = TABLES["asserts"]["without_counterpart"]
-# Types whose threshold alone decides: 0 lets everything pass.
+# Types that pass at their threshold: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
 _GROUPS = ("assert", "assertions", "evaluators")
-# Of a composite's members, with their defaults.
+# Keys of a composite's members that AgentV ignores, with their defaults.
 _LEFT_ASIDE = {"negate": False, "weight": 1, "required": False}
-# From here on a mean score is no failure, and from there on a pass.
+# Lowest mean score that is not a failure, and lowest that passes.
 NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
-# What a type of Python's is in JSON.
+# Python's types in JSON.
 _TYPES: dict[str, str] = TABLES["asserts"]["types_of_python"]
-# The first argument of each evaluator, which may be there alone (``Contains: text``).
+# The first argument of each evaluator, which may have no name (``Contains: text``).
 _ARGUMENTS: dict[str, str] = TABLES["asserts"]["first_argument"]
 
 
@@ -58,7 +58,7 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
 
 
 def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
-    """A criterion of AgentV: met or not, it is required unless it says no; a minimum is a share, an operator turns the question."""
+    """Convert a criterion of AgentV: required by default, with its minimum as a share, and its operator as a question."""
     if not isinstance(value, dict):
         return {"outcome": plain(value)} if scored else plain(value)
     made = {key: part for key, part in value.items() if key not in ("operator", "min_score", "description")}
@@ -78,10 +78,10 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
 def read_asserts(
     findings: Findings, parts: Sequence[FilePart], variables: Mapping[str, Any], *, gates: bool
 ) -> list[dict[str, Any]]:
-    """Return the asserts that these have a counterpart in.
+    """Return the converted asserts.
 
-    ``variables``: fill the templates in them. ``gates``: each must pass for the test to pass, as promptfoo has it where no
-    threshold is given.
+    ``variables``: values for their templates. ``gates``: each must pass for the test to pass, as in promptfoo without a
+    threshold.
     """
     found: list[dict[str, Any]] = []
     if findings.origin == PYDANTIC_EVALS:
@@ -102,7 +102,7 @@ def read_asserts(
         if made is not None and part.valid(made, lambda reader, entry: read_assert(reader, entry, "assert", 0)):
             found.append(made)
         else:
-            # One finding says that all of it has no counterpart.
+            # One finding covers the whole assert.
             part.used.update(part.data)
     if findings.promptfoo and found and all(made.get("weight") == 0 for made in found):
         parts[0].warn("asserts that all have weight 0 pass always; here nothing is left to score by")
@@ -114,7 +114,7 @@ def read_asserts(
 
 
 def _of_evaluator(part: FilePart, variables: Mapping[str, Any]) -> FilePart | None:
-    """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
+    """Return the assert for an evaluator; None, with a finding, without a counterpart."""
     data: dict[str, Any] = part.data if isinstance(part.data, dict) else {str(part.data): {}}
     name, given = next(iter(data.items()), ("", {}))
     if name not in _ARGUMENTS:
@@ -128,7 +128,7 @@ def _of_evaluator(part: FilePart, variables: Mapping[str, Any]) -> FilePart | No
     value = arguments.take(first)
     value = variables.get("expected_output") if name == "EqualsExpected" else value
     if value is None:
-        # Without an expected output there is nothing to equal, there as here.
+        # Without an expected output there is nothing to compare, there as here.
         return None if name == "EqualsExpected" else part.none(f"evaluator {name} without its {first}")
     made: dict[str, Any] | None = None
     if name.startswith("Equals"):
@@ -137,7 +137,7 @@ def _of_evaluator(part: FilePart, variables: Mapping[str, Any]) -> FilePart | No
     elif name == "MaxDuration" and isinstance(value, int | float):
         made = {"type": "latency", "threshold": value * 1000}
     elif name == "LLMJudge":
-        # Judges here see the question and the expected output always.
+        # Judges here always see the question and the expected output.
         for key in ("include_input", "include_expected_output", "assertion"):
             arguments.take(key)
         made = {"type": "llm-rubric", "value": value}
@@ -177,7 +177,7 @@ def _converted(part: FilePart, variables: Mapping[str, Any], gates: bool) -> dic
     convert = _CONVERTERS.get(kind)
     if convert is None:
         return part.none(f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
-    # Templates in data are promptfoo's text.
+    # Promptfoo does not fill templates inside data.
     value = part.data.get("value")
     kept = (*_GROUPS, "value") if findings.promptfoo and isinstance(value, dict) else _GROUPS
     inner = {key: value for key, value in part.data.items() if key in kept}
@@ -207,7 +207,7 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
         made["negate"] = True
     limit = made.pop("_passes_from", None) or (item.threshold if required is True else None)
     always = item.findings.promptfoo and item.threshold == 0 and item.kind in _PASS_FROM_THRESHOLD
-    # A weight of 0 frees an assert from its verdict, but not a set.
+    # With a weight of 0 an assert's verdict does not count, but that of a set does.
     gate = required or (gates and not always and (weight != 0 or item.kind == "assert_set"))
     if always:
         item.part.warn(f"{item.type} with a threshold of 0 passes always; here its score still counts", "threshold")
@@ -250,7 +250,7 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
 
 
 def over_threshold(part: FilePart, asserts: list[dict[str, Any]], threshold: float) -> list[dict[str, Any]]:
-    """Return asserts of which the mean must reach a threshold: one group that is a gate."""
+    """Return one group whose mean score must reach a threshold."""
     if threshold < NO_FAILURE:
         said = f"threshold {threshold:g}: a test fails below {NO_FAILURE}, which is the least a suite can ask"
         part.warn(said, "threshold")
@@ -268,5 +268,5 @@ _CONVERTERS = {
     "g_eval": _criteria(limit=0.7),
     **dict.fromkeys(("assert_set", "composite"), _group),
 }
-# The types of promptfoo as a file spells them: what a table's cell may begin with.
+# Promptfoo's types as a table's cell may spell them.
 TYPES = sorted({name.replace("_", "-") for name in (*_CONVERTERS, *REMEDIES) if name.islower()})

@@ -1,4 +1,4 @@
-"""Tests of an eval file, inline, in files and in tables: prompts filled with variables, asserts of every layer above them."""
+"""Tests of an eval file, inline, in files and in tables, with prompts, variables and asserts of all layers."""
 
 import itertools
 import math
@@ -9,9 +9,9 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.format.loading.external_tests import METADATA, json_lines
-from persona_pipeline.suites.format.loading.tests import Defaults, read_test
+from persona_pipeline.suites.format.external_tests import METADATA, json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
+from persona_pipeline.suites.format.tests import Defaults, read_test
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
 from persona_pipeline.suites.importing.findings import (
     MOST,
@@ -38,14 +38,14 @@ ROW = "test key {}"
 _MOST_NESTED = 8
 _EXPECTED = re.compile(r"__expected\d*")
 _CONFIG = re.compile(r"__config:__expected\d*:threshold")
-# A cell: a type, perhaps a number, and everything behind the colon.
+# A cell: a type, optionally a number, and the text after the colon.
 _SPELLED = re.compile(
     rf"(?P<type>(?:not-)?(?:{'|'.join(sorted(map(re.escape, TYPES), key=len, reverse=True))}))"
     r"(?:\((?P<number>\d+(?:\.\d+)?)\))?(?::(?P<value>.*))?",
     re.DOTALL,
 )
 _LIKE_A_TYPE = re.compile(r"(?P<negated>not-)?(?P<type>[a-z]+(?:-[a-z]+)*)(?:\([\d.]+\))?(?P<colon>:.*)?", re.DOTALL)
-# Words before a colon that stand for another type; what a type takes as its limit; files with code.
+# Older words before a colon; default limits of types; files with code.
 _OLDER: dict[str, str] = TABLES["cells"]["older"]
 _LIMITED: dict[str, float] = TABLES["cells"]["limits"]
 _CODE = re.compile(r"file://.*\.(?P<ending>py|js|ts)(?::.*)?")
@@ -89,12 +89,12 @@ def _rows_of_file(reference: FileReference, depth: int) -> Iterator[FilePart]:
             yield from _table(part, *(file.opened() or ("", "")))
         else:
             path, text = file.opened() or ("", "")
-            lines = (row for row, _ in json_lines(part.findings.reader, path, text))
+            lines = json_lines(part.findings.reader, path, text)
             yield from _rows([part.findings.part(row, ROW) for row in lines], depth + 1)
 
 
 def _table(part: FilePart, path: str, text: str) -> Iterator[FilePart]:
-    """Yield the rows of a table: columns are variables, those that begin with two lines say more."""
+    """Yield the rows of a table. Columns are variables; those with the prefix ``__`` have other meanings."""
     rows = csv_rows(text, path, part.findings.reader.problems)
     names = [name.strip() for name in next(rows, (1, []))[1]]
     for line, cells in rows:
@@ -113,7 +113,7 @@ def _row_test(row: FilePart, source: RowSource) -> dict[str, Any]:
         elif not cell.strip():
             continue
         elif _EXPECTED.fullmatch(name):
-            # A finding about the assert is placed at its cell.
+            # The place of a finding about the assert is its cell.
             source.columns[f"assert[{len(test['assert'])}]"] = source.columns[name]
             limit = _number("threshold", row.data.get(f"__config:{name}:threshold", ""))
             test["assert"].append(_expectation(row, name, cell) | limit | ({"metric": metric} if metric else {}))
@@ -138,7 +138,7 @@ def _number(name: str, text: str) -> dict[str, float]:
 
 
 def _expectation(row: FilePart, column: str, cell: str) -> dict[str, Any]:
-    """Return the assert of a cell: ``type:value``, ``type(number)``, or a text that must be equalled."""
+    """Return the assert of a cell: ``type:value``, ``type(number)``, or plain text for ``equals``."""
     word, colon, rest = cell.partition(":")
     if colon and word in _OLDER:
         return {"type": _OLDER[word], "value": rest.strip()}
@@ -161,7 +161,7 @@ def _expectation(row: FilePart, column: str, cell: str) -> dict[str, Any]:
 
 
 def _name_what_looks_like_a_type(row: FilePart, column: str, cell: str) -> None:
-    """Name a cell that promptfoo compares as a text and whose author may have meant a type."""
+    """Report a cell that promptfoo compares as text although its author may have meant a type."""
     match = _LIKE_A_TYPE.fullmatch(cell.strip())
     if match is None:
         return
@@ -178,7 +178,7 @@ _MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".mp3", ".mp4", ".wa
 
 @dataclass
 class ConvertedTest:
-    """One test before its prompts: what it and the defaults above it say. ``shared``: what the suite gives to every test."""
+    """One test before its prompts, with the defaults above it. ``shared``: part of the suite that applies to every test."""
 
     part: FilePart
     layers: Sequence[FilePart]
@@ -186,17 +186,17 @@ class ConvertedTest:
     shared: FilePart | None = None
 
     def get(self, *names: str) -> Any:
-        """Return what the nearest layer says under one of these names."""
+        """Return the value of the nearest layer under one of these names."""
         found = [layer.take(*names) for layer in self.layers]
         return next((value for value in found if value is not None), None)
 
     def merged(self, name: str) -> dict[str, Any]:
-        """Return a mapping of which every layer may give keys; the nearest wins."""
+        """Return the merged mappings of all layers; the nearest layer wins."""
         return {key: value for layer in reversed(self.layers) for key, value in layer.mapping(name).items()}
 
 
 def read_tests(part: FilePart, prompts: list[Prompt], providers: Providers) -> Iterator[dict[str, Any]]:
-    """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
+    """Yield the converted tests of a file: each test with each of its prompts and providers."""
     default = _default(part)
     kept = {key: part.take(key) for key in _SHARED if part.first(key)}
     shared = part.made(kept) if kept else None
@@ -211,7 +211,7 @@ def read_tests(part: FilePart, prompts: list[Prompt], providers: Providers) -> I
 
 
 def scenarios(part: FilePart) -> Iterator[tuple[FilePart, FilePart]]:
-    """Yield each test of each scenario with the row of settings it is crossed with."""
+    """Yield each test of each scenario with each of its settings."""
     for place in part.each("scenarios", label="scenario key {}"):
         read = place.followed()
         if isinstance(place.data, str):
@@ -270,9 +270,9 @@ def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> I
 
 
 def _valid(part: FilePart, made: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a test if a suite may hold it; what is wrong with it is a finding at its origin."""
+    """Yield a test if it is valid in a suite; otherwise its problems are findings."""
     part.findings.spend("tests", 1, part)
-    if part.valid(made, lambda reader, entry: read_test(reader, entry, Defaults(""), "test")):
+    if part.valid(made, lambda reader, entry: read_test(reader, entry, Defaults(""))):
         yield made
     else:
         part.dropped(f"test {made['id']}")
@@ -287,7 +287,7 @@ def _slug(text: str) -> str:
 
 
 def _expanded(test: ConvertedTest, expands: bool) -> Iterator[dict[str, Any]]:
-    """Yield a test's variables: files read, and for promptfoo a list as one test for each of its values."""
+    """Yield a test's variables, with files read; promptfoo makes one test per value of a list."""
     given: dict[str, Any] = {}
     for layer in reversed(test.layers):
         value = layer.take("vars")
@@ -304,7 +304,7 @@ def _expanded(test: ConvertedTest, expands: bool) -> Iterator[dict[str, Any]]:
                 given[name] = _of_file(layer, item, name)
     several = [name for name, value in given.items() if expands and isinstance(value, list)]
     several = several if test.part.findings.promptfoo else []
-    # Conversations that a simulated user goes on with are lists, and one value.
+    # Initial messages of a simulated user are one value.
     several = [name for name in several if name != "initialMessages"]
     count = math.prod(len(given[name]) for name in several)
     if count > MOST["tests"]:
@@ -323,7 +323,7 @@ def _of_file(part: FilePart, reference: str, name: str) -> Any:
 
 
 def _shared(test: ConvertedTest, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what all prompts of a test have in common; None where nothing would be checked."""
+    """Return the part of a test that all its prompts share; None if nothing would be checked."""
     findings, part = test.part.findings, test.part
     described = part.text("description")
     identity = part.take("id", *(["name"] if findings.origin == PYDANTIC_EVALS else []))
@@ -370,7 +370,7 @@ def _asserts(test: ConvertedTest, variables: Mapping[str, Any], *, gates: bool) 
 
 
 def turns(part: FilePart, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the turns of AgentV's conversation as a suite has them: what the user says, and what is asked of the answer."""
+    """Return the turns of AgentV's conversation as turns of a suite."""
     found = []
     for place in part.each("turns", label="turn key {}"):
         said = _own_input(place, "input", variables) if place.first("input") else None
@@ -400,9 +400,9 @@ def _with_input(
     around: tuple[str, str],
     played: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return a test's input: its own of AgentV after that of its suite, else the prompt filled; None where there is none.
+    """Return a test's input: AgentV's own input after that of its suite, else the filled prompt; None without one.
 
-    ``played``: the simulated user, which the target is told nothing of; the prompt is then its instructions.
+    ``played``: the simulated user, whose prompt is the target's instructions.
     """
     part = test.part
     key = None if part.findings.promptfoo else part.first("input_messages", "input", "inputs")

@@ -1,4 +1,4 @@
-"""Asserts that compute, made into ours: texts, patterns, JSON, limits, tool calls and programs."""
+"""Computed asserts: texts, patterns, JSON, limits, tool calls and programs."""
 
 import csv
 import re
@@ -17,18 +17,18 @@ from persona_pipeline.suites.importing.prompts import plain
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
-# Signs in a pattern that mean something else in JavaScript.
+# Parts of patterns that differ in JavaScript.
 _DIFFERENT: dict[str, str] = TABLES["asserts"]["different_in_patterns"]
 _DIFFERENT_FIELDS: dict[str, str] = TABLES["asserts"]["different_in_fields"]
-# What only the drafts of JSON schema that promptfoo reads say.
+# Keywords of older drafts of JSON schema that promptfoo reads.
 _DRAFT_7 = ("dependencies", "additionalItems")
-# Formats that are checked here and there alike.
+# Formats with the same check in both tools.
 _SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
 
 
 @dataclass
 class ConvertedAssert:
-    """One assert being converted: what it says, filled in."""
+    """One assert during conversion, with its templates filled."""
 
     part: FilePart
     kind: str
@@ -43,11 +43,11 @@ class ConvertedAssert:
 
     @property
     def type(self) -> str:
-        """Its type as the file spells it."""
+        """The type as the file spells it."""
         return str(self.part.data["type"])
 
     def take(self, *names: str) -> Any:
-        """Return the first of these keys that is there, and count it as read."""
+        """Return the value of the first present key, and mark it as read."""
         name = next((name for name in names if self.data.get(name) is not None), None)
         if name is None:
             return None
@@ -55,7 +55,7 @@ class ConvertedAssert:
         return self.data.pop(name)
 
     def value(self) -> Any:
-        """Return ``value``; of a file its text."""
+        """Return ``value``, or the text of the file that it names."""
         given = self.take("value")
         if isinstance(given, str) and given.startswith("file://"):
             return None if PROGRAM.search(given) else self.part.file(given, "value").read()
@@ -117,7 +117,7 @@ def _json(item: ConvertedAssert) -> dict[str, Any] | None:
 
 
 def _schema(item: ConvertedAssert, schema: Any) -> Any:
-    """Return a schema in the language it is written in; what is checked otherwise there is a finding."""
+    """Return a schema with its JSON schema version; keywords that are checked differently are findings."""
     if not isinstance(schema, dict):
         return schema
     older = False
@@ -156,12 +156,12 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     config = item.take("config")
     if item.take("target"):
         item.part.none(f"target of {item.type}", "target", remedy="a program here grades what was answered")
-    # What else stands there is the program's, as it is here.
+    # Further keys belong to the program.
     own = {key: item.take(key) for key in list(item.data) if key not in (*COMMON, "transform")}
     return made | own | (config if isinstance(config, dict) else {})
 
 
-# Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
+# Programs that run an assert's code. They print its score, or for a gate whether it passes.
 _DATA = Path(__file__).parent / "data"
 _INTERPRETERS = {
     "python": ["python3", "-c", (_DATA / "python.txt").read_text(encoding="utf-8")],
@@ -170,7 +170,7 @@ _INTERPRETERS = {
 
 
 def _code(item: ConvertedAssert) -> dict[str, Any] | None:
-    """An assert that is code becomes a program of the suite's: it runs where code is allowed."""
+    """Convert an assert with code to a program of the suite, which runs if code is allowed."""
     code = item.value()
     if not isinstance(code, str) or not code.strip():
         return item.none(remedy="write a code_judge")
@@ -205,7 +205,7 @@ def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
 
 
 def _all_of(item: ConvertedAssert, made: dict[str, Any], count: int) -> dict[str, Any]:
-    """Several calls must all be there; where the score counts they are a share here."""
+    """Several calls must all be there in promptfoo; here their share is the score."""
     if count > 1 and item.gates and not item.type.startswith("not-"):
         return made | {"_passes_from": 1.0}
     if count > 1:

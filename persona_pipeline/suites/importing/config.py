@@ -1,4 +1,4 @@
-"""Eval files of other tools made into suites and their targets."""
+"""Import of an eval file: the suite and its targets."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import Files, default_roots
-from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.format.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.findings import (
     AGENTV,
@@ -34,7 +34,7 @@ _PROVIDERS = ("providers", "targets", "target")
 
 @dataclass(frozen=True)
 class ImportedSuite:
-    """A suite and its targets as plain data, and what could not be taken over as it was."""
+    """An imported suite and its targets as plain data, with the findings."""
 
     suite: dict[str, Any]
     targets: dict[str, Any] | None
@@ -43,10 +43,10 @@ class ImportedSuite:
 
 
 def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSuite:
-    """Return the suite and the targets that an eval file of another tool stands for.
+    """Convert an eval file of another tool to a suite and targets.
 
-    ``out``: the folder they will be written to, from which their paths start. ``origin``: ``promptfoo`` or ``agentv``; None: told
-    by what the file holds. Raises ``ConfigError``: the file cannot be read, or holds no test that can be taken over.
+    ``out``: their folder, from which their paths start. ``origin``: ``promptfoo``, ``agentv`` or ``pydantic-evals``; None: it
+    is detected. Raises ``ConfigError``: the file cannot be read, or no test can be converted.
     """
     path = path.absolute().parent.resolve() / path.name
     if origin is not None and origin not in ORIGINS:
@@ -54,12 +54,12 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         said = "is no eval file that can be read: its name must end in .yaml, .yml or .json"
         raise ConfigError(Problem(said, str(path)))
-    # The gate: everything that is read lies in the file's repository.
+    # Only files in the eval file's repository are read.
     reader = Reader(Files(default_roots(path)), path.parent, registry)
     entry = whole(reader.files.text_of(path), path)
     if not isinstance(entry.data, dict):
         raise ConfigError(entry.problem("must be a mapping with tests"))
-    # Paths that lead through a folder are looked up in it.
+    # The folder must exist so that paths through it resolve.
     out.mkdir(parents=True, exist_ok=True)
     findings = Findings(reader, out.resolve(), origin or _origin(entry.data, path))
     imported = _imported(findings.part(entry))
@@ -112,7 +112,7 @@ def _imported(part: FilePart) -> ImportedSuite:
 
 
 def _metadata(part: FilePart) -> dict[str, Any]:
-    """Return what a file says of itself, as far as a suite may hold it."""
+    """Return the metadata of a file, as far as a suite allows it."""
     found: dict[str, Any] = {
         name: value for name in ("description", "version", "author", "license") if (value := part.text(name))
     }
@@ -128,17 +128,17 @@ def _metadata(part: FilePart) -> dict[str, Any]:
         found["tags"] = [f"{name}:{value}" for name, value in tags.items()]
     elif tags is not None:
         found["tags"] = [str(tag) for tag in listed(tags)]
-    if not part.valid(found, lambda reader, entry: reader.validated(SuiteFields, found, entry, "suite")):
+    if not part.valid(found, lambda reader, entry: reader.validated(SuiteFields, found, entry.named("suite"))):
         found = {}
-    # Nothing here reads it; it stays with the suite.
+    # It is kept but not used.
     governance = part.take("governance")
     return found | ({} if governance is None else {"x-governance": governance})
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
-    """Write an import to a folder and return the files: ``<name>.eval.yaml``, and ``targets.yaml`` where there are targets.
+    """Write ``<name>.eval.yaml``, and ``targets.yaml`` if there are targets, to a folder; return the files.
 
-    Raises ``ConfigError``: a file is there already and ``force`` is not set.
+    Raises ``ConfigError``: a file exists and ``force`` is not set.
     """
     head = f"# Imported from {source.name} ({imported.origin}).\n"
     stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)

@@ -1,6 +1,6 @@
-"""What every part of an import shares: values that know their place and which of their keys were read, and the gate to files.
+"""The state of an import: values with their places and the keys that were read, and access to files.
 
-A rule reads a key through ``FilePart``. ``Findings.unread`` names each key that no rule read, so no list of known keys is needed.
+Rules read keys through ``FilePart``. ``Findings.unread`` reports every other key, so no list of known keys is needed.
 """
 
 import os
@@ -14,25 +14,28 @@ from typing import Any
 
 from persona_pipeline.base.documents.yaml import Document, Location
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.suites.format.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.files import FileError, is_pattern
-from persona_pipeline.suites.format.loading.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
-# A file of code, perhaps with the name of a function in it.
+# A file of code, optionally with the name of a function.
 PROGRAM = re.compile(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$")
-# What the tools' types of asserts and kinds of providers are here.
+# Names of other tools and their counterparts.
 TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
-# The budget of one import: a file may refer to itself and cross its lists.
+# Limits of one import: a file may refer to itself and combine its lists.
 MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "findings": 200_000, "characters": 64_000_000}
 
 
 @dataclass
 class Findings:
-    """One import. ``reader`` collects: its problems end the import, its warnings are the findings.
+    """One import.
 
-    ``out``: the folder of the suite, which its paths start from; ``origin``: the tool that the file belongs to.
-    ``groups``: the places of the groups of asserts around the one that is read.
+    Attributes:
+        reader: its problems end the import; its warnings are the findings.
+        out: folder of the suite, from which its paths start.
+        origin: the tool of the file.
+        groups: places of the groups around the current assert.
     """
 
     reader: Reader
@@ -49,25 +52,25 @@ class Findings:
 
     @property
     def strict(self) -> bool:
-        """Whether every assert must pass for its test to pass."""
+        """Whether a test passes only if all its asserts pass."""
         return self.origin != AGENTV
 
     def part(self, entry: ConfigEntry, label: str = "{}") -> "FilePart":
-        """Return the part at a place: the same one for each rule that reads it. ``label`` names its keys, ``{}`` is the key."""
+        """Return the part at a place, one per place. ``label``: name of its keys, where ``{}`` is the key."""
         if not isinstance(entry.data, dict):
             return FilePart(self, entry, label)
-        # Data made of a place, such as a template of asserts with keys added, is a part of its own.
+        # Data that is derived from a place, such as a template with further keys, is a part of its own.
         return self.parts.setdefault((id(entry.source), entry.location, id(entry.data)), FilePart(self, entry, label))
 
     def unread(self) -> None:
-        """Name every key of every mapping that no rule read. A key without a value says nothing."""
+        """Report every key that no rule read. Keys without a value are ignored."""
         for part in list(self.parts.values()):
             for key, value in part.data.items():
                 if value is not None and key not in part.used:
                     part.none(part.label.replace("{}", key), key)
 
     def spend(self, what: str, amount: int, part: "FilePart") -> None:
-        """Count what the import reads or makes, by a key of ``MOST``. Raises ``ConfigError``: it is more than allowed."""
+        """Count towards a limit of ``MOST``. Raises ``ConfigError``: the limit is exceeded."""
         self.spent[what] += amount
         if self.spent[what] > MOST[what]:
             said = f"leads to more than {MOST[what]:,} {what}; split the file, or import less of it"
@@ -76,7 +79,7 @@ class Findings:
 
 @dataclass(eq=False)
 class FilePart:
-    """A value of a file, its place, and the keys of it that were read."""
+    """A value of a file with its place and its read keys."""
 
     findings: Findings
     entry: ConfigEntry
@@ -88,12 +91,12 @@ class FilePart:
         return self.entry.data
 
     def first(self, *names: str) -> str | None:
-        """Return the first of these keys that has a value; it does not count as read."""
+        """Return the first of these keys with a value, without marking it as read."""
         data = self.data if isinstance(self.data, dict) else {}
         return next((name for name in names if data.get(name) is not None), None)
 
     def take(self, *names: str) -> Any:
-        """Return the value of the first of these keys that has one, and count that key as read."""
+        """Return the value of the first of these keys that has one, and mark it as read."""
         name = self.first(*names)
         if name is None:
             return None
@@ -101,15 +104,15 @@ class FilePart:
         return self.data[name]
 
     def text(self, *names: str) -> str | None:
-        """Like ``take``, of a text; another kind of value is a finding."""
+        """Return a text like ``take``; another type is a finding."""
         return self._typed(names, str, "text")
 
     def mapping(self, *names: str) -> dict[str, Any]:
-        """Like ``take``, of a mapping, empty where there is none; another kind of value is a finding."""
+        """Return a mapping like ``take``, by default an empty one; another type is a finding."""
         return self._typed(names, dict, "a mapping") or {}
 
     def number(self, *names: str) -> float | None:
-        """Like ``take``, of a number; another kind of value is a finding."""
+        """Return a number like ``take``; another type is a finding."""
         return self._typed(names, int | float, "a number")
 
     def _typed(self, names: tuple[str, ...], kind: Any, said: str) -> Any:
@@ -119,69 +122,69 @@ class FilePart:
         return self.warn(f"{self.first(*names)} must be {said}, and is left out", self.first(*names) or "")
 
     def child(self, *keys: str | int, label: str = "{}") -> "FilePart":
-        """Return the part of a value inside this one, and count it as read; the value must be there."""
+        """Return the part of an existing value inside this one, and mark it as read."""
         self.used.add(keys[0])
         return self.findings.part(self.entry.child(*keys), label)
 
     def inner(self, name: str, label: str = "{}") -> "FilePart | None":
-        """Return the mapping at a key; None where there is none. Another kind of value is a finding."""
+        """Return the part of a mapping at a key; None without one. Another type is a finding."""
         return self.child(name, label=label) if self.mapping(name) else None
 
     def made(self, data: Any) -> "FilePart":
-        """Return data that is made of this part as a part at the same place."""
+        """Return derived data as a part at this place."""
         return self.findings.part(ConfigEntry(data, self.entry.source, self.entry.location))
 
     def valid(self, data: Any, read: Callable[[Reader, ConfigEntry], Any]) -> bool:
-        """Return whether a suite may hold data that is made of this part; what ``read`` finds wrong with it is a finding here."""
+        """Return whether converted data is valid in a suite; its problems are findings at this place."""
         reader = Reader(self.findings.reader.files, self.findings.out, self.findings.reader.assert_types)
         found = read(reader, ConfigEntry(data, self.entry.source, self.entry.location)) is not None
         self.findings.reader.warnings += () if found else reader.problems
         return found
 
     def items(self, label: str = "{}") -> list["FilePart"]:
-        """Return the parts of a list, and of anything else the one."""
+        """Return the parts of a list; any other value is the only part."""
         several = range(len(self.data)) if isinstance(self.data, list) else None
         return [self] if several is None else [self.child(index, label=label) for index in several]
 
     def each(self, *names: str, label: str = "{}") -> list["FilePart"]:
-        """Return the parts of a list at the first of these keys that has a value, or of the one value there."""
+        """Return the parts of the value at the first of these keys that has one."""
         name = self.first(*names)
         return [] if name is None else self.child(name, label=label).items(label)
 
     def followed(self) -> "FilePart | None":
-        """Return what the file that this text names holds, and any other value as it is; None, and a finding, without the file."""
+        """Return the content of the file that a text names, or the value itself; None, with a finding, without the file."""
         return self.file(self.data).document(self.label) if isinstance(self.data, str) else self
 
     def none(self, what: str, *keys: str | int, remedy: str = "") -> None:
-        """Name something that has no counterpart; without ``keys`` it is the whole part."""
+        """Report a part without a counterpart; without ``keys``, the whole part."""
         self.warn(f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys)
 
     def warn(self, said: str, *keys: str | int) -> None:
-        """Name something that means something else here, or cannot be used; without ``keys`` it is the whole part."""
+        """Report a part that has another meaning here or cannot be used; without ``keys``, the whole part."""
         self.used.update(keys[:1])
         self.findings.spend("findings", 1, self)
         self.findings.reader.warn(self.entry, said, *keys, key=bool(keys))
 
     def name_numbers(self, value: Any, *keys: str | int) -> None:
-        """Name data that becomes text here and has a number which JavaScript writes otherwise."""
+        """Report data that becomes text and has a number that JavaScript spells differently."""
         if self.findings.origin != PYDANTIC_EVALS and _has_odd_number(value):
             self.warn("a number such as 1.0 or 1e-07 is written so here, there as 1 and 1e-7; quote it", *keys)
 
     def dropped(self, what: str, remedy: str = "") -> None:
-        """Name this part as one that has no counterpart, its keys included."""
+        """Report this part with all its keys as one without a counterpart."""
         self.used.update(self.data if isinstance(self.data, dict) else ())
         self.none(what, remedy=remedy)
 
     def file(self, text: str, *keys: str | int) -> "FileReference":
-        """Return the path that a text of this part is. ``keys``: where the text is."""
+        """Return a reference to the path in a text. ``keys``: the place of the text."""
         return FileReference(self, text, keys)
 
 
 @dataclass(frozen=True)
 class FileReference:
-    """A path that a file names. Only these methods open it: inside the eval file's repository, links followed.
+    """A path that a file names. Only its methods open the file, and only inside the eval file's repository.
 
-    A path that the gate refuses is a finding, and nothing of it reaches the suite.
+    A refused path is a finding, and the suite does not contain it.
     """
 
     part: FilePart
@@ -190,11 +193,11 @@ class FileReference:
 
     @property
     def path(self) -> PurePosixPath:
-        """The path as a name only: its ending and its stem."""
+        """The path as a name, for its ending and its stem."""
         return PurePosixPath(self.text.removeprefix("file://"))
 
     def all(self) -> "list[FileReference] | None":
-        """Return the files that a pattern matches, of a plain path that one; None, and a finding, where the gate refuses it."""
+        """Return the files that match a pattern, or the plain path; None, with a finding, if it is refused."""
         if not is_pattern(self.text):
             return [self]
         findings = self.part.findings
@@ -205,17 +208,17 @@ class FileReference:
         return [FileReference(self.part, str(path), self.keys) for path in paths]
 
     def above(self, *names: str) -> "Iterator[FileReference]":
-        """Yield the first of these files in a folder of this name: next to the file, then above it, up to the repository's top."""
+        """Yield these files in a folder of this name: next to the file, then above it, up to the repository's top."""
         paths = (folder / self.text / name for folder in self._folders() for name in names)
         yield from (FileReference(self.part, str(path)) for path in paths if path.exists())
 
     def read(self) -> str | None:
-        """Return the text of the file; None, and a finding, where it cannot be had."""
+        """Return the text of the file; None, with a finding, if it cannot be read."""
         found = self.opened()
         return found and found[1]
 
     def opened(self) -> tuple[str, str] | None:
-        """Return where the file is, for findings about it, and its text; None, and a finding, where it cannot be had."""
+        """Return path and text of the file; None, with a finding, if it cannot be read."""
         findings = self.part.findings
         findings.spend("files", 1, self.part)
         try:
@@ -225,7 +228,10 @@ class FileReference:
             return self.part.warn(str(problem), *self.keys)
 
     def document(self, label: str = "{}", *, quiet: bool = False) -> FilePart | None:
-        """Return what a YAML or JSON file holds; None, and a finding, where it cannot be had. ``quiet``: not of its syntax."""
+        """Return the content of a YAML or JSON file; None, with a finding, if it cannot be read.
+
+        ``quiet``: ignore its syntax errors.
+        """
         findings, found = self.part.findings, self.opened()
         if found is None:
             return None
@@ -238,9 +244,9 @@ class FileReference:
             return None
 
     def written(self, *, folder: str = "") -> str | None:
-        """Return the path as the suite must spell it, from its own folder; None, and a finding, where it lies outside.
+        """Return the path relative to the suite's folder; None, with a finding, if it is outside the repository.
 
-        ``folder``: what calls it a folder, which must be there.
+        ``folder``: key that names an existing folder.
         """
         files = self.part.findings.reader.files
         try:
@@ -261,7 +267,7 @@ class FileReference:
         return [own, *(above for above in own.parents if above.is_relative_to(reader.top))]
 
     def _spelled(self) -> str:
-        # A path of AgentV that begins with / starts from the top of the repository.
+        # In AgentV a path with a leading / starts at the top of the repository.
         name = self.text.removeprefix("file://")
         top = self.part.findings.reader.top
         from_top = self.part.findings.origin == AGENTV and not PurePosixPath(name).is_relative_to(top)
@@ -269,7 +275,7 @@ class FileReference:
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    """Return what a file of another tool holds. Raises ``ConfigError``: it is not valid."""
+    """Return the content of another tool's file. Raises ``ConfigError``: it is not valid."""
     document: Document = read_document(path, text, merge=True)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
@@ -282,5 +288,5 @@ def _has_odd_number(value: Any) -> bool:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list as it is, and anything else as a list of it; of nothing an empty one."""
+    """Return a list unchanged, any other value as a list of one, and None as an empty list."""
     return value if isinstance(value, list) else [] if value is None else [value]

@@ -1,4 +1,4 @@
-"""Prompts of an eval file, and its templates, which a sandbox fills within a budget: a stranger's may loop, repeat and pad."""
+"""Prompts and templates of an eval file. A sandbox with a budget fills templates, because a stranger wrote them."""
 
 import json
 import re
@@ -13,21 +13,21 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
+from persona_pipeline.suites.format.tests import ROLES
 from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, FileReference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
-# Of one template: characters of its text, and steps of its loops times what each may have to look through.
+# Limits of one template: characters of its text, and steps of its loops times the size of the data.
 MOST_CHARACTERS, MOST_WORK = 1_000_000, 1_000_000_000
 
 
 class TemplateError(ValueError):
-    """The template cannot be filled; the message says why."""
+    """The template cannot be filled; the message has the reason."""
 
 
-# What templates may hold: nothing that makes more of a value than it is, but loops, whose steps are counted.
+# Nodes that templates may have. Only loops can make text grow, and their steps are counted.
 _NODES = (
     *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter),
     *(nodes.If, nodes.CondExpr, nodes.For, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
@@ -37,12 +37,12 @@ _FILTERS = (
     "capitalize", "default", "dump", "first", "float", "int", "join", "last", "length", "lower", "string", "title",
     "tojson", "trim", "upper",
 )  # fmt: skip
-# A loop knows how far it is.
+# Attributes of ``loop``.
 _OF_A_LOOP = ("index", "index0", "first", "last", "length")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Fills one template within a budget. It has no functions, no methods, and only filters that do not grow."""
+    """Fills one template within a budget, without functions, methods, or filters that make text grow."""
 
     def __init__(self) -> None:
         super().__init__(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
@@ -52,7 +52,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {}
 
     def step(self, _: Any) -> str:
-        """Spend a step of a loop."""
+        """Count one step of a loop."""
         self.left -= self.cost
         if self.left < 0:
             raise SecurityError("its loops take too many steps")
@@ -74,7 +74,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             if not isinstance(node, _NODES) or any(len(str(getattr(one, "value", ""))) > 100 for one in arguments):
                 raise SecurityError(f"line {node.lineno}: {type(node).__name__.lower()} is not available")
         for loop in tree.find_all(nodes.For):
-            # Of a constant it would be computed once.
+            # A call with a constant would be computed only once.
             loop.body.insert(0, nodes.Output([nodes.Filter(nodes.Name("vars", "load"), "_step", [], [], None, None)]))
         self.cost = len(parts) * len(json.dumps(variables, default=str))
         tree.set_environment(self)
@@ -92,17 +92,17 @@ def _shown(value: Any) -> Any:
 
 
 def plain(value: Any) -> str:
-    """Return a text as it is, and data as JSON."""
+    """Return text unchanged and data as JSON."""
     return value if isinstance(value, str) else stringify(value)
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
-    """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
+    """Fill every template in a value; a template that is only a variable becomes its value."""
     return over_texts(value, lambda text: _fill(text, variables))
 
 
 def alone_in(value: Any) -> list[str]:
-    """Return the variables that stand alone in the templates of a text or of several."""
+    """Return the variables that are the only content of a template."""
     return [name for text in listed(value) if isinstance(text, str) for name in _WHOLE.findall(text)]
 
 
@@ -119,7 +119,7 @@ def _fill(template: str, variables: Mapping[str, Any]) -> Any:
 
 
 def filled(part: FilePart, value: Any, variables: Mapping[str, Any], *keys: str | int) -> Any:
-    """Return a value with its templates filled; None, and a finding, where one cannot be. pydantic-evals has none."""
+    """Fill the templates in a value; None, with a finding, if that fails. pydantic-evals has no templates."""
     if part.findings.origin == PYDANTIC_EVALS:
         return value
     try:
@@ -131,13 +131,13 @@ def filled(part: FilePart, value: Any, variables: Mapping[str, Any], *keys: str 
 
 
 def known_variables(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return variables with templates in them filled from the others, as far as that goes."""
+    """Fill templates in variables from the other variables, as far as possible."""
     found = dict(given)
     for name, value in given.items():
         try:
             found[name] = fill(value, {key: item for key, item in given.items() if key != name})
         except TemplateError:
-            # Text that looks like a template may be meant so.
+            # The text may only look like a template.
             found[name] = value
     return found
 
@@ -150,7 +150,7 @@ _BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt: a template, or messages with templates in them. ``names``: what providers and tests may call it."""
+    """One prompt: a template, or messages with templates. ``names``: its names in providers and tests."""
 
     content: Any
     part: FilePart
@@ -162,7 +162,7 @@ class Prompt:
 
 
 def read_prompts(part: FilePart) -> list[Prompt]:
-    """Return the prompts of a file, ``{{ prompt }}`` where it has none; those that are programs are named and left out."""
+    """Return the prompts of a file, by default ``{{ prompt }}``; programs are reported and left out."""
     if "prompts" not in part.data:
         return [Prompt("{{ prompt }}" if part.findings.promptfoo else "{{ input }}", part)]
     return [prompt for place in part.each("prompts", "prompt key {}") for prompt in _read(place)]
@@ -204,7 +204,7 @@ def _of_file(part: FilePart, file: FileReference, names: tuple[str, ...]) -> Ite
     if content is None:
         return
     if file.path.suffix in _DATA:
-        # A template need not be data before it is filled.
+        # A template may be valid JSON or YAML only after it is filled.
         template = content if "{%" in content or "{{" in content else None
         read = file.document(quiet=template is not None)
         data = template if read is None else read.data
@@ -218,7 +218,7 @@ def _of_file(part: FilePart, file: FileReference, names: tuple[str, ...]) -> Ite
 
 
 def _chat(text: str) -> Any:
-    """Return the messages a text is the JSON of, else the text."""
+    """Return the messages in a JSON text, else the text."""
     if text.lstrip()[:1] != "[":
         return text
     try:
@@ -230,7 +230,7 @@ def _chat(text: str) -> Any:
 
 
 def asked(prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> Any:
-    """Return a test's ``input``: the prompt filled, as text or messages. ``around``: what is before and after it.
+    """Return a test's ``input``: the filled prompt as text or messages. ``around``: prefix and suffix.
 
     Raises ``TemplateError``: the prompt cannot be filled.
     """
@@ -246,7 +246,7 @@ def asked(prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] 
 
 
 def messages(part: FilePart, given: list[Any]) -> list[dict[str, Any]]:
-    """Return messages as a suite has them; parts that are no text are named and left out."""
+    """Return messages in the suite's form; parts that are not text are reported and left out."""
     found = []
     for message in given:
         role = message.get("role") if isinstance(message, dict) else None
@@ -277,7 +277,7 @@ def _parts(part: FilePart, given: list[Any]) -> list[dict[str, Any]]:
 
 
 def named(prompts: list[Prompt], wanted: Any) -> list[Prompt]:
-    """Return the prompts that a provider or a test names, by label or the beginning of one; all where it names none."""
+    """Return the prompts that a provider or a test names, by label or its beginning; without names, all."""
     names = [name.removesuffix("*").removesuffix(":") for name in listed(wanted) if isinstance(name, str)]
     if not names:
         return prompts

@@ -1,6 +1,6 @@
-"""How an eval file is run: providers as targets, repetitions, caching, workspaces and their hooks.
+"""Providers as targets, and how an eval file is run: repetitions, caching, workspaces and hooks.
 
-A table leads from the first word of a provider's id to its rule. An id without a rule is a finding.
+The first word of a provider's id selects its rule. An id without a rule is a finding.
 """
 
 import json
@@ -19,7 +19,7 @@ from persona_pipeline.suites.importing.prompts import filled, messages
 from persona_pipeline.suites.targets.registry import find_provider
 
 _TABLE = TABLES["providers"]
-# The provider here of each first word of an id; the other words of an id that choose an API.
+# Providers by the first word of an id, and words that choose an API.
 _MODELS: dict[str, str] = _TABLE["models"]
 _WAYS: dict[str, list[str]] = _TABLE["ways"]
 _NO_MODEL = re.compile(_TABLE["no_models"])
@@ -33,7 +33,7 @@ _SIMULATED_USER, _MOST_TURNS, _MOST_ALIASES = "promptfoo:simulated-user", 200, 1
 
 @dataclass
 class ConvertedProvider:
-    """One provider: the target it becomes (None: it has no counterpart), what else calls it, and the prompts it is for."""
+    """One provider: its target (None: no counterpart), its other names, and its prompts."""
 
     name: str
     target: dict[str, Any] | None
@@ -43,7 +43,7 @@ class ConvertedProvider:
 
 @dataclass
 class Providers:
-    """The providers of a file, those that it asks, and those that single tests bring along, by where they are written."""
+    """Providers of a file, those that it asks, and those of single tests by their place."""
 
     found: list[ConvertedProvider] = field(default_factory=list)
     asked: list[ConvertedProvider] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Providers:
 
     @property
     def default(self) -> list[ConvertedProvider]:
-        """Those that answer a test that names none."""
+        """The providers of a test without its own."""
         return self.asked or self.found
 
     @property
@@ -61,7 +61,7 @@ class Providers:
         return [one.target for one in [*self.found, *brought] if one.target is not None]
 
     def read(self, parts: Sequence[FilePart]) -> list[ConvertedProvider]:
-        """Return the providers that these parts describe or name; those without a counterpart are named."""
+        """Return the providers that these parts describe or name; providers without a counterpart are reported."""
         found = [one for part in parts for one in _read(part, _MOST_ALIASES)]
         for provider in found:
             provider.name = apart(provider.name, self.taken)
@@ -70,7 +70,7 @@ class Providers:
         return found
 
     def of_test(self, layers: Sequence[FilePart]) -> tuple[list[ConvertedProvider], FilePart | None]:
-        """Return the providers that answer a test, all of the file's where it names none, and its simulated user."""
+        """Return the providers of a test, by default all of the file, and its simulated user."""
         found = [layer.each("provider", "providers", label=PROVIDER) for layer in layers]
         if (execution := layers[0].inner("execution", "execution.{}")) is not None:
             found.append(execution.each("targets", "target", label=PROVIDER))
@@ -83,7 +83,7 @@ class Providers:
         return [one for part in nearest for one in self.of(part)], None
 
     def of(self, part: FilePart) -> list[ConvertedProvider]:
-        """Return the providers of the file that a part names, else those that it describes."""
+        """Return the file's providers that a part names, else those that it describes."""
         known = [*self.found, *self.asked] if isinstance(part.data, str) else []
         named = [one for one in known if part.data in one.names]
         key = (id(part.entry.source), part.entry.location)
@@ -93,7 +93,7 @@ class Providers:
 
 
 def _read(part: FilePart, left: int) -> Iterator[ConvertedProvider]:
-    """Yield what a part describes. ``left``: how many names and files it may still lead through."""
+    """Yield the providers of a part. ``left``: number of names and files it may still follow."""
     findings, value = part.findings, part.data
     findings.spend("files", 1, part)
     if left < 1:
@@ -117,7 +117,7 @@ def _read(part: FilePart, left: int) -> Iterator[ConvertedProvider]:
         for one in _named(part, alias, left):
             yield ConvertedProvider(_name(shown), one.target, (_name(shown), shown), one.prompts)
         return
-    # AgentV: the id is the target's own name where the provider says what it is.
+    # In AgentV the id is the target's name if ``provider`` is given.
     backend, identity = part.take("provider"), part.take("id")
     spec = backend if backend is not None else identity if identity is not None else value
     if not isinstance(spec, str) or not spec:
@@ -130,18 +130,18 @@ def _read(part: FilePart, left: int) -> Iterator[ConvertedProvider]:
     target = rule(part, config, spec) if rule else part.none(f"provider {spec}", remedy=_REMEDY)
     name = _name(shown)
     if target is not None:
-        # References to the environment as targets write them.
+        # Targets spell references to the environment differently.
         written = over_texts(target, partial(_ENVIRONMENT.sub, lambda match: f"${{{{ {match[1] or match[2]} }}}}"))
         target = _checked(part, {"name": name, **written} | ({"workers": workers} if workers else {}))
     else:
-        # One finding says that all of it has no counterpart.
+        # One finding covers the whole provider.
         for one in (part, config):
             one.used.update(one.data if isinstance(one.data, dict) else ())
     yield ConvertedProvider(name, target, (name, shown, spec), prompts)
 
 
 def _config(part: FilePart, spec: str) -> FilePart:
-    """Return the settings of a provider; in AgentV's targets file they are next to the name."""
+    """Return the settings of a provider. In AgentV's targets file they are next to the name."""
     label = f"{{}} of provider {spec}"
     if not part.findings.promptfoo and part.first("config") is None:
         part.label = label
@@ -150,7 +150,7 @@ def _config(part: FilePart, spec: str) -> FilePart:
 
 
 def _named(part: FilePart, name: str, left: int) -> Iterator[ConvertedProvider]:
-    """Yield the target of this name in AgentV's own targets file, the nearest above the eval file."""
+    """Yield the target of this name in the nearest AgentV targets file."""
     place = None if _ENVIRONMENT.search(name) else _described(part, name)
     if place is not None:
         yield from _read(place, left - 1)
@@ -176,19 +176,19 @@ def _name(text: str) -> str:
 
 
 def _checked(part: FilePart, target: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
+    """Return a target if it is valid in a targets file; otherwise its problems are findings."""
     model, label = find_provider(target["provider"]), f"provider {target['name']!r}"
     assert model is not None, target["provider"]
-    held = part.valid(target, lambda reader, entry: reader.validated(model, target, entry, label))
+    held = part.valid(target, lambda reader, entry: reader.validated(model, target, entry.named(label)))
     return target if held else None
 
 
 def simulated_user(
     part: FilePart, variables: Mapping[str, Any], answering: Sequence[ConvertedProvider]
 ) -> dict[str, Any] | None:
-    """Return what a test says of its simulated user: ``user``, the messages before it, and its first turn if it is written.
+    """Return ``user``, the messages before it, and its first turn if it is written.
 
-    None, and a finding, where the user has no goal. ``answering``: those that answer; the first model of them plays the user.
+    None, with a finding: the user has no goal. ``answering``: the test's providers; the first model plays the user.
     """
     for key in ("id", "label"):
         part.take(key)
@@ -299,7 +299,7 @@ def _program(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | No
         argv.append("{PROMPT}")
         if part.findings.promptfoo:
             part.warn(f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it")
-    # Without a folder it runs next to the eval file.
+    # By default it runs next to the eval file.
     cwd = config.text("basePath", "cwd") or str(part.findings.reader.suite_folder)
     folder, limit = part.file(cwd).written(), config.number("timeout_seconds")
     made = {"provider": "cli", "command": argv, "cwd": folder, "timeout_seconds": limit and float(limit)}
@@ -320,7 +320,7 @@ def _function(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | N
     return {"provider": "python", "function": f"{module}:{name}"}
 
 
-# The first word of an id, and what makes a target of it.
+# Rules by the first word of an id.
 _RULES: dict[str, Callable[[FilePart, FilePart, str], dict[str, Any] | None]] = {
     **dict.fromkeys(("http", "https"), _server),
     **dict.fromkeys(("exec", "cli"), _program),
@@ -335,7 +335,7 @@ _STRATEGIES = {"pass_any": "pass_at_k", "pass_all": "all", **{name: name for nam
 
 
 def read_execution(part: FilePart, options: FilePart | None) -> dict[str, Any]:
-    """Return ``execution`` of a suite or a test, its targets aside. ``options``: those of the run, None where there are none."""
+    """Return ``execution`` of a suite or a test without its targets. ``options``: those of the run, or None."""
     made: dict[str, Any] = {}
     if (place := part.inner("execution", "execution.{}")) is not None:
         place.take("skip_defaults")
@@ -358,9 +358,9 @@ def read_execution(part: FilePart, options: FilePart | None) -> dict[str, Any]:
         if where is not None and isinstance(cache := where.take("cache"), bool):
             made["cache"] = cache
 
-    # What no suite may hold is a finding, and left out.
+    # Values that are not valid in a suite become findings.
     def read(reader: Reader, entry: ConfigEntry) -> ExecutionFields | None:
-        return reader.validated(ExecutionFields, entry.data, entry, "execution")
+        return reader.validated(ExecutionFields, entry.data, entry.named("execution"))
 
     return {name: value for name, value in made.items() if part.valid({name: value}, read)}
 
@@ -377,7 +377,7 @@ def _repeated(part: FilePart) -> dict[str, Any] | None:
 
 
 def _count(part: FilePart) -> dict[str, Any]:
-    """Return trials: their count, their strategy by the name that it has here, and their limit."""
+    """Return trials: count, strategy and limit."""
     made = {key: value for key in ("count", "cost_limit_usd") if (value := part.take(key)) is not None}
     given = part.take("strategy")
     if isinstance(given, dict):
@@ -390,7 +390,7 @@ def _count(part: FilePart) -> dict[str, Any]:
 
 
 def read_workspace(part: FilePart) -> dict[str, Any]:
-    """Return ``workspace`` of a suite or a test, its hooks in place."""
+    """Return ``workspace`` of a suite or a test with its hooks."""
     if part.first("workspace") is None:
         return {}
     place = part.child("workspace", label="workspace.{}").followed()

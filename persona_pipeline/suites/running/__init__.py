@@ -1,1 +1,1 @@
-"""A suite from beginning to end: read, asked, graded, several times where it says so."""
+"""Running suites: targets, trials, results and their history."""

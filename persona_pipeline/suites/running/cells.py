@@ -1,4 +1,4 @@
-"""One test with one target: asked, graded, tried again where that can help."""
+"""One test with one target: ask, grade, repeat."""
 
 import contextlib
 import dataclasses
@@ -32,8 +32,8 @@ from persona_pipeline.suites.answering.conversation import (
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, ReasonedError, state_folder
-from persona_pipeline.suites.format.loading.messages import under_roles
 from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.format.tests import under_roles
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
 from persona_pipeline.suites.grading.results import (
     AssertResult,
@@ -47,7 +47,6 @@ from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 from persona_pipeline.suites.running.trials import run_trials, score_test
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
-from persona_pipeline.world.personas import load_persona
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AskedTurn:
-    """What a target is asked in a conversation: a test whose input is all that was said; its number; the conversation's name."""
+    """A turn of a conversation: a test whose input is the conversation so far, its number, and the conversation's name."""
 
     test: Test
     number: int
@@ -63,7 +62,7 @@ class AskedTurn:
 
 
 def _graded_turns(output: Output, context: Context) -> Iterator[AssertResult]:
-    """Yield what holds for single turns of a conversation, then for every turn: the worst of its turns counts."""
+    """Yield the results of asserts for single turns, then for every turn, where the worst turn counts."""
     test = context.test
     graded: list[list[AssertResult]] = [[] for _ in test.each_turn]
     for number, (turn, answer) in enumerate(turns_with_input(test, output), start=1):
@@ -78,7 +77,7 @@ def _graded_turns(output: Output, context: Context) -> Iterator[AssertResult]:
 
 
 def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
-    """Return one result of several turns: a gate that one misses, else that one could not be judged, else the worst."""
+    """Return one result of several turns: a missed gate, else an error, else the worst."""
     gate = next((item for item in turns if item.gate_failed), None)
     worst = gate or min(turns, key=lambda item: -1.0 if item.score is None else item.score)
     misses = [f"{item.name}: {text}" for item in turns for text in item.misses]
@@ -88,10 +87,7 @@ def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
 
 @dataclass
 class CellRunner:
-    """Runs cells; one instance serves all threads of a run.
-
-    ``keyed``: results carry the digest by which a later run knows that they still stand.
-    """
+    """Runs cells; all threads of a run share it. ``keyed``: results have the digest that lets a later run keep them."""
 
     suite: Suite
     options: RunOptions
@@ -108,7 +104,7 @@ class CellRunner:
 
     @cached_property
     def bases(self) -> "Bases":
-        """What verdicts and answers rest on; made where somebody asks, for it brings in much."""
+        """Inputs of verdicts and answers; created on first use, because the import is slow."""
         from persona_pipeline.suites.running.basis import Bases
 
         return Bases(self.suite, self.targets, self.responses, self.judge, self.options)
@@ -124,7 +120,7 @@ class CellRunner:
         return OutputCache(state_folder(self.suite.path, self.options.state) / "cache" / "suites")
 
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
-        """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
+        """Ask targets with batches. If a batch fails, its tests are asked one by one."""
         for target in {id(cell.target): cell.target for cell in cells}.values():
             if not getattr(target, "provider_batching", False) or not self.options.allow_code:
                 continue
@@ -144,10 +140,10 @@ class CellRunner:
         return self.bases.recording(key for test in tests for key in self.bases.of_answer(target, test).programs)
 
     def run(self, cell: PlannedTest) -> TestResult:
-        """Run one cell to its result; whatever happens becomes one."""
+        """Run one cell; any failure becomes its result."""
         test = cell.test
         basis = self.bases.of(test, cell.target_name) if self.keyed else None
-        # What changes while it runs is not what the result rests on, but for what programs open for the first time.
+        # The digest is that of the beginning, but for files that programs open for the first time.
         digest = self.bases.digest(basis) if basis else None
         notes: list[str] = []
         trials = self.suite.trials_of(test)
@@ -162,7 +158,7 @@ class CellRunner:
         return self.result_of(cell, dataclasses.replace(result, digest=digest, notes=[*notes, *result.notes]))
 
     def result_of(self, cell: PlannedTest, result: TestResult) -> TestResult:
-        """Return a result under the name of its test and its target, as of now."""
+        """Return a result with its test's and target's names and the current time."""
         return dataclasses.replace(
             result,
             id=cell.id,
@@ -176,15 +172,15 @@ class CellRunner:
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
-        """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
+        """Return whether an earlier result is still valid: its inputs can be read and have not changed."""
         basis = self.bases.of(cell.test, cell.target_name)
         if earlier.verdict is SuiteVerdict.ERROR or not self.bases.is_seen(basis):
             return False
         return earlier.digest == self.bases.digest(basis)
 
     def asserts(self, test: Test) -> Sequence[Assert]:
-        """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
-        # The registry gives nothing but subclasses of Assert.
+        """Return a test's asserts, by default the suite's evaluator."""
+        # The registry returns only subclasses of Assert.
         if test.asserts or test.all_asserts:
             return cast(Sequence[Assert], test.asserts)
         return (default_assert(self.suite.evaluator),)
@@ -214,7 +210,7 @@ class CellRunner:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
             if cell.test.is_conversation:
                 output, cached = self._converse(cell, number, made, held)
-                # Each turn has had its time; grading has its own.
+                # The turns had their own time; so has grading.
                 deadline = time.monotonic() + self.options.timeout
             else:
                 output, cached = self._answer(cell, number, made, deadline)
@@ -247,7 +243,7 @@ class CellRunner:
     def _converse(
         self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, held: list[Output]
     ) -> tuple[Output, bool]:
-        """Hold a conversation, or take a recorded one; what was answered before something failed stays in ``held``."""
+        """Hold a conversation, or read a recorded one. ``held``: collects answers, so that they survive a failure."""
         test = cell.test
         if self.responses is not None or (cell.target and cell.target.is_recorded):
             output, _ = self._answer(cell, number, made, time.monotonic() + self.options.timeout)
@@ -267,7 +263,9 @@ class CellRunner:
         return Output.of_turns(held), all(known)
 
     def _ask_user(self, cell: PlannedTest, number: int, said: Sequence[dict[str, Any]]) -> Output:
-        """Return what the target that plays the user says next."""
+        """Return the next line of the target that plays the user."""
+        from persona_pipeline.suites.targets.persona import agent_prompt
+
         user = cell.test.user
         assert user is not None and self.targets is not None
         try:
@@ -275,10 +273,10 @@ class CellRunner:
             root = self.options.world_root
             if user.agent is not None and root is None:
                 raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
-            persona = load_persona(root(), user.agent, self.targets.grants.within) if user.agent and root else None
+            character = agent_prompt(root(), user.agent, self.targets.grants.within) if user.agent and root else ""
         except ConfigError as problem:
             raise TargetError("no_target", str(problem)) from problem
-        messages = user_messages(user, persona, said)
+        messages = user_messages(user, character, said)
         playing = dataclasses.replace(cell, target_name=user.target, target=target)
         turn = AskedTurn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
         return self._answer(playing, number, None, time.monotonic() + self.options.timeout, turn)[0]
@@ -291,7 +289,7 @@ class CellRunner:
         deadline: float,
         turn: AskedTurn | None = None,
     ) -> tuple[Output, bool]:
-        """The output, and whether it came from the cache."""
+        """Return the output, and whether it is from the cache."""
         if self.responses is not None:
             return self.responses.output(cell.test.id, cell.target_name, number, self.request_key(cell.test)), False
         target = cell.target
@@ -299,14 +297,14 @@ class CellRunner:
         if target.runs_code and not self.options.allow_code:
             said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
             raise TargetError("code_not_allowed", said)
-        # The test's own key holds the text of its files, those of its turns too.
+        # The test's key includes the text of its files, those of its turns too.
         whole = self.request_key(cell.test)
         asked = whole if turn is None else request_key([whole, turn.test.input_messages], {})
         key = None
-        # What was done to a workspace cannot be done again from a recorded answer.
+        # A recorded answer cannot repeat changes to a workspace.
         choices = (self.options.cache, cell.test.cache, self.suite.cache)
         cached = next((choice for choice in choices if choice is not None), False)
-        # A long conversation is not held twice because its run was killed.
+        # A killed run does not repeat a long conversation.
         kept = turn is not None and bool(self.options.written)
         if made is None and (cached or kept):
             key = self._cache_key(target.name, cell.test, asked, number)
@@ -320,14 +318,14 @@ class CellRunner:
         most = self.options.max_retries
         output = self._paid(target, cell.test, lambda: ask(target, request, most_retries=most, deadline=deadline))
         if key is not None:
-            # It rests on what the target has opened now.
+            # The key depends on the files that the target has now opened.
             key = self._cache_key(target.name, cell.test, asked, number)
         if key is not None:
             self.cache.put(key, output)
         return output, False
 
     def _cache_key(self, target: str, test: Test, asked: str, number: int) -> str | None:
-        """Return None where an answer cannot be told from that of another program."""
+        """Return the key of an answer; None if it depends on files that cannot be read."""
         basis = self.bases.of_answer(target, test)
         if not self.bases.is_seen(basis):
             return None
@@ -352,7 +350,7 @@ class CellRunner:
         )
 
     def _paid(self, target: TargetFields, test: Test, asked: Callable[[], Output]) -> Output:
-        """Return an answer; its cost counts. Raises ``UngradedError`` where the run has spent its dollars."""
+        """Return an answer and count its cost. Raises ``UngradedError``: the budget is spent."""
         self.judge.require_money()
         with self._recording(target.name, test):
             output = asked()
@@ -360,7 +358,7 @@ class CellRunner:
         return output
 
     def _answer_of(self, name: str, context: Context) -> Output:
-        """What another target says to the same test."""
+        """Return another target's answer to the same test."""
         test = context.test
         if test.is_conversation:
             said = "answers to a whole conversation are not compared; compare those to a turn"

@@ -1,4 +1,4 @@
-"""Which tests of a suite rest on what differs from a commit, and on what of it."""
+"""Tests of a suite that depend on differences from a commit, with the reasons."""
 
 import io
 import json
@@ -11,28 +11,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import repository_of
+from persona_pipeline.base.files import ask_git, repository_of
 from persona_pipeline.suites.answering.base import load_responses
 from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.running.basis import Bases
+from persona_pipeline.suites.running.basis import UNSEEN, Bases, Entry, Looks, git_names
 from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
 from persona_pipeline.suites.running.plan import targets_of
-from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks, git_names
-from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
 MOST_NAMED = 5
 OUTSIDE = "outside the repository"
-# Of each test by each of its targets the values that it rested on.
+# Values of each test, by target.
 _Before = dict[str, dict[str | None, dict[str, str]]]
 
 
 def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, list[str]]:
-    """Return by id which tests rest on something that is new, gone or different from a commit, each with what that is.
+    """Return the tests that depend on a difference from a commit, by id, with the reasons.
 
-    Uncommitted changes count, and a doubt counts as a change: what is outside the repository or not in git. ``tests``: those that
-    would run. ``commit``: such as ``HEAD`` or ``origin/main``.
+    Uncommitted changes count. A file outside the repository or not in git counts as changed. ``tests``: candidates.
+    ``commit``: such as ``HEAD`` or ``origin/main``.
     """
     top = repository_of(bases.suite.path.parent)
     if not (top / ".git").exists():
@@ -43,10 +41,7 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
 
 
 def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
-    """Return in one line how many of ``total`` tests rest on what changed, and the first thing that changed for each.
-
-    ``reasons``: of each test that does.
-    """
+    """Return one line with the number of tests to run and the first change for each. ``reasons``: those of each such test."""
     found = [list(item) for item in reasons]
     if not found:
         return f"nothing to run: 0 of {total} tests rest on what changed"
@@ -58,9 +53,9 @@ def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
 
 @dataclass
 class _Diff:
-    """What differs from a commit, by paths from the top.
+    """Differences from a commit, by paths relative to the repository.
 
-    ``changed``: all of it; ``moved``: what came or went; ``known``: all files that git has or would take.
+    ``changed``: all; ``moved``: new and deleted files; ``known``: files that git tracks or would add.
     """
 
     top: Path
@@ -84,11 +79,11 @@ class _Diff:
         return cls(top, commit, frozenset((*differing, *new)), moved, frozenset((*git_names(top), *new)))
 
     def name(self, path: Path) -> str | None:
-        """Return a path as git has it, None of one outside."""
+        """Return a path as git spells it; None outside the repository."""
         return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else None
 
     def place(self, path: Path, entry: ConfigEntry | None = None) -> str:
-        """Return a file with the first line that differs; ``entry``: the first at or after its line."""
+        """Return a file with its first different line, from the line of ``entry`` on."""
         name = self.name(path)
         if name is None:
             return f"{path} ({OUTSIDE})"
@@ -102,7 +97,7 @@ class _Diff:
         return f"{name}:{line}" if line else name
 
     def reasons(self, looks: Looks, entry: Entry) -> list[str]:
-        """Return why a file or a folder is not as it was; many tests share one."""
+        """Return the reasons why an entry differs; many tests share one."""
         if entry not in self._reasons:
             self._reasons[entry] = [*self._found(looks, *entry)]
         return self._reasons[entry]
@@ -112,7 +107,7 @@ class _Diff:
         for way in (*links, real, *real.parents):
             if self.name(way) in self.changed:
                 yield self.place(way)
-        # Versions that are installed differ from the last run, not from a commit.
+        # Installed versions are compared with the last run, not with a commit.
         is_asked = kind == "*-info" or (kind == "" and not real.is_file())
         if looks.of((path, kind)) == UNSEEN or (self.name(real) is None and not is_asked):
             yield f"{path} ({OUTSIDE})"
@@ -126,7 +121,7 @@ class _Diff:
 
 
 def led(path: Path, most: int = 40) -> Iterator[Path]:
-    """Yield the links on the way of an absolute path, and where it leads."""
+    """Yield the links on an absolute path, and its target."""
     for part in reversed((path, *path.parents)):
         if part.is_symlink() and most:
             yield part
@@ -136,7 +131,7 @@ def led(path: Path, most: int = 40) -> Iterator[Path]:
 
 
 def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> Iterator[str]:
-    """Yield what of all that a test rests on is not as it was."""
+    """Yield the inputs of a test that differ."""
     written = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
     named = targets_of(bases.suite, test, bases.options, bases.targets, bases.responses)
     old = before.get(test.id) if before is not None else None
@@ -159,7 +154,7 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
 
 
 def _values(bases: Bases, test: Test, target: str | None) -> dict[str, str]:
-    """Return the values of a test's basis as JSON, but the judge's, which no commit holds, and what is wrong with files."""
+    """Return the values of a test's basis as JSON, without the judge, which no commit has, and without file problems."""
     values = bases.of(test, target).values.items()
     return {
         key: json.dumps(value, sort_keys=True, default=str)
@@ -169,7 +164,7 @@ def _values(bases: Bases, test: Test, target: str | None) -> dict[str, str]:
 
 
 def _place_of(bases: Bases, part: str, diff: _Diff) -> str | None:
-    """Return where a value that differs is written, None for the test itself."""
+    """Return the place of a different value; None: in the test itself."""
     if part == "answer" and bases.responses is not None:
         return diff.place(Path(bases.responses.source).resolve())
     if bases.targets is None or not part.startswith("target "):
@@ -178,7 +173,7 @@ def _place_of(bases: Bases, part: str, diff: _Diff) -> str | None:
 
 
 def _environment(bases: Bases, part: str, diff: _Diff) -> Iterator[str]:
-    """Yield the files that changed of those that a target's entry may read of the environment."""
+    """Yield changed ``.env`` files that a target's entry may read."""
     entry = bases.targets.entries.get(part.removeprefix("target ")) if bases.targets else None
     if bases.targets is not None and entry is not None and "${{" in json.dumps(entry.data, default=str):
         files = [folder / ".env" for folder in Path(bases.targets.path).resolve().parents]
@@ -186,7 +181,7 @@ def _environment(bases: Bases, part: str, diff: _Diff) -> Iterator[str]:
 
 
 def _before(bases: Bases, diff: _Diff) -> _Before | None:
-    """Return the values of the suite as it is in the commit, with its targets there; None where it cannot be read."""
+    """Return the values of the suite and its targets in the commit; None: they cannot be read."""
     suite, top = bases.suite, diff.top
     own = suite.path.resolve()
     places = {path.resolve().parent.relative_to(top) for path in (*suite.files, suite.path)}
@@ -206,7 +201,7 @@ def _before(bases: Bases, diff: _Diff) -> _Before | None:
             archive = ask_git(top, "--literal-pathspecs", "archive", "--format=tar", diff.commit, *paths)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
                 tar.extractall(folder, filter="data")
-            # As in the repository, paths are shown from its top.
+            # Paths are relative to the top, as in the repository.
             (folder / ".git").mkdir(exist_ok=True)
             loaded = load_suite(folder / own.relative_to(top), [folder])
             targets = next((load_targets(folder / item) for item in files if item in wanted), None)

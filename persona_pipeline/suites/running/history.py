@@ -1,4 +1,4 @@
-"""Results of runs: rows in files and in the store, read again, and two runs compared."""
+"""Results of runs: rows in files and in the store, and the comparison of two runs."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ MOST_FAILURES = 50
 
 
 def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
-    """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
+    """Return the summary of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
     counts = Counter(test.verdict for test in part.tests)
     failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
     return {
@@ -50,7 +50,7 @@ def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
 
 
 class RowWriter:
-    """Appends rows to a JSON lines file, each flushed; what a killed run left half written is cut off first."""
+    """Appends rows to a JSON lines file and flushes each; an incomplete last row is removed first."""
 
     def __init__(self, path: Path, *, append: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,9 +69,9 @@ class RowWriter:
 
 
 def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
-    """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
+    """Yield the JSON of a run, one test at a time, to limit memory.
 
-    ``parts``: the suites of a joined result, to be summed up one by one. ``newline``: what stands after each test.
+    ``parts``: the suites of a joined result, for their summaries. ``newline``: written after each test.
     """
     head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
     yield _json(head)[:-1] + ', "tests": [' + newline
@@ -90,7 +90,7 @@ def _json(data: Any) -> str:
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """Return the rows of results: JSON lines, or the JSON of a whole run. A later row of the same id replaces an earlier one.
 
-    Raises ``ConfigError``: the file cannot be read or holds something else.
+    Raises ``ConfigError``: the file cannot be read or has another form.
     """
     path = Path(path)
     rows: dict[str, dict[str, Any]] = {}
@@ -115,7 +115,7 @@ def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def earlier_results(path: Path) -> list[TestResult]:
-    """Return the results an interrupted run left; rows that cannot be read again are run again."""
+    """Return the results of an interrupted run; tests with unreadable rows run again."""
     if not path.exists():
         return []
     found = []
@@ -126,10 +126,10 @@ def earlier_results(path: Path) -> list[TestResult]:
 
 
 def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
-    """Write a run to the store, one row a target, in one transaction; return the rows' ids."""
+    """Write a run to the store, one row per target, in one transaction; return the rows' ids."""
     from persona_pipeline.base.database import tables
 
-    # SQLite's own clock counts whole seconds, in which two runs fit.
+    # SQLite's clock has whole seconds, which two runs may share.
     now = datetime.now(UTC)
     rows = [
         {
@@ -151,9 +151,9 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
 
 
 def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
-    """Return the summaries of the newest saved run of each suite and target, by name.
+    """Return the summary of the newest saved run of each suite and target, by name.
 
-    ``earlier``: the share of tests that passed in its last 5 runs before, the newest first.
+    ``earlier``: pass rates of its last 5 runs before, newest first.
     """
     import sqlalchemy as sa
 
@@ -185,7 +185,7 @@ WIN, SURE = 0.1, 0.05
 
 @dataclass(frozen=True)
 class Pair:
-    """One test in both runs; scores 0-1, None where a run has none."""
+    """One test in both runs; scores 0-1, or None."""
 
     id: str
     a: float | None
@@ -201,10 +201,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """B against A.
+    """Comparison of run B with run A.
 
-    ``pairs``: tests that both runs have; ``only_a`` and ``only_b`` name the others. ``threshold``: difference from which a test
-    is won or lost.
+    ``pairs``: tests of both runs; ``only_a`` and ``only_b``: other tests. ``threshold``: difference that counts as won or lost.
     """
 
     pairs: Sequence[Pair]
@@ -222,12 +221,12 @@ class Comparison:
 
     @property
     def mean(self) -> float | None:
-        """Mean difference B - A, None without pairs."""
+        """Mean difference B - A; None without pairs."""
         return math.fsum(self.deltas) / len(self.deltas) if self.deltas else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % t interval of the mean difference over paired tests, cut to [-1, 1]; None below two pairs."""
+        """95 % t interval of the mean difference, cut to [-1, 1]; None with fewer than two pairs."""
         if len(self.deltas) < 2:
             return None
         _, low, high, _ = mean_interval(self.deltas)
@@ -243,7 +242,7 @@ class Comparison:
 
     @property
     def sign_p(self) -> float | None:
-        """Two-sided p of the exact sign test over won and lost tests, None without any."""
+        """Two-sided p of the exact sign test over won and lost tests; None without any."""
         from scipy.special import bdtr
 
         decided = self.wins + self.losses
@@ -251,9 +250,9 @@ class Comparison:
 
     @property
     def surely_worse(self) -> bool:
-        """Whether it lost more tests than it won, and so many that chance explains it in less than 5 %.
+        """Whether it lost more tests than it won, with p below 5 %.
 
-        One more test that is lost, or one fewer that is won, never turns true into false.
+        One more lost test, or one fewer won test, never turns true into false.
         """
         return self.sign_p is not None and self.wins < self.losses and self.sign_p < SURE
 
@@ -286,7 +285,7 @@ class Comparison:
 def compare_rows(
     a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], *, threshold: float = WIN
 ) -> Comparison:
-    """Compare the rows of two runs, paired by id. ``threshold``: difference from which a test counts as won or lost, 0-1."""
+    """Compare the rows of two runs by id. ``threshold``: difference that counts as won or lost, 0-1."""
     first = {row["id"]: row for row in a}
     second = {row["id"]: row for row in b}
     pairs = [

@@ -1,4 +1,4 @@
-"""What a run opens: suites, those of a world and those at any place, their targets, and the judge, each when it is needed."""
+"""Opening suites, their targets, and the judge."""
 
 import contextlib
 import gc
@@ -19,13 +19,13 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
+from persona_pipeline.suites.answering.base import OWN, Grants
 from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.external_tests import check_numbers
 from persona_pipeline.suites.format.files import Files, default_roots, is_pattern
-from persona_pipeline.suites.format.loading.external_tests import check_numbers
-from persona_pipeline.suites.format.loading.suite import build_suite, read_suite
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.format.suite import build_suite, read_suite
 from persona_pipeline.suites.grading.suite_judge import BackedJudge, GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.plan import Targets, target_names
 
@@ -43,20 +43,20 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def suite_roots(path: Path, settings: Settings, further: Iterable[Path | str] = ()) -> list[Path]:
-    """Return the folders a suite's files may be in: its repository, else its folder, what the settings allow, and further ones."""
+    """Return the roots of a suite's files: its repository (else its folder), those of the settings, and further ones."""
     return [*default_roots(path), *settings.suite_paths, *map(Path, further)]
 
 
-# Where a suite in Python says how its tests are run; in a file that stands under ``execution``.
+# Keys of a suite in Python that a file has under ``execution``.
 _HOW = ("target", "targets", "trials", "cache", "cache_path")
 
 
 def make_suite(
     name: str, tests: Sequence[Any], path: Path, line: int, roots: Iterable[Path | str], **fields: Any
 ) -> Suite:
-    """Return a suite that a program holds: tests with the keys of the format, asserts that may be functions.
+    """Return a suite made in Python: tests with the keys of the format, asserts that may be functions.
 
-    ``path``, ``line``: where the program makes it. Raises ``ConfigError``: it is not valid: every problem.
+    ``path``, ``line``: its place in the program. Raises ``ConfigError`` with every problem.
     """
     from persona_pipeline.suites.asserts.code_judge import Function
 
@@ -66,7 +66,7 @@ def make_suite(
         **_in_place(fields),
         "tests": [{"id": f"test-{n}", **_in_place(test)} for n, test in enumerate(tests, start=1)],
     }
-    # The types of files, and functions.
+    # The types of files, plus functions.
     types: Any = SimpleNamespace(**vars(registry))
     types.find_type = lambda name: Function if name == "function" else registry.find_type(name)
     suite = build_suite(data, path, line, roots, types)
@@ -90,16 +90,16 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
     """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
 
     Args:
-        path: the file. JSON lines hold tests only; a YAML file of the same name beside them holds the rest.
-        roots: folders that every file of the suite must be in, symbolic links followed. None: files are not confined.
+        path: the file. JSON lines are tests; a YAML file of the same name next to them has the rest.
+        roots: folders that every file of the suite must be in, links followed. None: no limit.
 
     Returns:
-        The normalised suite; ``warnings`` names what is deprecated or suspicious.
+        The normalised suite; ``warnings`` has deprecated and suspicious parts.
 
     Raises:
-        ConfigError: the suite is not valid: every problem at its file, line and column.
+        ConfigError: the suite is not valid; with every problem at its file, line and column.
     """
-    # All that is made here stays: looking through it for garbage, again and again as it grows, takes a sixth of the time.
+    # All new objects stay alive; garbage collection during loading takes a sixth of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -110,9 +110,9 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 
 
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
-    """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
+    """Return the suites at these places, each once: a file, every suite in a folder, or the matches of a glob.
 
-    Raises ``NothingError``: no place holds a suite; ``ConfigError``: one of them does not.
+    Raises ``NothingError``: there is no suite; ``ConfigError``: some places have none.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []
@@ -140,7 +140,7 @@ def _matches(pattern: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class SuiteFile:
-    """A suite file. ``name``: its path without ending, each part in letters, digits and underscores; ``path``: below suites/."""
+    """A suite file. ``name``: its path without ending, in letters, digits and underscores; ``path``: below suites/."""
 
     name: tuple[str, ...]
     path: str
@@ -150,13 +150,13 @@ class SuiteFile:
         return "/".join(self.name)
 
     def within(self, root: Path) -> Path:
-        """Return the file in a world."""
+        """Return its path in a world."""
         return root / SUITES / self.path
 
 
 @dataclass(frozen=True)
 class OpenedSuite:
-    """A suite that is valid. ``target_names``: who answers, at least one when there are tests."""
+    """A valid suite. ``target_names``: its targets, at least one if there are tests."""
 
     suite: Suite
     targets: Targets | None
@@ -164,21 +164,21 @@ class OpenedSuite:
 
 
 def suite_files(root: Path) -> list[SuiteFile]:
-    """Return the suite files of a world, by name. They are listed, not read: a broken one is a file like any other."""
+    """Return the suite files of a world, by name. They are listed, not read, so broken ones are included."""
     folder = root / SUITES
     paths = sorted(path.relative_to(folder) for ending in _OF_A_WORLD for path in folder.rglob(f"*{ending}"))
     shown = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
     stems = {path: path.with_name(_ENDING.sub("", path.name) or "_") for path in shown}
     lines = {stem for path, stem in stems.items() if path.suffix == ".jsonl"}
-    # YAML beside JSON lines of the same name is their sidecar.
+    # YAML next to JSON lines of the same name is their sidecar.
     chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
     names: dict[str, SuiteFile] = {}
-    # Who needs no other name keeps it, whoever else would get it.
+    # Files whose names need no change keep them.
     for path, stem in sorted(
         chosen.items(), key=lambda item: (_UNSAFE.search("".join(item[1].parts)) is not None, item)
     ):
         name = tuple(_UNSAFE.sub("_", part) for part in stem.parts)
-        # Steps are called by the joined name.
+        # Names of Dagster steps are joined.
         if "__".join(name) in names:
             name = (*name[:-1], f"{name[-1]}_{hashlib.sha256(path.as_posix().encode()).hexdigest()[:6]}")
         names["__".join(name)] = SuiteFile(name, path.as_posix())
@@ -186,7 +186,7 @@ def suite_files(root: Path) -> list[SuiteFile]:
 
 
 def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[SuiteFile]:
-    """Return the files of these labels, all for none. Raises ``ConfigError``: there is none of that label."""
+    """Return the files of these labels, by default all. Raises ``ConfigError``: a label is unknown."""
     known = {file.label: file for file in files}
     wanted = list(dict.fromkeys(labels))
     unknown = [label for label in wanted if label not in known]
@@ -196,10 +196,7 @@ def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[Suit
 
 
 def open_suite(root: Path, file: SuiteFile, settings: Settings) -> OpenedSuite:
-    """Load a suite with its targets file; nobody is asked anything.
-
-    Raises ``ConfigError``: one of its files is not valid, at file, line and column; or nobody answers.
-    """
+    """Load a suite with its targets file. Raises ``ConfigError``: a file is not valid, or no target answers."""
     path = file.within(root)
     suite = load_suite(path, suite_roots(path, settings, [root]))
     targets = open_targets(path, None, settings)
@@ -218,10 +215,10 @@ def open_targets(
     environment: Iterable[str] | None = None,
     network: bool = False,
 ) -> Targets | None:
-    """Return the targets of a file, by default the nearest one; None when there is none.
+    """Return the targets of a file, by default the nearest one; None without one.
 
-    ``suite``: loaded, or its file alone, whose folders the targets may then not name files of. ``environment``, ``network``: what a
-    file inside the suite's repository may reach beside what the settings allow; one outside is the user's own.
+    ``suite``: loaded, or its path; only a loaded one adds its roots. ``environment``, ``network``: further permissions of a
+    file inside the suite's repository; a file outside is the user's own.
     """
     beside, folders = (suite.path, suite.roots or ()) if isinstance(suite, Suite) else (suite, ())
     found = path or find_targets_file(beside)
@@ -231,8 +228,40 @@ def open_targets(
     return load_targets(found, given)
 
 
+def grants_for(
+    targets: Path,
+    suite: Path,
+    settings: Settings,
+    *,
+    environment: Iterable[str] = (),
+    network: bool = False,
+    folders: Iterable[Path] = (),
+) -> Grants:
+    """Return the permissions of a targets file for a suite: all if it is outside the suite's repository (else folder).
+
+    Args:
+        environment, network: permissions of a file inside, by default those of the settings.
+        folders: further folders for its files.
+    """
+    from persona_pipeline.suites.targets.persona import world_or_none
+
+    (top,) = default_roots(suite)
+    # A link in the repository belongs to the repository, also as a folder on the path.
+    named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
+    places = [place.resolve() for place in (targets, named, *named.parents)]
+    world = world_or_none(settings.world_root)
+    return Grants(
+        frozenset([*environment] or settings.suite_environment),
+        network or settings.suite_allow_targets,
+        tuple(place.resolve() for place in (top, world or top, *settings.suite_paths, *folders)),
+        own=not any(place.is_relative_to(top) for place in places),
+        world=world,
+        prices=settings.judge_prices,
+    )
+
+
 def find_targets_file(suite: Path) -> Path | None:
-    """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
+    """Return the nearest targets file: in the suite's folder or above, up to the repository's top."""
     folder, (top,) = suite.absolute().parent.resolve(), default_roots(suite)
     for place in (folder, *folder.parents):
         for name in FILE_NAMES:
@@ -246,8 +275,8 @@ def find_targets_file(suite: Path) -> Path | None:
 def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
     """Read a targets file: ``targets: [{name, provider, ...}]``.
 
-    ``grants``: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
-    Raises ``ConfigError``: it cannot be read, or is no list of targets with distinct names.
+    ``grants``: its permissions, by default all; for a file next to a suite see ``grants_for``. Raises ``ConfigError``: it
+    cannot be read, or is not a list of targets with distinct names.
     """
     path = Path(path).absolute()
     document = parse_document(Files(grants.within).text_of(path), str(path))
@@ -275,7 +304,7 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
 
 
 def _dotenv(folder: Path, grants: Grants) -> dict[str, str]:
-    """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
+    """Return variables of ``.env`` files from the repository's top to the folder; nearer files win. Only for references."""
     folder = folder.resolve()
     top = repository_of(folder)
     found: dict[str, str] = {}
@@ -288,7 +317,7 @@ def _dotenv(folder: Path, grants: Grants) -> dict[str, str]:
 
 
 def judge_identity(name: str, settings: Settings) -> Any:
-    """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
+    """Return all that a judge's answers depend on: server, model, options, and wording of questions."""
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.judging.providers.base import ModelOptions
@@ -302,7 +331,7 @@ def judge_identity(name: str, settings: Settings) -> Any:
         options = ModelOptions.from_settings(settings, name)
         where = [options.name, options.endpoint, options.effort, options.max_tokens]
     except ConfigError as error:
-        # Whoever opens it will say so.
+        # Opening the judge reports it.
         where = [name, str(error)]
     return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
 
@@ -310,7 +339,7 @@ def judge_identity(name: str, settings: Settings) -> Any:
 def named_judge(
     name: str, settings: Settings, root: Path, given: GivenJudge = None, max_usd: float | None = None
 ) -> SuiteJudge:
-    """Return the judge of a name, whose recordings are those of a world's folder; ``given`` None: only who it is is asked."""
+    """Return the judge of a name, with the recordings of a world's folder. ``given`` None: only its identity is used."""
     from persona_pipeline.judging.open import RECORDED, RECORDINGS
 
     recordings = root / RECORDINGS if name == RECORDED else None
@@ -320,14 +349,10 @@ def named_judge(
 def open_judge(
     name: str, settings: Settings, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
 ) -> SuiteJudge:
-    """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
+    """Return the judge of a name, opened on first use: suites without judged asserts need no recordings, key or settings.
 
-    Args:
-        max_usd: US dollars that it and the targets of a run may cost together; None: no limit.
-        world: whose recordings and store are used; None: those of the settings.
-
-    Raises:
-        ConfigError: the name is unknown, or the options do not fit it.
+    ``max_usd``: limit in US dollars for the judge and the targets of a run. ``world``: its recordings and store are used;
+    None: those of the settings. Raises ``ConfigError``: the name is unknown, or the options do not fit.
     """
     from persona_pipeline.judging import open as judging
 

@@ -1,4 +1,4 @@
-"""What a run will do: its options, the targets it may ask, which tests, who answers each, and what all of it needs."""
+"""Planning a run: its options, targets, tests, and needs."""
 
 import fnmatch
 import json
@@ -23,28 +23,27 @@ from persona_pipeline.suites.targets.registry import TARGETS, find_provider, wit
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a suite is run.
+    """Options of a run.
 
     Attributes:
-        allow_code: code judges, code aggregators, prompt scripts, workspace hooks and cli targets may run.
+        allow_code: whether code judges, aggregators, prompt scripts, workspace hooks and cli targets may run.
         test_ids: globs; a test runs if one matches. Empty: all.
         tags: a test runs if it or its suite has one of them. Empty: all.
-        only: ids of tests that may run; None: all. None of them is no mistake.
-        shard: which part of the tests, and of how many, such as (2, 4); None: all.
-        targets: who answers instead of those the suite names.
-        workers: tests at once; None: what the target says, else 1, and 20 of recorded answers where a judge grades them.
-        timeout: seconds one attempt may take, answer and grading together.
+        only: ids of tests that may run; None: all. It may be empty.
+        shard: part of the tests and number of parts, such as (2, 4); None: all.
+        targets: instead of those that the suite names.
+        workers: tests at once; None: as the target has it, else 1, and 20 for recorded answers with a judge.
+        timeout: seconds for one attempt, answer and grading together.
         max_retries: further tries after a failure that can pass.
-        cache: answer from earlier answers; None: as the suite says.
-        settings: say where answers and workspaces are kept, and where scores go as events; None: the environment's.
-        keep_workspaces: also those of tests that pass.
-        world_root: gives the world's folder; asked only by persona asserts.
-        keyed: results carry the digest of what they rest on, so that a later run can go on from them; None: where they are heard
-            one by one.
-        written: files that the run writes: no result rests on them.
-        earlier: rows of an interrupted run: what they finished is not run again.
-        resume: go on with conversations that an interrupted run began; what it writes says which.
-        clock: the time that results carry.
+        cache: whether cached answers are used; None: as the suite has it.
+        settings: folders of caches and workspaces, and telemetry; None: those of the environment.
+        keep_workspaces: also those of passed tests.
+        world_root: returns the world's folder; called only for persona asserts.
+        keyed: whether results have the digest of their inputs, for later runs; None: if there is an ``on_result``.
+        written: files that the run writes, on which no result depends.
+        earlier: rows of an interrupted run, which are kept.
+        resume: whether to continue conversations of an interrupted run.
+        clock: returns the time of results.
     """
 
     allow_code: bool = False
@@ -68,7 +67,7 @@ class RunOptions:
 
     @property
     def state(self) -> Path | None:
-        """Where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository."""
+        """Folder of caches and workspaces; None: ``.persona`` at the top of the suite's repository."""
         return (self.settings or from_environment(Settings)).state
 
 
@@ -77,7 +76,7 @@ _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 @dataclass
 class Targets:
-    """The entries of a targets file. One is read and its variables are filled in when it is first asked for."""
+    """The entries of a targets file. Each is read, and its variables filled, on first use."""
 
     path: str
     entries: Mapping[str, ConfigEntry]
@@ -90,29 +89,29 @@ class Targets:
         return list({**self.entries, **self._opened})
 
     def runs_code(self, name: str) -> bool | None:
-        """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
+        """Return whether a target needs permission to run code, without opening it; None: there is no such target."""
         if name not in self.names:
             return None
         model = self._model(name)
         return model is not None and model.runs_code
 
     def asks_network(self, name: str) -> bool:
-        """Return whether a target needs leave to ask a server, without opening it."""
+        """Return whether a target needs permission to ask a server, without opening it."""
         model = self._model(name)
         return model is not None and model.asks_network and not self.grants.reaches
 
     def is_recorded(self, name: str) -> bool:
-        """Return whether a target's answers were given before: whole conversations, whose user is not asked either."""
+        """Return whether a target replays recorded answers, so its simulated user is not asked either."""
         return getattr(self._model(name), "is_recorded", False)
 
     def reads(self, name: str) -> list[str]:
-        """Return the environment variables that a target's entry names and may not read, without opening it."""
+        """Return the environment variables that a target names and may not read, without opening it."""
         entry = self.entries.get(name)
         named = [] if entry is None else _REFERENCE.findall(json.dumps(entry.data, ensure_ascii=False, default=str))
         return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
 
     def unknown_providers(self) -> list[Problem]:
-        """Return a problem for every entry whose provider nobody offers."""
+        """Return a problem for every entry with an unknown provider."""
         return [self._unknown_provider(name) for name in self.entries if self._model(name) is None]
 
     def _unknown_provider(self, name: str) -> Problem:
@@ -129,9 +128,9 @@ class Targets:
 
     @classmethod
     def of(cls, given: "Callable[..., Any] | Mapping[str, Callable[..., Any]]") -> "Targets":
-        """Return targets that are functions of the running program: one named default, or each by its name.
+        """Return targets that are Python functions: one named default, or each by its name.
 
-        Raises ``ConfigError``: one is no function.
+        Raises ``ConfigError``: one is not a function.
         """
         from persona_pipeline.suites.targets.python import target_of
 
@@ -139,41 +138,40 @@ class Targets:
         return cls("", {}, {}, _opened={name: target_of(function, name) for name, function in functions.items()})
 
     def close(self) -> None:
-        """Let go of the connections that targets hold; a target that answers again connects again."""
+        """Close connections of targets; a further answer opens them again."""
         for target in self._opened.values():
             target.close()
 
     def open(self, name: str) -> TargetFields:
-        """Return a target ready to answer.
+        """Return a target that is ready to answer.
 
-        Raises ``ConfigError``: there is none of that name, its entry is not valid, or a variable it refers to is not set.
+        Raises ``ConfigError``: it does not exist, its entry is not valid, or a variable is not set.
         """
         if name not in self._opened:
             self._opened[name] = self._open(name)
         return self._opened[name]
 
     def filled(self, name: str) -> dict[str, Any]:
-        """Return a target's keys with what the environment holds, as far as it may be read, without opening it."""
+        """Return a target's keys with the permitted environment variables filled, without opening it."""
         entry = self.entries[name]
-        return self._filled(with_function(entry.data), entry, name, (), Reader(Files(), Path(self.path).parent))
+        return self._filled(with_function(entry.data), entry, (), Reader(Files(), Path(self.path).parent))
 
     def _open(self, name: str) -> TargetFields:
         if name not in self.entries:
             known = ", ".join(self.names) or "none"
             place = f" in {self.path}" if self.path else ""
             raise ConfigError(f"there is no target {name!r}{place}{did_you_mean(name, self.names)}; known: {known}")
-        entry = self.entries[name]
+        entry = self.entries[name].named(f"target {name!r}")
         reader = Reader(Files(), Path(self.path).parent)
-        label = f"target {name!r}"
         model = self._model(name)
         if model is None:
             raise ConfigError(self._unknown_provider(name))
-        data = self._filled(with_function(entry.data), entry, label, (), reader)
+        data = self._filled(with_function(entry.data), entry, (), reader)
         if reader.problems:
             raise ConfigError(reader.problems)
         for written, older in model.older_names.items():
             rename(data, older, written)
-        target = reader.validated(model, data, entry, label)
+        target = reader.validated(model, data, entry)
         if target is None:
             raise ConfigError(reader.problems)
         target._folder = Path(self.path).parent
@@ -183,23 +181,21 @@ class Targets:
             opens()
         return target
 
-    def _filled(
-        self, value: Any, entry: ConfigEntry, label: str, location: tuple[str | int, ...], reader: Reader
-    ) -> Any:
-        """Replace ``${{ NAME }}`` by what the environment holds, once."""
+    def _filled(self, value: Any, entry: ConfigEntry, location: tuple[str | int, ...], reader: Reader) -> Any:
+        """Replace ``${{ NAME }}`` with the environment variable, once."""
         if isinstance(value, dict):
-            return {key: self._filled(item, entry, label, (*location, key), reader) for key, item in value.items()}
+            return {key: self._filled(item, entry, (*location, key), reader) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._filled(item, entry, label, (*location, index), reader) for index, item in enumerate(value)]
+            return [self._filled(item, entry, (*location, index), reader) for index, item in enumerate(value)]
         if not isinstance(value, str) or "${{" not in value:
             return value
         for name in _REFERENCE.findall(value):
             if not self.grants.reads(name):
                 said = f"reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it"
-                reader.fail(entry, f"{label}: {said}", *location)
+                reader.fail(entry, said, *location)
             elif name not in self.environment:
                 said = f"the environment variable {name} is not set; export it or add it to .env"
-                reader.fail(entry, f"{label}: {said}", *location)
+                reader.fail(entry, said, *location)
         readable = {name: text for name, text in self.environment.items() if self.grants.reads(name)}
         return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 
@@ -208,7 +204,7 @@ DEFAULT_TARGET = "default"
 
 
 class NothingToRunError(NothingError):
-    """What was asked leaves no test, such as a filter that matches none: no mistake in a file, and no verdict either."""
+    """The filters leave no tests. This is neither a mistake in a file nor a verdict."""
 
 
 @dataclass(frozen=True)
@@ -224,12 +220,12 @@ class PlannedTest:
 def plan(
     suite: Suite, options: RunOptions, targets: Targets | None = None, responses: Responses | None = None
 ) -> Iterator[PlannedTest]:
-    """Yield what will run: each chosen test with each of its targets.
+    """Yield the tests to run: each chosen test with each of its targets.
 
     Raises ``NothingToRunError``: a filter matches nothing; ``ConfigError``: a named target does not exist.
     """
     named = answered_tests(suite, options, targets, responses, select_tests(suite, options))
-    # A shard may be empty, and nothing may have changed.
+    # A shard may be empty, and there may be no changes.
     if not named and suite.tests and options.shard is None and options.only is None:
         raise NothingToRunError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     for identity, test, name in named:
@@ -244,10 +240,7 @@ def answered_tests(
     responses: Responses | None = None,
     tests: Sequence[Test] | None = None,
 ) -> list[tuple[str, Test, str | None]]:
-    """Return each test with each who answers it (``targets_of``), under the id that its result carries.
-
-    Raises ``ConfigError``: nobody answers.
-    """
+    """Return each test with each of its targets, under the id of its result. Raises ``ConfigError``: no target answers."""
     chosen = suite.tests if tests is None else tests
     found = [(test, name) for test in chosen for name in targets_of(suite, test, options, targets, responses)]
     several = len({name for _, name in found}) > 1
@@ -255,17 +248,17 @@ def answered_tests(
 
 
 def target_names(suite: Suite, targets: Targets | None) -> list[str]:
-    """Return who answers the suite's tests, in order of first mention, without opening anyone.
+    """Return the targets of the suite's tests, in order of first mention, without opening them.
 
-    Raises ``ConfigError``: there are tests and nobody answers.
+    Raises ``ConfigError``: there are tests and no targets.
     """
     return list(dict.fromkeys(name for *_, name in answered_tests(suite, RunOptions(), targets) if name is not None))
 
 
 def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
-    """Return what is wrong with who answers a suite: names that the targets file lacks, each once, and unknown providers.
+    """Return the problems of a suite's targets: names that the file lacks, each once, and unknown providers.
 
-    Nothing is opened: no key is needed, and no server is asked.
+    No target is opened, so no key is needed and no server is asked.
     """
     asked: list[tuple[str | None, ConfigEntry | None]] = [
         (name, None) for name in (suite.target, *(suite.targets or ()))
@@ -282,7 +275,7 @@ def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
 
 
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
-    """Return the tests the filters leave. Raises ``NothingToRunError``: there are tests, and none is left."""
+    """Return the tests that the filters leave. Raises ``NothingToRunError``: none is left."""
     tests = list(suite.tests)
     for pattern in options.test_ids:
         if tests and not any(fnmatch.fnmatchcase(test.id, pattern) for test in tests):
@@ -305,7 +298,7 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
 
 
 def why_nothing(suite: Suite, options: RunOptions) -> str:
-    """Return in a sentence why a run has no tests, where that is no mistake of a filter."""
+    """Return in a sentence why a run has no tests although its filters are valid."""
     if not suite.tests:
         return f"{suite.name} has no tests"
     if options.shard is None or options.only is not None:
@@ -316,7 +309,7 @@ def why_nothing(suite: Suite, options: RunOptions) -> str:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return the part and of how many, from a text such as 2/4. Raises ``ConfigError``: it is no such text."""
+    """Return part and number of parts of a text such as 2/4. Raises ``ConfigError``: it has another form."""
     part, sign, count = text.partition("/")
     if sign and all(text.isascii() and text.isdigit() for text in (part, count)) and 1 <= int(part) <= int(count):
         return int(part), int(count)
@@ -326,13 +319,13 @@ def parse_shard(text: str) -> tuple[int, int]:
 def targets_of(
     suite: Suite, test: Test, options: RunOptions, targets: Targets | None, responses: Responses | None
 ) -> Sequence[str | None]:
-    """Return who answers a test; a None in it is whoever gave the recorded answer.
+    """Return the targets of a test; None in it is the unnamed target of a recorded answer.
 
-    Raises ``ConfigError``: nobody does: there are neither targets nor recorded answers.
+    Raises ``ConfigError``: there are neither targets nor recorded answers.
     """
     wanted = options.targets or suite.targets or ((suite.target,) if suite.target else ())
     if test.targets is not None:
-        # A test says who may answer it; naming targets for a run leaves it out where they do not meet.
+        # A run's targets apply to a test only if the test allows them.
         wanted = tuple(name for name in wanted if name in test.targets) if options.targets else test.targets
         if not wanted:
             return ()
@@ -346,7 +339,7 @@ def targets_of(
         return wanted
     if DEFAULT_TARGET in targets.names or (targets.path and len(targets.names) != 1):
         return (DEFAULT_TARGET,)
-    # Functions that were given by name all answer, but not the one that plays the user.
+    # All named functions answer, except the simulated user.
     return tuple(name for name in targets.names if targets.path or not test.user or name != test.user.target)
 
 
@@ -354,8 +347,8 @@ def targets_of(
 class ExplainedAssert:
     """One assert that will run.
 
-    ``origin``: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none). ``share``: its part in the score,
-    0-1; None when all weights are 0. ``place``: ``file:line``, None for what nobody wrote.
+    ``origin``: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none). ``share``: its part of the
+    score, 0-1; None if all weights are 0. ``place``: ``file:line``; None for a default.
     """
 
     name: str
@@ -370,7 +363,7 @@ class ExplainedAssert:
 
 @dataclass(frozen=True)
 class ExplainedTest:
-    """One test: who answers, how often, and the asserts. ``needs``: what the answer itself needs, before anything is graded."""
+    """One test: its targets, attempts and asserts. ``needs``: needs of the answer itself."""
 
     id: str
     place: str | None
@@ -382,7 +375,7 @@ class ExplainedTest:
 
 
 def explain(suite: Suite, tests: Sequence[Test], targets: Targets | None = None) -> list[ExplainedTest]:
-    """Return what will be asked and checked for each test. ``targets``: those a run would choose from, None when there are none."""
+    """Return the targets and asserts of each test. ``targets``: those to choose from; None without a targets file."""
     return [_test(suite, test, targets) for test in tests]
 
 
@@ -409,7 +402,7 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
 
 
 def _named(test: Test) -> list[tuple[str, AssertFields]]:
-    """Return each assert behind what the name of its result begins with: the turn, if it is of one."""
+    """Return each assert with the prefix of its result's name: the turn, or ""."""
     own = ((f"turn {number}: ", item) for number, turn in enumerate(test.turns, start=1) for item in turn.asserts)
     return [*(("", item) for item in test.asserts), *own, *(("each turn: ", item) for item in test.each_turn)]
 
@@ -447,7 +440,7 @@ def _assert(item: AssertFields, test: Test, total: float, targets: Targets | Non
 
 
 def _within(item: AssertFields, test: Test) -> bool:
-    """Whether an assert was written inside the test."""
+    """Return whether an assert is written inside the test."""
     own, outer = item.entry, test.entry
     if own is None or outer is None or own.source != outer.source:
         return False

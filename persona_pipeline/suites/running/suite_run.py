@@ -1,4 +1,4 @@
-"""Running suites: every test by every target, graded, in order, and resumable; several as one; and what their verdicts rest on."""
+"""Running one suite or several: every test with every target, in order and resumable."""
 
 import contextlib
 import contextvars
@@ -72,12 +72,12 @@ def run_suite(
     """Run a suite and return every test's result, in the suite's order.
 
     Args:
-        targets: who may answer; not needed with ``responses``. A function answers for the target named default, functions by name
-            for those; their connections are closed at the end.
-        responses: recorded answers to grade; no target is asked.
-        judge: the project's judge, or a function that opens it when the first assert needs one, closed at the end; a shared one
-            stays open. None: what needs a judge is an error.
-        on_result: called with each result as soon as it is there, one at a time.
+        targets: not needed with ``responses``. A function is the target named default; a mapping has functions by name.
+            Connections are closed at the end.
+        responses: recorded answers to grade instead of asking targets.
+        judge: the project's judge, or a function that opens it on first use, closed at the end; a ``SuiteJudge`` stays open.
+            None: asserts that need a judge are errors.
+        on_result: called with each finished result, one at a time.
 
     Raises:
         ConfigError: a filter matches nothing, or a target is missing or not valid.
@@ -118,13 +118,13 @@ def run_suite(
     )
     sender = emitter(options.settings or from_environment(Settings))
     if sender is not None:
-        # Whatever goes wrong with them, the run does not learn of it.
+        # Failures of telemetry do not affect the run.
         sender.emit(suite_events(result))
     return result
 
 
 def _uncounted(judge: SuiteJudge) -> list[str]:
-    """Return what to say where a limit in dollars could not count an answer."""
+    """Return a warning if a limit in dollars could not count an answer."""
     if judge.max_usd is None or not judge.uncounted:
         return []
     return ["a target did not report what its answers cost, so the limit in dollars does not count them"]
@@ -135,7 +135,7 @@ def _run_all(
 ) -> list[TestResult]:
     if not cells:
         return []
-    # Recorded answers were given elsewhere: nothing is prepared for them.
+    # Recorded answers need no preparation.
     hooked = runner.responses is None
     try:
         if hooked:
@@ -171,7 +171,7 @@ def _in_order(one: Callable[[PlannedTest], TestResult], cells: Sequence[PlannedT
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="suite")
-    # The settings in force here are in force there.
+    # Worker threads have the same settings.
     here = contextvars.copy_context()
     try:
         return list(pool.map(lambda cell: here.copy().run(one, cell), cells))
@@ -183,14 +183,14 @@ def _workers(cells: Sequence[PlannedTest], runner: CellRunner) -> int:
     if runner.options.workers is not None:
         return max(1, runner.options.workers)
     if runner.responses is not None:
-        # Nobody is asked but the judge, which bounds its calls itself.
+        # Only the judge is asked, and it limits its calls itself.
         judged = any(item.needs_judge for cell in cells for item in runner.asserts(cell.test))
         return _JUDGED_AT_ONCE if judged else 1
     return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
 
 
 def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
-    """Return the suites of which the filters leave a test. Raises ``NothingToRunError``: they leave none of any suite."""
+    """Return the suites with tests left by the filters. Raises ``NothingToRunError``: no suite has any."""
     left: list[Suite] = []
     problems: list[Problem] = []
     for suite in suites:
@@ -205,7 +205,7 @@ def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
 
 
 def prefixes(suites: Sequence[Suite]) -> list[str]:
-    """Return what the ids of each suite's tests begin with in a joined result: its name, its path where two have one name."""
+    """Return the prefix of each suite's test ids in a joined result: its name, or its path if names are equal."""
     if len(suites) == 1:
         return [""]
     names = Counter(suite.name for suite in suites)
@@ -213,18 +213,18 @@ def prefixes(suites: Sequence[Suite]) -> list[str]:
 
 
 def with_prefix(test: TestResult, prefix: str) -> TestResult:
-    """Return a suite's test as it stands in a joined result."""
+    """Return a suite's test as part of a joined result."""
     return replace(test, id=f"{prefix}{test.id}") if prefix else test
 
 
 def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResult:
-    """Return the results of several suites as one; that of a single suite stays as it is."""
+    """Return the results of several suites as one; a single result stays unchanged."""
     if len(results) == 1:
         return results[0]
     usage: Counter[str] = Counter()
     for result in results:
         usage.update(result.usage)
-    # Where others have tests, a shard or what changed leaves some suites none.
+    # A shard or ``--changed`` may leave some suites without tests.
     ran = any(result.tests for result in results)
     told = [result.reason for suite, result in zip(suites, results, strict=True) if not (ran and suite.tests)]
     return SuiteResult(
@@ -257,13 +257,19 @@ def run_suites(
     announce: Callable[[str], None] = lambda changed: None,
     on_result: Callable[[TestResult], None] | None = None,
 ) -> list[SuiteResult]:
-    """Run several suites, one after the other, and return the result of each; the judge is closed at the end.
+    """Run several suites, one after the other, and return their results; the judge is closed at the end.
 
-    ``targets``: who may answer each. ``responses``: recorded answers to a single suite. ``changed``: run only tests that rest on
-    something that is not as in this commit. ``rows``: a file of JSON lines that results are appended to as they come; ``resume``:
-    what it holds already is not run again. ``announce``: called with what changed, before anything is run. ``on_result``: called
-    with each result as it stands in the joined one. Raises ``ConfigError``: a target is missing or not valid, or there is no such
-    commit.
+    Args:
+        targets: those of each suite.
+        responses: recorded answers to a single suite.
+        changed: a commit; only tests that depend on a difference from it run.
+        rows: a JSON lines file for results, appended as they finish.
+        resume: keep the valid results of ``rows``.
+        announce: called with the changes before the run.
+        on_result: called with each result as part of the joined one.
+
+    Raises:
+        ConfigError: a target is missing or not valid, or the commit does not exist.
     """
     own, touched = [options for _ in suites], ""
     if changed is not None:
@@ -313,9 +319,9 @@ _DIGITS = 16
 
 
 def look_at_suite(root: Path, file: SuiteFile, settings: Settings) -> tuple[str, OpenedSuite | ConfigError]:
-    """Open a suite, and return a digest of all that its verdicts rest on, test by test and target by target (``Bases``).
+    """Open a suite, and return the digest of all inputs of its verdicts (``Bases``).
 
-    A suite that does not load has a digest too, which changes with the file and with what is wrong.
+    An invalid suite has a digest too, of the file and its problems.
     """
     from persona_pipeline.base.files import digest_within, repository_of
     from persona_pipeline.suites.running.basis import Bases

@@ -1,4 +1,4 @@
-"""Trials: what the asserts of one answer come to, and several attempts at a test."""
+"""Trials: the score of one answer, and of several attempts at a test."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,10 @@ from persona_pipeline.suites.grading.statistics import mean_interval, share_inte
 
 
 def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
-    """Return an answer with the score that its asserts make.
+    """Return an answer with its score.
 
-    A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
-    a number without it would be a guess. Otherwise the score is the weighted mean.
+    A missed gate makes the score 0. Otherwise an assert without a score makes the test an error, because a number without it
+    would be a guess. Otherwise the score is the weighted mean.
     """
     gates = tuple(item.name for item in results if item.gate_failed)
     if gates:
@@ -34,10 +34,10 @@ def score_test(results: Sequence[AssertResult], output: Output | None = None, nu
 
 
 def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated: bool = False) -> TestResult:
-    """Make attempts until the verdict is certain, the count is reached or the money is spent, and put them together.
+    """Make attempts until the verdict is certain, the count is reached or the money is spent, and combine them.
 
-    The result's ``score`` is None for an error; ``best`` is the attempt that is shown. Whose result it is the caller knows.
-    ``gated``: an assert is a gate, which an attempt that is not made might miss.
+    The result's ``score`` is None for an error; ``best`` is the attempt that is shown. The caller adds the test's name.
+    ``gated``: an assert is a gate, which a further attempt might miss.
     """
     attempts: list[Attempt] = []
     spent, limited, notes = 0.0, False, []
@@ -49,16 +49,16 @@ def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated
         spent += cost or 0.0
         limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
         score = _certain(trials, attempts, trials.count, gated)
-        # How often attempts differ is told from all of them, but a test that fails needs no more.
+        # The flake rate needs all attempts, but a failed test needs no more.
         if limited or (score is not None and (trials.flakes_at_most is None or not reaches(score, BORDERLINE))):
             break
     return _outcome(trials, attempts, gated, limited, notes)
 
 
 def _certain(trials: TrialsFields, attempts: Sequence[Attempt], planned: int, gated: bool) -> float | None:
-    """Return the score by which the verdict is certain, whatever attempts that are missing or unjudged would be; else None.
+    """Return the score that decides the verdict, whatever missing or unjudged attempts would be; None: undecided.
 
-    It is that of the k-th best attempt where k must pass, and of fewer attempts than planned the bound of it that decides.
+    It is the score of the k-th best attempt if k must pass; with fewer attempts than planned, its deciding bound.
     """
     if trials.every_gate and any(item.failed_gates for item in attempts):
         return 0.0
@@ -80,10 +80,10 @@ def _outcome(
 ) -> TestResult:
     scores = [attempt.score for attempt in attempts if attempt.score is not None]
     passed = sum(reaches(score, PASS) for score in scores)
-    # The best of those that money allowed counts (spec/4); how many of all would have passed cannot be told.
+    # Without further attempts the best one counts (spec/4); how many of all would pass is unknown.
     planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
     rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
-    # Whether a gate must be seen to hold in attempts that money left out too.
+    # Whether a gate must also hold in attempts that were not made.
     every = trials.gates == "every" or trials.strategy in ("all", "at_least")
     left = gated and every and len(scores) < trials.count
     score, why = _certain(trials, attempts, planned, gated), None
@@ -127,14 +127,14 @@ def _outcome(
 
 
 def _flake_rate(passed: int, total: int) -> dict[str, float]:
-    """Return the share of attempts that came out unlike most, passed or not, with its 95 % interval."""
+    """Return the share of attempts with a different result, passed or not, than most, with its 95 % interval."""
     flakes = min(passed, total - passed)
     low, high = share_interval(flakes, total) or (0.0, 1.0)
     return {"value": flakes / total, "low": low, "high": high}
 
 
 def _steady(most: float, rate: Mapping[str, float] | None, score: float) -> tuple[float | None, str | None]:
-    """Return a test's score, 0 where its attempts differ too often, None where that cannot be told; and why."""
+    """Return a test's score and the reason: 0 if its attempts differ too often, None if that is undecided."""
     if rate is None:
         return None, f"how often attempts differ cannot be told: not all were made and judged (at most {most:.0%} may)"
     if rate["high"] <= most:

@@ -1,1 +1,1 @@
-"""Programs of a suite, held in: their processes, their workspaces, their way to a target."""
+"""Programs of a suite: limited processes, and workspaces."""

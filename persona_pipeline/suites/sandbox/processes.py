@@ -1,5 +1,6 @@
-"""Running a suite's own programs: argv and no shell, a deadline, limits, little environment, nothing left running; and what they
-open, from the notes of Python processes. A program that leaves none may have opened anything.
+"""Running programs of a suite: without a shell, with limits, a deadline and a small environment.
+
+Notes of Python processes show which files they open. A program without notes may have opened any file.
 """
 
 import ast
@@ -25,17 +26,16 @@ from persona_pipeline.suites.sandbox.hook.sitecustomize import FOLDER
 
 MARK = "PERSONA_PIPELINE_PROCESS"
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT")
-# The end of standard error is kept; as many times what standard output may hold ends a program, too.
+# The end of standard error is kept. More than this multiple of the limit of standard output ends a program, too.
 _STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What a program may take.
+    """Limits of a program.
 
-    ``output_bytes``: on its standard output; more ends it. ``cpu_seconds``, ``memory_bytes``, ``file_bytes``, ``open_files``,
-    ``processes``: resource limits where the system has them. Memory is what is written to (RLIMIT_DATA): JavaScript engines
-    reserve far more addresses than they use, and a limit on those would stop them.
+    ``output_bytes``: on standard output; more ends the program. The others are resource limits where the system has them.
+    Memory is RLIMIT_DATA, because JavaScript engines reserve far more addresses than they use.
     """
 
     output_bytes: int = 10_000_000
@@ -48,7 +48,7 @@ class ProcessLimits:
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """How a program ended. ``stderr`` is the last part of it."""
+    """Result of a program. ``stderr``: its last part."""
 
     returncode: int
     stdout: bytes
@@ -62,10 +62,10 @@ class ProcessResult:
 
 
 class ProcessError(ReasonedError):
-    """The program could not be started (``not_found``), took too long (``timeout``) or wrote too much (``too_much_output``)."""
+    """A program did not start (``not_found``), took too long (``timeout``) or wrote too much (``too_much_output``)."""
 
 
-# Sets limits in the program's own process before it becomes the program: a hook between fork and exec could deadlock under threads.
+# Sets limits in the child process before it becomes the program; a hook between fork and exec may deadlock with threads.
 _LAUNCHER = """
 import os, sys
 try:
@@ -89,7 +89,7 @@ except OSError as error:
 
 
 def little_environment() -> dict[str, str]:
-    """Return the little that programs need of this process's environment: no keys, no tokens, no settings of this project."""
+    """Return a small environment for programs: without keys, tokens and settings of this project."""
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
 
 
@@ -102,13 +102,13 @@ def run_process(
     environment: Mapping[str, str] | None = None,
     limits: ProcessLimits | None = None,
 ) -> ProcessResult:
-    """Run a program to its end and return what it wrote.
+    """Run a program and return its output.
 
-    It gets a session of its own; when it ends, runs out of time or is abandoned, everything it started is killed with it.
+    It has its own session. At the end all its processes are killed.
     """
     limits = limits or ProcessLimits()
     mark = uuid.uuid4().hex
-    # A relative program is the one in its folder, as a shell would find it there.
+    # A relative program is in its folder, as for a shell.
     program = argv[0]
     if not Path(program).is_absolute() and "/" in program:
         program = str(cwd / program)
@@ -118,7 +118,7 @@ def run_process(
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
     started = time.monotonic()
-    # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
+    # Files, not pipes: a process that is left over could hold a pipe open.
     with (
         watched(argv, environment or {}) as given,
         tempfile.TemporaryFile() as source,
@@ -163,7 +163,7 @@ def _check_size(out: IO[bytes], err: IO[bytes], most: int) -> None:
 
 
 def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
-    """Kill the program's group, and what left the group but still carries its mark in the environment."""
+    """Kill the program's group, and processes outside the group with its mark in their environment."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -172,7 +172,7 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
         left = []
         for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else ():
             with contextlib.suppress(OSError):
-                # A dead process that nobody has waited for has an empty environment.
+                # A zombie process has an empty environment.
                 if needle in (folder / "environ").read_bytes():
                     left.append(int(folder.name))
         for pid in left:
@@ -180,7 +180,7 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         if not left:
             return
-        # What was started while we looked is found the next time.
+        # The next round finds processes that were started meanwhile.
         time.sleep(0.005)
 
 
@@ -190,7 +190,7 @@ _MOST_NOTES = 20_000_000
 
 @dataclass
 class Opened:
-    """What ``programs`` programs opened. ``places``: absolute path as named, and kind; ``is_whole``: perhaps anything else."""
+    """Files that programs opened. ``places``: absolute path and kind; ``is_whole``: they may have opened any other file."""
 
     places: set[tuple[str, str]] = field(default_factory=set)
     is_whole: bool = os.name == "nt"
@@ -202,7 +202,7 @@ _CURRENT: ContextVar[Opened | None] = ContextVar("opened", default=None)
 
 @contextmanager
 def recording() -> Iterator[Opened]:
-    """Collect what programs open that run in this context."""
+    """Collect the files that programs open in this context."""
     token = _CURRENT.set(opened := Opened())
     try:
         yield opened
@@ -212,7 +212,7 @@ def recording() -> Iterator[Opened]:
 
 @contextmanager
 def watched(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield the environment in which a program leaves notes, and collect them when it has ended."""
+    """Yield the environment that makes a program write notes; collect them afterwards."""
     opened = _CURRENT.get()
     if opened is None:
         yield environment
@@ -223,7 +223,7 @@ def watched(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Map
         try:
             yield {**environment, "PYTHONPATH": path, FOLDER: folder}
         except BaseException:
-            # What was stopped may open more the next time.
+            # A stopped program may open more the next time.
             opened.is_whole = True
             raise
         try:
@@ -233,7 +233,7 @@ def watched(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Map
 
 
 def _collect(opened: Opened, folder: Path, argv: Sequence[str]) -> None:
-    """Add the notes. All that was started must be a Python that left some, with the same arguments."""
+    """Add the notes. Every started process must be a Python with notes and the same arguments."""
     started, seen = [tuple(single_command(argv))], Counter[tuple[str, ...]]()
     for file in folder.iterdir():
         for line in read_regular(file, _MOST_NOTES, [folder.resolve()]).splitlines():

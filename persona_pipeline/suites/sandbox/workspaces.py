@@ -1,4 +1,4 @@
-"""Folders that targets work in: made from a template, prepared and cleaned up by hooks, compared afterwards."""
+"""Workspaces: folders from a template, with hooks before and after, and a diff of the changes."""
 
 import difflib
 import json
@@ -18,17 +18,17 @@ SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0
 MOST_DIFF_BYTES = 1_000_000
 _MOST_FILE_BYTES = 1_000_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
-# Hooks of a test, in the order they run.
+# Hooks of a test, in order.
 BEFORE, AFTER = ("before_each", "setup"), ("teardown", "after_each")
 
 
 class WorkspaceError(ReasonedError):
-    """The workspace could not be prepared; ``reason`` is a word for machines."""
+    """The workspace could not be prepared."""
 
 
 @dataclass
 class WorkspaceFolder:
-    """One test's workspace. ``baseline``: its files' text after setup (None: not text, or too large)."""
+    """Workspace of one test. ``baseline``: text of its files after setup (None: not text, or too large)."""
 
     path: Path
     workspace: WorkspaceFields
@@ -36,13 +36,13 @@ class WorkspaceFolder:
     notes: list[str] = field(default_factory=list)
 
     def changes(self) -> str:
-        """Return what changed since setup as a unified diff, ``""`` for nothing."""
+        """Return the changes since setup as a unified diff, or ""."""
         return unified_diff(self.baseline, snapshot(self.path))
 
 
 @dataclass
 class Workspaces:
-    """Makes and removes the workspaces of a run, under ``<folder>/<run id>/``."""
+    """Creates and removes the workspaces of a run, under ``<folder>/<run id>/``."""
 
     suite: Suite
     folder: Path
@@ -51,14 +51,14 @@ class Workspaces:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def require_code(self) -> None:
-        """Raises ``WorkspaceError`` without leave to run hooks."""
+        """Raise ``WorkspaceError`` if hooks may not run."""
         if not self.allow_code:
             raise WorkspaceError(
                 "code_not_allowed", "workspace hooks run code of the suite; pass --allow-code if you trust it"
             )
 
     def prepare(self, test: Test, attempt: int, target: str | None) -> WorkspaceFolder | None:
-        """Return a test's workspace, ready for the target; None when it has none."""
+        """Return a test's prepared workspace; None: it has none."""
         workspace = test.workspace
         if workspace is None or (workspace.template is None and not any(name in workspace.hooks for name in BEFORE)):
             return None
@@ -79,7 +79,7 @@ class Workspaces:
         return WorkspaceFolder(path, workspace, snapshot(path))
 
     def finish(self, made: WorkspaceFolder, test: Test, *, passed: bool) -> str | None:
-        """Run the closing hooks and remove the workspace; return its path when it is kept, as for a test that did not pass."""
+        """Run the closing hooks and remove the workspace; return its path if it is kept, as after a failed test."""
         for name in AFTER:
             if name in made.workspace.hooks:
                 try:
@@ -100,7 +100,7 @@ class Workspaces:
             self.run_hook(hook, seconds, None, Test(f"__{name}__", ()))
 
     def run_hook(self, hook: HookFields, seconds: float, path: Path | None, test: Test) -> None:
-        """Run one hook, in the suite's folder where it names none; ``path``: the workspace that it is about."""
+        """Run one hook, by default in the suite's folder. ``path``: the workspace."""
         data = {
             "workspace_path": path and str(path),
             "test_id": test.id,
@@ -126,14 +126,14 @@ class Workspaces:
             raise WorkspaceError("workspace_failed", said)
 
     def close(self) -> None:
-        """Remove the run's folder if nothing in it was kept."""
+        """Remove the run's folder if it is empty."""
         place = self.folder / self.run_id
         if place.is_dir() and not any(place.iterdir()):
             place.rmdir()
 
 
 def _copy(template: Path, path: Path) -> None:
-    """Copy a template without its repository. Links are copied as links only if they stay inside it."""
+    """Copy a template without ``.git``, and without links that leave it."""
     root = template.resolve()
 
     def skipped(folder: str, names: list[str]) -> set[str]:
@@ -148,7 +148,7 @@ def _copy(template: Path, path: Path) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, str | None]:
-    """Return the text of every file under a folder by its path; None for a file that is not text or is large."""
+    """Return the text of every file in a folder by its path; None for a file that is not text or is large."""
     found: dict[str, str | None] = {}
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != ".git")
@@ -170,7 +170,7 @@ def _text(path: Path) -> str | None:
 
 
 def unified_diff(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> str:
-    """Return the difference of two snapshots in git's form, cut at a megabyte."""
+    """Return the diff of two snapshots in git's form, cut at a megabyte."""
     parts: list[str] = []
     for name in sorted({*before, *after}):
         old, new = before.get(name, ""), after.get(name, "")

@@ -1,4 +1,4 @@
-"""Targets: who answers the tests. Kinds that are alike share a file."""
+"""Targets, which answer the tests. Similar kinds share a file."""
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 

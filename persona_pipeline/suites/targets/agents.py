@@ -1,6 +1,6 @@
-"""Targets over agent SDKs: ``claude-agent-sdk`` and ``openai-agents`` run an agent, ``mcp`` and ``mcp-http`` call a tool.
+"""Targets with agent SDKs: ``claude-agent-sdk`` and ``openai-agents`` run an agent, ``mcp`` and ``mcp-http`` call a tool.
 
-Their packages are optional dependencies of this one.
+Their packages are optional dependencies.
 """
 
 import os
@@ -24,15 +24,15 @@ from persona_pipeline.suites.targets.http import filled, is_url
 from persona_pipeline.suites.targets.python import PLACE, AwaitedTarget, PythonTarget, said_by
 
 _SHOWN = 500
-# No telemetry, no request for a title, and as many retries as other targets have.
+# No telemetry, no request for a title, and as many retries as other targets.
 _QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "2"}
 
 
 class ClaudeAgentTarget(AwaitedTarget):
     """Asks an agent of the Claude Agent SDK, a program that gets the prompt as ``cli`` does.
 
-    Needs leave to run code and to ask a server, and the extra ``claude-agent-sdk``. It loads no settings files, expands nothing in
-    the prompt and keeps no session, unless ``options`` say otherwise.
+    Needs permission to run code and to ask a server, and the extra ``claude-agent-sdk``. By default it loads no settings
+    files, expands nothing in the prompt and keeps no session.
     """
 
     runs_code: ClassVar[bool] = True
@@ -55,13 +55,13 @@ class ClaudeAgentTarget(AwaitedTarget):
             async for event in events:
                 if isinstance(event, sdk.ResultMessage):
                     return self._finished(event, messages)
-                # A sub-agent's messages are not the agent's own.
+                # Messages of a sub-agent are not the agent's.
                 if isinstance(event, sdk.AssistantMessage | sdk.UserMessage) and not event.parent_tool_use_id:
                     self._add(event, messages)
         raise TargetError("crashed", f"target {self.name!r} ended without a result: {' '.join(log)[-_SHOWN:]}")
 
     def _add(self, event: Any, messages: list[dict[str, Any]]) -> None:
-        """Add a message of the SDK; a response of the model comes in several, with one id."""
+        """Add a message of the SDK; one response of the model comes in several, with one id."""
         blocks = [_typed(block) for block in event.content] if isinstance(event.content, list) else event.content
         if error := getattr(event, "error", None):
             said = " ".join(block.get("text", "") for block in blocks)
@@ -75,7 +75,7 @@ class ClaudeAgentTarget(AwaitedTarget):
             messages.append({"role": role, "content": blocks, "id": identity})
 
     def _options(self, sdk: Any, request: Request, log: list[str]) -> Any:
-        # The SDK hands on this process's environment: what is not named is emptied.
+        # The SDK passes this process's environment on; other variables are emptied.
         inherited = {**dict.fromkeys(os.environ, ""), **little_environment()}
         environment = {**inherited, **_QUIET, **self.environment}
         given = {
@@ -108,15 +108,15 @@ class ClaudeAgentTarget(AwaitedTarget):
 
 
 def _typed(block: Any) -> dict[str, Any]:
-    """Return a block of the Claude Agent SDK, a dataclass named after its type, as the Messages API writes it."""
+    """Return a block of the Claude Agent SDK, a dataclass, in the form of the Messages API."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__.removesuffix("Block")).lower()
     return {"type": kind, **vars(block)}
 
 
 class OpenAIAgentTarget(PythonTarget):
-    """Runs an agent of the OpenAI Agents SDK that a module of yours holds. It sends no traces.
+    """Runs an agent of the OpenAI Agents SDK from a module. It sends no traces.
 
-    Needs leave to run code and the extra ``openai-agents``.
+    Needs permission to run code and the extra ``openai-agents``.
     """
 
     package: ClassVar[str] = "agents"
@@ -147,7 +147,7 @@ class OpenAIAgentTarget(PythonTarget):
             cached = used.input_tokens_details.cached_tokens
             tokens = {"input": used.input_tokens - cached, "output": used.output_tokens, "cached": cached or None}
             items = [item.to_input_item() for item in result.new_items]
-            # Thinking is in the parts of its summary.
+            # Thinking is in the summary of a reasoning item.
             parts = [item["summary"] if item.get("type") == "reasoning" else [item] for item in items]
             return {"messages": [part for several in parts for part in several], "token_usage": tokens}
 
@@ -159,10 +159,10 @@ class OpenAIAgentTarget(PythonTarget):
 
 
 class McpTarget(AwaitedTarget):
-    """Calls a tool of an MCP server. What the tool returns is the answer. Needs the extra ``mcp``.
+    """Calls a tool of an MCP server; its result is the answer. Needs the extra ``mcp``.
 
-    Without ``tool`` the test's last message says what is called: ``{tool: name, arguments: {...}}``. ``arguments`` may hold the
-    variables of ``http``. Each call has a session of its own.
+    Without ``tool`` the test's last message names it: ``{tool: name, arguments: {...}}``. ``arguments`` may have the
+    variables of ``http``. Each call has its own session.
     """
 
     package: ClassVar[str] = "mcp"
@@ -174,11 +174,11 @@ class McpTarget(AwaitedTarget):
 
     def prepare(self) -> None:
         super().prepare()
-        # The package imports it in the first call, for seconds that are not the tool's.
+        # The package would import it during the first call, which takes seconds.
         import jsonschema as jsonschema
 
     async def call(self, request: Request, transport: Any) -> dict[str, Any]:
-        """Return what the tool answers in a session over a transport of the package."""
+        """Return the tool's answer. ``transport``: of the package, for the session."""
         tool, arguments = self._asked(request)
         async with self.sdk().Client(transport) as client:
             began = time.monotonic()
@@ -206,7 +206,7 @@ class McpTarget(AwaitedTarget):
 
 
 class McpCommandTarget(McpTarget):
-    """Starts an MCP server that speaks over standard input and output. Needs leave to run code."""
+    """Starts an MCP server on standard input and output. Needs permission to run code."""
 
     runs_code: ClassVar[bool] = True
 
@@ -236,7 +236,7 @@ class McpCommandTarget(McpTarget):
 
 
 class McpServerTarget(McpTarget):
-    """Asks an MCP server over streamable HTTP. Needs leave to ask a server."""
+    """Asks an MCP server over streamable HTTP. Needs permission to ask a server."""
 
     asks_network: ClassVar[bool] = True
 

@@ -44,11 +44,11 @@ Argv = Annotated[list[str], BeforeValidator(_argv)]
 
 
 class CliTarget(TargetFields):
-    """Runs a program for each test. Needs leave to run code.
+    """Runs a program for each test. Needs permission to run code.
 
-    ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}``, ``{OUTPUT_FILE}``, ``{LAST_MESSAGE}``, ``{TURN}``
-    and ``{CONVERSATION}`` stand for their values inside arguments; there is no shell. The answer is what the program writes to
-    the output file, else to standard output: messages as JSON, or text.
+    Arguments may contain ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}``, ``{OUTPUT_FILE}``,
+    ``{LAST_MESSAGE}``, ``{TURN}`` and ``{CONVERSATION}``; there is no shell. The answer is the output file, else standard
+    output: messages as JSON, or text.
     """
 
     runs_code: ClassVar[bool] = True
@@ -95,10 +95,10 @@ class CliTarget(TargetFields):
         return output
 
     def answer_all(self, requests: Sequence[Request]) -> None:
-        """Ask for many answers at once; ``respond`` then gives them. What the program leaves out is asked for on its own.
+        """Ask for many answers at once, for ``respond`` to return. Tests that the program leaves out are asked one by one.
 
-        The program gets a JSON line for each test on standard input (``id``, ``prompt``, ``messages``) and writes one for each:
-        ``id`` beside what an answer holds.
+        The program gets a JSON line per test on standard input (``id``, ``prompt``, ``messages``) and writes one with ``id`` and
+        an answer.
         """
         rows = [{"id": item.test.id, "prompt": item.prompt, "messages": list(item.messages)} for item in requests]
         asked = "".join(json.dumps(row) + "\n" for row in rows)
@@ -120,7 +120,7 @@ class CliTarget(TargetFields):
     def _answer(
         self, values: Mapping[str, str], workspace: str | None, timeout: float, stdin: bytes = b""
     ) -> tuple[bytes, float]:
-        """What the program wrote to the output file, else to standard output, and how long it took."""
+        """Return the output file, else standard output, and the time it took."""
         with contextlib.ExitStack() as stack:
             folder = Path(
                 tempfile.mkdtemp(prefix="persona-target-")
@@ -147,7 +147,7 @@ class CliTarget(TargetFields):
         except OutputError as error:
             if error.hides_a_call:
                 raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
-            # JSON of another shape is an answer that happens to be JSON.
+            # JSON of another shape is the answer's text.
             return parse_output(text)
 
     def _checked(self, argv: list[str], cwd: Path, timeout: float, stdin: bytes = b"") -> ProcessResult:
@@ -163,5 +163,5 @@ class CliTarget(TargetFields):
 
 
 def _filled(token: str, values: Mapping[str, str]) -> str:
-    """Replace placeholders in one pass: a prompt that holds one stays as it is."""
+    """Replace placeholders in one pass, so that those inside a prompt stay."""
     return _NAME.sub(lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")

@@ -1,4 +1,4 @@
-"""Targets whose answers are given beforehand: ``mock`` in the targets file, ``replay`` in a file of answers recorded earlier."""
+"""Targets with given answers: ``mock`` from the targets file, ``replay`` from a file of recorded answers."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 
 
 class MockTarget(TargetFields):
-    """Answers with ``response``, or with what ``responses`` holds for the test's id."""
+    """Answers with ``response``, or with the entry of ``responses`` for the test's id."""
 
     response: str | dict[str, Any] = Field(DEFAULT_RESPONSE, description="The answer: text, or messages and metrics.")
     responses: dict[str, Any] | None = Field(
@@ -42,9 +42,9 @@ class MockTarget(TargetFields):
 
 
 class ReplayTarget(TargetFields):
-    """Gives the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
+    """Returns the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
 
-    An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
+    An answer that was recorded for another request is stale, which is an error.
     """
 
     is_recorded: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""``http``: an agent of your own answers behind a URL, in JSON of its own shape."""
+"""``http``: an agent behind a URL, with JSON of any shape."""
 
 import asyncio
 import json
@@ -35,18 +35,18 @@ def _is_path(text: str) -> str:
 
 
 def is_url(text: str) -> str:
-    """Return the text. ``ValueError``: it is not a URL of HTTP."""
+    """Return the text. Raises ``ValueError``: it is not a URL of HTTP."""
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     return text
 
 
 class HttpTarget(AwaitedTarget):
-    """Sends a request made of the test, and takes the answer from the JSON that comes back.
+    """Sends a request made from the test, and reads the answer from the JSON reply.
 
-    In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ last_message }}``, ``{{ test_id }}``,
-    ``{{ attempt }}``, ``{{ metadata }}``, ``{{ turn }}`` and ``{{ conversation }}``. A value of the body that is nothing else
-    becomes the thing itself, a list or a mapping; inside a text it is text. Redirects are not followed.
+    ``url``, ``headers`` and ``body`` may contain ``{{ prompt }}``, ``{{ messages }}``, ``{{ last_message }}``,
+    ``{{ test_id }}``, ``{{ attempt }}``, ``{{ metadata }}``, ``{{ turn }}`` and ``{{ conversation }}``. A value of the body
+    that is only a variable becomes its list or mapping; inside a text it is text. Redirects are not followed.
     """
 
     asks_network: ClassVar[bool] = True
@@ -74,7 +74,7 @@ class HttpTarget(AwaitedTarget):
         return self._read(await self._ask(request, timing)).timed(timing)
 
     async def _ask(self, request: Request, timing: Timing) -> "str | list[str]":
-        """Return the reply, a list of the events' data where it is a stream of them."""
+        """Return the reply, or the data of its events for a stream."""
         import httpx2
 
         ends = timing.asked + request.timeout
@@ -103,7 +103,7 @@ class HttpTarget(AwaitedTarget):
                 problem = TargetError("api_error", f"target {self.name!r} said {response.status_code}: {shown}")
                 if response.status_code not in _PASSING:
                     raise problem
-                # A date, which few send, is not read.
+                # Few servers send a date, so it is ignored.
                 told = response.headers.get("retry-after", "")
                 pause = float(told) if told.isascii() and told.isdigit() else None
                 if pause is not None and pause > ends - time.monotonic():
@@ -141,13 +141,13 @@ class HttpTarget(AwaitedTarget):
             return parse_output(data)
         except OutputError as error:
             if self._path is None and not error.hides_a_call:
-                # Of no shape that is known: what was sent is the answer.
+                # The shape is unknown: the whole reply is the answer.
                 return parse_output(text)
             place = f", {self.answer}" if self.answer else ""
             raise TargetError("invalid_response", f"target {self.name!r}{place}: {error}") from error
 
     def _piece(self, data: str) -> str:
-        """Return the text that one event adds to the answer; without a path its data, as it is."""
+        """Return the text of one event; without a path its data."""
         if self._path is None:
             return data
         try:
@@ -172,7 +172,7 @@ async def _content(response: Any, name: str) -> str:
     try:
         return read.decode(response.charset_encoding or "utf-8", "replace")
     except (LookupError, ValueError):
-        # It declares what is no way to write text.
+        # The declared encoding is unknown.
         return read.decode("utf-8", "replace")
 
 
@@ -197,7 +197,7 @@ def _as_text(value: Any) -> str:
 
 
 def filled(template: str, request: Request) -> Any:
-    """Return a text with its variables filled in; of one that is a variable and nothing else, the thing itself."""
+    """Fill the variables of a text; a text that is only a variable becomes its value."""
     whole = _VARIABLE.fullmatch(template.strip())
     if whole:
         return request.named[whole[1]]

@@ -1,11 +1,11 @@
-"""Targets that are models: those of the judges' providers, in the Messages API, chat completions or the Responses API; ``persona``
-plays an agent of the world. They have one client for a run, and failures in words.
+"""Targets that are models, in the Messages API, chat completions or the Responses API.
+
+Each has one client for a run.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
@@ -14,29 +14,29 @@ from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.base.turns import Turn, TurnError, read_turns
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.conversation import chat_messages
 from persona_pipeline.suites.answering.output import Output, OutputError, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
 
-# What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
+# Longest time of one request. The deadline of a run is usually earlier.
 _LONGEST_SECONDS = 3600.0
-# What a target says by fields of its own, or what the test says.
+# Parameters that have a field of the target, or come from the test.
 _TAKEN = (
     "model", "messages", "input", "system", "instructions", "stream",
     "max_tokens", "max_completion_tokens", "max_output_tokens",
 )  # fmt: skip
 _REFUSED = ("refusal", "content_filter")
-# What is kept of a message; the rest is of the response.
+# Keys of a message that are kept.
 _KEPT = ("role", "content", "thinking", "tool_calls")
 
 
 class ModelTarget(TargetFields):
-    """Sends the test's messages to a model, over a provider's SDK. Subclasses say in which words."""
+    """Sends the test's messages to a model, with a provider's SDK. Subclasses define the request."""
 
     asks_network: ClassVar[bool] = True
     is_model: ClassVar[bool] = True
-    # Which of the judges' providers is asked, where that is not the target's own.
+    # The judges' provider to use; None: that of the target.
     _asks: ClassVar[str | None] = None
     model: Text = Field(description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
@@ -61,7 +61,7 @@ class ModelTarget(TargetFields):
         return value
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the request that continues a conversation; without a turn to answer, one without messages."""
+        """Return the request for the next message of a conversation."""
         raise NotImplementedError
 
     def system_prompt(self) -> str:
@@ -78,7 +78,7 @@ class ModelTarget(TargetFields):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
         self.prepare()
         answer = self._loop.start(self._send(self.body(request.messages), request.timeout))
-        # Reading takes the prices, and these a while to load: not after the answer, but while it is on its way.
+        # Prices take a while to load, so they are loaded during the request.
         from persona_pipeline.judging import money as money
 
         response, timing = answer.result()
@@ -97,7 +97,7 @@ class ModelTarget(TargetFields):
                 max_retries=self.max_retries,
                 base_url=self.base_url,
                 api_key=self.api_key,
-                # Whoever names the server gets no key but the one he names.
+                # A server of the suite gets no key from the environment.
                 ambient_key=self.base_url is None or self._grants.own,
             )
             self._client = connect(options)
@@ -107,7 +107,7 @@ class ModelTarget(TargetFields):
     async def _send(self, body: dict[str, Any], timeout: float) -> tuple[Any, Timing]:
         from persona_pipeline.judging.providers.base import UNDER_WAY, CallError, Leave, find_provider, send
 
-        # The SDKs know fewer fields than the servers behind them.
+        # SDKs know fewer fields than servers.
         sent = {**body, "extra_body": self.parameters} if self.parameters else body
         if self.stream:
             sent = {**sent, "stream": True}
@@ -117,7 +117,7 @@ class ModelTarget(TargetFields):
                 find_provider(self._asks or self.provider), self._client, sent, leave, conversation=True
             )
         except CallError as error:
-            # The SDK has retried what can pass; a test's own deadline is all that another try could change.
+            # The SDK has already retried; only a later deadline could change the result.
             reason = str(error.reason)
             raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
         timing = UNDER_WAY.get().timing
@@ -125,10 +125,9 @@ class ModelTarget(TargetFields):
         return response, timing
 
     def read(self, response: Any) -> Output:
-        """Return the output of a response, with its tokens, cached ones apart, and its price where that is known.
+        """Return the output of a response, with its tokens and its price where that is known.
 
-        Raises:
-            TargetError: it is no response, the model refused, or it said nothing.
+        Raises ``TargetError``: it is not a response, the model refused, or the answer is empty.
         """
         from persona_pipeline.base.settings import Settings, from_environment
         from persona_pipeline.judging.money import read_usage
@@ -156,11 +155,11 @@ class ModelTarget(TargetFields):
 
     @property
     def answer_key(self) -> str:
-        """The key of a response that holds the list of what the model said."""
+        """The key of the list of messages in a response."""
         return "content"
 
     def require_answer(self, response: Any, turns: Sequence[Turn]) -> None:
-        """Raise ``TargetError`` where a response failed, the model refused, or it said nothing."""
+        """Raise ``TargetError`` for a failed response, a refusal, or an empty answer."""
         if response.get("status") in ("failed", "cancelled"):
             why = (response.get("error") or {}).get("message") or "it gave no reason"
             raise TargetError("api_error", f"target {self.name!r}: the response {response['status']}: {why}")
@@ -182,7 +181,7 @@ class ModelTarget(TargetFields):
 
 
 class MessagesTarget(ModelTarget):
-    """Sends the test's messages to a model behind the Messages API. System messages become the system prompt."""
+    """Sends the test's messages to a model with the Messages API. System messages become the system prompt."""
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system, turns = conversation(messages, self.system_prompt())
@@ -191,13 +190,13 @@ class MessagesTarget(ModelTarget):
 
 
 class AnthropicTarget(MessagesTarget):
-    """Sends the test's messages to a model of Anthropic's, or to a server of your own that speaks as Anthropic's does."""
+    """Sends the test's messages to a model of Anthropic, or to a server with the same API."""
 
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
-    """Return the system prompt and the turns of a conversation; neighbours of one role become one turn."""
+    """Return the system prompt and the turns of a conversation; adjacent messages of one role become one turn."""
     systems = [system] if system else []
     turns: list[dict[str, Any]] = []
     for message in messages:
@@ -216,7 +215,7 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
 
 
 class OpenAITarget(ModelTarget):
-    """Sends the test's messages to a model behind chat completions or the Responses API. Needs the extra ``openai``."""
+    """Sends the test's messages to a model with chat completions or the Responses API. Needs the extra ``openai``."""
 
     api: Literal["chat", "responses"] = Field("chat", description="Which of the two is asked.")
 
@@ -231,36 +230,5 @@ class OpenAITarget(ModelTarget):
 
     def read(self, response: Any) -> Output:
         output = super().read(response)
-        # A server that counts no tokens does not say what they cost.
+        # Without tokens there is no cost.
         return output if output.token_usage else replace(output, cost_usd=None)
-
-
-class PersonaTarget(AnthropicTarget):
-    """Sends the test's messages to a model that plays an agent: its persona is the system prompt."""
-
-    plays_agent: ClassVar[bool] = True
-
-    _asks: ClassVar[str | None] = "anthropic"
-
-    agent: Text = Field(description="The agent's id; its persona file is personas/<agent>.yaml.")
-    root: Text | None = Field(
-        None, description="The world's folder, relative to the targets file; by default PERSONA_ROOT."
-    )
-
-    @cached_property
-    def _persona_text(self) -> str:
-        from persona_pipeline.world.personas import load_persona
-
-        root = self.allowed(self.root) if self.root else self._grants.world
-        if root is None:
-            raise ConfigError("there is no world; name its folder as root")
-        return persona_prompt(load_persona(root, self.agent, self._grants.within))
-
-    def open(self) -> None:
-        try:
-            _ = self._persona_text
-        except ConfigError as error:
-            raise ConfigError(f"target {self.name!r}: {error}") from error
-
-    def system_prompt(self) -> str:
-        return "\n\n".join(filter(None, (self._persona_text, self.system)))

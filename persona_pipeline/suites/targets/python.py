@@ -1,4 +1,4 @@
-"""``python``: a function answers, from a module of yours or handed over by the program that runs the suite."""
+"""``python``: a function of a module, or of the program that runs the suite, answers."""
 
 import hashlib
 import importlib
@@ -21,15 +21,15 @@ from persona_pipeline.suites.format.files import source_file
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
 )  # fmt: skip
-# package.module:name
+# The form ``package.module:name``.
 PLACE = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 
 class AwaitedTarget(TargetFields):
-    """Waits for an answer of code that may raise anything. What it raises is the test's error.
+    """Waits for code that may raise any exception, which becomes the test's error.
 
-    ``package``: the module that answering imports, which the optional dependencies ``extra`` install. ``retried``: what took too
-    long is asked again.
+    ``package``: module to import, installed by the optional dependencies ``extra``. ``retried``: whether a timeout is
+    retried.
     """
 
     retried: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class AwaitedTarget(TargetFields):
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
 
     def sdk(self, module: str = "") -> Any:
-        """Return the package, or a module of it. ``TargetError``: it is not installed."""
+        """Return the package, or a module of it. Raises ``TargetError``: it is not installed."""
         try:
             return importlib.import_module(module or self.package)
         except ImportError as error:
@@ -53,11 +53,11 @@ class AwaitedTarget(TargetFields):
             self.sdk()
 
     async def ask(self, request: Request) -> Any:
-        """Return the answer in any form that ``answer_of`` reads."""
+        """Return the answer in any form that ``answer_of`` accepts."""
         raise NotImplementedError
 
     def awaited(self, request: Request) -> Any:
-        """Return the answer, or raise ``TimeoutError`` after the request's time."""
+        """Return the answer. Raises ``TimeoutError`` after the request's time."""
         return self._loop.wait(self.ask(request), request.timeout)
 
     def respond(self, request: Request) -> Output:
@@ -79,10 +79,10 @@ class AwaitedTarget(TargetFields):
 
 
 class PythonTarget(AwaitedTarget):
-    """Calls a function with the prompt; parameters named ``messages``, ``request`` and the like get those.
+    """Calls a function with the prompt; parameters such as ``messages`` and ``request`` get those values.
 
-    The function may be a coroutine or a generator. It returns or yields text, messages, or a mapping as recorded answers are, with
-    tool calls, ``token_usage`` and ``cost_usd``. What it raises is the test's error.
+    The function may be a coroutine or a generator. It returns or yields text, messages, or a mapping as recorded answers
+    are. Its exceptions are the test's error.
     """
 
     runs_code: ClassVar[bool] = True
@@ -113,13 +113,13 @@ class PythonTarget(AwaitedTarget):
         return self._call
 
     def callable_of(self, found: Any) -> Callable[..., Any]:
-        """Return the function that answers for what was imported. ``TargetError``: there is none."""
+        """Return the function of an imported object. Raises ``TargetError``: it is not a function."""
         if not callable(found):
             raise TargetError("no_function", f"target {self.name!r}: {self.function} is no function")
         return found
 
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:
-        """Return what the function gives, or raise after the request's time. A function that waits is left behind then."""
+        """Return the function's result, or raise after the request's time; a running function is then left alone."""
         if _is_async(call):
             return self._loop.wait(_awaited(call(*_arguments(call, request))), request.timeout)
         done: Future[Any] = Future()
@@ -134,12 +134,12 @@ class PythonTarget(AwaitedTarget):
             except BaseException as error:
                 done.set_exception(error)
 
-        # A thread of its own and no pool's: one that never ends holds nobody up.
+        # A daemon thread outside any pool: a function that never ends blocks nothing.
         threading.Thread(target=work, name=f"target {self.name}", daemon=True).start()
         return done.result(request.timeout)
 
     def source(self) -> Any:
-        """Return the function or module with the code that answers, for the fingerprint."""
+        """Return the function or module with the code, for the fingerprint."""
         return self._call or self._found()
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -149,11 +149,11 @@ class PythonTarget(AwaitedTarget):
 
 
 def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
-    """Return a target that calls a function of the running program, which needs no leave."""
+    """Return a target for a function of the running program, which needs no permission."""
     if not callable(call):
         raise ConfigError(f"target {name!r} is no function")
     shown = f"{getattr(call, '__module__', None) or 'program'}:{getattr(call, '__qualname__', 'function')}"
-    # As the field wants it: ``<locals>`` and ``<lambda>`` without their brackets.
+    # In the form of the field, without brackets of ``<locals>`` and ``<lambda>``.
     written = shown.replace("<", "").replace(">", "")
     target = _Handed.model_validate({"name": name, "provider": "python", "function": written})
     target._call = call
@@ -165,14 +165,14 @@ class _Handed(PythonTarget):
 
 
 def said_by(error: Exception) -> str:
-    """Return the type and the message of an error, of a group of errors those of the first."""
+    """Return type and message of an exception; for a group, of its first one."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
 
 def answer_of(given: Any) -> Output:
-    """Return the output a function gave: what recorded answers may be, an object of an SDK, or the pieces of a generator."""
+    """Return the output of a function's result: a recorded answer's form, an object of an SDK, or pieces of a generator."""
     if isinstance(given, Output):
         return replace(given, messages=parse_output(given.messages).messages)
     given = [_plain(item) for item in given] if isinstance(given, list) else _plain(given)
@@ -184,7 +184,7 @@ def answer_of(given: Any) -> Output:
 
 
 def _plain(given: Any) -> Any:
-    """Return an object of an SDK (a pydantic model, a dataclass) as the JSON that it stands for; anything else as it is."""
+    """Return an SDK's object (a pydantic model or a dataclass) as JSON data; any other value unchanged."""
     if callable(dump := getattr(given, "model_dump", None)):
         return dump(mode="json")
     return asdict(given) if is_dataclass(given) and not isinstance(given, type) else given

@@ -1,4 +1,4 @@
-"""Kinds of targets by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.targets``."""
+"""Kinds of targets by name: built-in ones, and those of other packages (entry point ``persona_pipeline.targets``)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from persona_pipeline.base.options import Registry
 from persona_pipeline.suites.answering.base import TargetFields
 
-# ``provider: python:package.module:function`` says it in one line.
+# The short form ``provider: python:package.module:function``.
 PYTHON = "python:"
 _HERE = "persona_pipeline.suites.targets"
 TARGETS = Registry(
@@ -20,7 +20,7 @@ TARGETS = Registry(
         "anthropic": f"{_HERE}.models:AnthropicTarget",
         **dict.fromkeys(("bedrock", "vertex"), f"{_HERE}.models:MessagesTarget"),
         **dict.fromkeys(("openai", "azure", "gemini", "ollama", "vllm", "openrouter"), f"{_HERE}.models:OpenAITarget"),
-        "persona": f"{_HERE}.models:PersonaTarget",
+        "persona": f"{_HERE}.persona:PersonaTarget",
         "claude-agent-sdk": f"{_HERE}.agents:ClaudeAgentTarget",
         "openai-agents": f"{_HERE}.agents:OpenAIAgentTarget",
         "mcp": f"{_HERE}.agents:McpCommandTarget",
@@ -32,12 +32,12 @@ TARGETS = Registry(
 
 
 def find_provider(name: str) -> type[TargetFields] | None:
-    """Return the class of a kind of target, None when nobody offers it."""
+    """Return the class of a kind of target; None: it is unknown."""
     return TARGETS.find("python" if name.startswith(PYTHON) else name)
 
 
 def with_function(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a target's keys with the function of ``provider: python:module:function`` under its own."""
+    """Return a target's keys, with the short form of a function expanded."""
     provider = data.get("provider")
     if isinstance(provider, str) and provider.startswith(PYTHON):
         return {**data, "provider": "python", "function": provider.removeprefix(PYTHON)}

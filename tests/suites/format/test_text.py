@@ -1,9 +1,10 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from persona_pipeline.base.documents.yaml import parse_document, to_yaml
 from persona_pipeline.suites.format.text import (
     json_equal,
     parse_float,
@@ -89,3 +90,16 @@ def test_a_value_equals_itself_after_a_round_trip(value: object) -> None:
 @given(JSON)
 def test_stringified_json_reads_back_as_the_same_value(value: object) -> None:
     assert json_equal(json.loads(stringify(value)), value)
+
+
+ODD_TEXTS = ["- a", "\x85", "a\n b \n", "\ta", "# c", "{{ x }}"]
+ODD_TEXTS.extend(
+    ["1e3", "0o17", "no", "null", "~", "1:30", "+1", ".5", "0x1F", "=", "<<", ".inf", "2026-01-01", "'", '"']
+)
+YAML_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.sampled_from(ODD_TEXTS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.recursive(YAML_TEXTS | st.integers() | st.booleans(), lambda inner: st.dictionaries(YAML_TEXTS, inner)))
+def test_written_yaml_reads_back_as_the_same(data: object) -> None:
+    assert parse_document(to_yaml({"k": data})).data == {"k": data}

@@ -20,61 +20,41 @@ SECRET = "sk-of-the-user-1234"
 ASSERT: dict[str, Any] = {"type": "contains", "value": "a"}
 # A file of each tool with a path at every key that takes one.
 STRANGERS: dict[str, dict[str, Any]] = {
-    PROMPTFOO: {
-        "prompts": ["p", "file://P", {"path": "file://P", "label": "l"}],
-        "providers": [
-            "echo",
-            "file://P",
-            {"id": "exec:run", "config": {"basePath": "P"}},
-            "python:P.py",
-            "file://P.py",
-        ],
-        "defaultTest": "file://P",
-        "scenarios": ["file://P"],
-        "tests": [
-            "file://P",
-            {"path": "P"},
-            {"vars": "file://P", "assert": [ASSERT]},
-            {
-                "vars": {"a": "file://P"},
-                "assert": [
-                    {"type": "contains", "value": "file://P"},
-                    {"type": "is-json", "value": "file://P"},
-                    {"type": "llm-rubric", "value": "v", "rubricPrompt": "file://P"},
-                    {"type": "llm-rubric", "value": "file://P"},
-                    {"type": "script", "command": ["run"], "cwd": "P"},
-                    ASSERT,
-                ],
-            },
-            {"provider": "file://P", "assert": [ASSERT]},
-            {
-                "provider": {
-                    "id": "promptfoo:simulated-user",
-                    "config": {"instructions": "i", "initialMessages": "file://P"},
-                },
-                "assert": [ASSERT],
-            },
-        ],
-    },
-    AGENTV: {
-        "prompts": ["p", "file://P"],
-        "target": "file://P",
-        "default_test": "file://P",
-        "workspace": {"template": "P", "setup": {"script": ["make"], "cwd": "P"}},
-        "imports": {"tests": ["P"]},
-        "tests": [
-            "file://P",
-            {"id": "files", "input": "i", "input_files": ["P"], "criteria": "c"},
-            {"id": "parts", "input": [{"role": "user", "content": [{"type": "file", "value": "P"}]}], "criteria": "c"},
-            {"id": "space", "input": "i", "criteria": "c", "workspace": "file://P"},
-            {
-                "id": "vars",
-                "vars": {"input": "file://P"},
-                "assert": ["a", {"type": "script", "command": ["run"], "cwd": "P"}],
-            },
-            {"id": "judged", "input": "i", "assert": [{"type": "llm-grader", "prompt": "file://P"}, ASSERT]},
-        ],
-    },
+    PROMPTFOO: yaml.safe_load("""
+prompts: [p, 'file://P', {path: 'file://P', label: l}]
+providers: [echo, 'file://P', {id: 'exec:run', config: {basePath: P}}, 'python:P.py', 'file://P.py']
+defaultTest: file://P
+scenarios: ['file://P']
+tests:
+  - file://P
+  - {path: P}
+  - {vars: 'file://P', assert: &one [{type: contains, value: a}]}
+  - vars: {a: 'file://P'}
+    assert:
+      - {type: contains, value: 'file://P'}
+      - {type: is-json, value: 'file://P'}
+      - {type: llm-rubric, value: v, rubricPrompt: 'file://P'}
+      - {type: llm-rubric, value: 'file://P'}
+      - {type: script, command: [run], cwd: P}
+      - {type: contains, value: a}
+  - {provider: 'file://P', assert: *one}
+  - provider: {id: 'promptfoo:simulated-user', config: {instructions: i, initialMessages: 'file://P'}}
+    assert: *one
+"""),
+    AGENTV: yaml.safe_load("""
+prompts: [p, 'file://P']
+target: file://P
+default_test: file://P
+workspace: {template: P, setup: {script: [make], cwd: P}}
+imports: {tests: [P]}
+tests:
+  - file://P
+  - {id: files, input: i, input_files: [P], criteria: c}
+  - {id: parts, input: [{role: user, content: [{type: file, value: P}]}], criteria: c}
+  - {id: space, input: i, criteria: c, workspace: 'file://P'}
+  - {id: vars, vars: {input: 'file://P'}, assert: [a, {type: script, command: [run], cwd: P}]}
+  - {id: judged, input: i, assert: [{type: llm-grader, prompt: 'file://P'}, {type: contains, value: a}]}
+"""),
 }
 ENDINGS = ("txt", "yaml", "json", "csv", "jsonl", "md", "py", "")
 WAYS = ("absolute", "above", "linked", "linked folder", "globbed", "globbed above", "environment", "from the top")
@@ -156,7 +136,7 @@ def test_a_path_that_leads_outside_is_named_and_nothing_of_it_is_written(
 
 
 def test_only_the_gate_opens_files() -> None:
-    """Whatever the other modules hold is text or a ``Reference``: none of them makes a path or opens one."""
+    """Whatever the other modules hold is text or a ``FileReference``: none of them makes a path or opens one."""
     folder = Path(findings.__file__).parent
     found = []
     for path in folder.glob("*.py"):

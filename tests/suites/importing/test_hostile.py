@@ -21,62 +21,35 @@ from tests.suites.support import write
 
 SAMPLES = Path(__file__).parent / "samples"
 WRONG: list[Any] = [None, True, -1, 2.5, "", "file://gone.yaml", "{{ x", [], [[]], [5], {}, {"a": {"b": []}}, "x" * 3]
-EVALS = {
-    "cases": [
-        {
-            "name": "c",
-            "inputs": {"q": 1},
-            "expected_output": "x",
-            "metadata": {"k": 1},
-            "evaluators": ["EqualsExpected", {"Contains": {"value": "a"}}],
-        }
-    ],
-    "evaluators": [{"MaxDuration": 1.5}, {"LLMJudge": {"rubric": "Kind"}}, {"IsInstance": "dict"}],
-}
-TARGETS = {
-    "prompts": ["p {{ a }}"],
-    "providers": [
-        {
-            "id": "http",
-            "config": {
-                "url": "https://h/a",
-                "method": "PUT",
-                "headers": {"k": "v"},
-                "body": {"q": "{{prompt}}"},
-                "transformResponse": "json.a",
-            },
-        },
-        {"id": "exec:run a", "config": {"command": ["run"], "timeout_seconds": 5}},
-        {
-            "id": "azure:chat:m",
-            "config": {"apiHost": "h", "apiKey": "{{ env.K }}", "max_tokens": 5, "temperature": 0, "tools": []},
-        },
-    ],
-    "tests": [
-        {
-            "vars": {"a": "b"},
-            "assert": [
-                {"type": "regex", "value": "a", "flags": "i"},
-                {"type": "contains-any", "value": ["a"]},
-                {"type": "cost", "threshold": 0.1},
-                {"type": "trajectory:tool-used", "value": [{"name": "b", "min": 2}]},
-                {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": 1}, "mode": "exact"}},
-                {"type": "trajectory:tool-sequence", "value": {"steps": ["a"], "mode": "exact"}},
-                {"type": "trajectory:step-count", "value": {"type": "tool", "max": 8}},
-                {"type": "is-json", "value": {"type": "object"}},
-                {"type": "script", "command": ["run"], "config": {"k": 1}},
-                {"type": "llm-rubric", "value": [{"outcome": "A", "min_score": 0.5}]},
-                {
-                    "type": "composite",
-                    "assert": [{"type": "contains", "value": "a"}],
-                    "aggregator": {"type": "threshold", "threshold": 0.5},
-                },
-                {"type": "javascript", "value": "output"},
-                {"type": "field-accuracy", "fields": [{"path": "a"}]},
-            ],
-        },
-    ],
-}
+EVALS = yaml.safe_load("""
+cases:
+  - {name: c, inputs: {q: 1}, expected_output: x, metadata: {k: 1}, evaluators: [EqualsExpected, {Contains: {value: a}}]}
+evaluators: [{MaxDuration: 1.5}, {LLMJudge: {rubric: Kind}}, {IsInstance: dict}]
+""")
+TARGETS = yaml.safe_load("""
+prompts: ['p {{ a }}']
+providers:
+  - id: http
+    config: {url: 'https://h/a', method: PUT, headers: {k: v}, body: {q: '{{prompt}}'}, transformResponse: json.a}
+  - {id: 'exec:run a', config: {command: [run], timeout_seconds: 5}}
+  - {id: 'azure:chat:m', config: {apiHost: h, apiKey: '{{ env.K }}', max_tokens: 5, temperature: 0, tools: []}}
+tests:
+  - vars: {a: b}
+    assert:
+      - {type: regex, value: a, flags: i}
+      - {type: contains-any, value: [a]}
+      - {type: cost, threshold: 0.1}
+      - {type: 'trajectory:tool-used', value: [{name: b, min: 2}]}
+      - {type: 'trajectory:tool-args-match', value: {name: a, args: {q: 1}, mode: exact}}
+      - {type: 'trajectory:tool-sequence', value: {steps: [a], mode: exact}}
+      - {type: 'trajectory:step-count', value: {type: tool, max: 8}}
+      - {type: is-json, value: {type: object}}
+      - {type: script, command: [run], config: {k: 1}}
+      - {type: llm-rubric, value: [{outcome: A, min_score: 0.5}]}
+      - {type: composite, assert: [{type: contains, value: a}], aggregator: {type: threshold, threshold: 0.5}}
+      - {type: javascript, value: output}
+      - {type: field-accuracy, fields: [{path: a}]}
+""")
 
 
 def files() -> Iterator[tuple[str, Any, str]]:

@@ -1,7 +1,7 @@
-"""Notes what a Python process opens, lists, looks for and starts.
+"""Notes the files that a Python process opens, lists, looks for and starts.
 
-The interpreter of a suite's program loads this file as ``sitecustomize``, before the program. So do the Python programs that it
-starts, because they inherit the environment. It needs Python 3.10 and imports nothing that a program may want to replace.
+The interpreter of a suite's program loads this file as ``sitecustomize``, before the program. So do Python programs that
+it starts, because they inherit the environment. It needs Python 3.10 and imports no module that a program may replace.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ from _frozen_importlib_external import source_from_cache
 from _thread import get_ident
 from typing import Any
 
-# The environment variable with the folder for the notes, one file a process.
+# The environment variable with the folder for notes, one file per process.
 FOLDER = "PERSONA_PIPELINE_OPENED"
-# Extension modules that open no files on their own. What any other opens raises no audit event.
+# Extension modules that open no files. Files that other ones open raise no audit event.
 _HARMLESS = frozenset({
     "_brotli", "_cffi_backend", "_yaml", "aiohttp", "charset_normalizer", "frozenlist", "google", "greenlet", "httptools", "jiter",
     "markupsafe", "msgpack", "multidict", "numpy", "orjson", "propcache", "pydantic_core", "regex", "rpds", "simplejson",
@@ -27,13 +27,13 @@ _NOTES: set[str] = set()
 
 
 def _write(kind: str, value: Any) -> None:
-    """Write a note once; without its file the process counts as one that was not watched."""
+    """Write a note once. Without its file the process counts as not watched."""
     note = f"{(kind, value)!a}\n"
     if note in _NOTES:
         return
     _NOTES.add(note)
     try:
-        # Opened for each note: a program may close what it has not opened.
+        # Opened for each note, because a program may close files it did not open.
         stream = os.open(_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(stream, note.encode("ascii"))
@@ -44,7 +44,7 @@ def _write(kind: str, value: Any) -> None:
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note one event. It never raises: an event that cannot be read is unseen."""
+    """Note one event. It never raises: an event that cannot be read is noted as unseen."""
     me = get_ident()
     heard = _EVENTS.get(event)
     if heard is None or me in _INSIDE:
@@ -72,7 +72,7 @@ def _opened(path: Any, mode: str | None, flags: int) -> None:
     if flags & _WRITING or flags & os.O_ACCMODE == os.O_WRONLY:
         return
     if mode is None and isinstance(path, str) and not os.path.isabs(path) and not os.path.lexists(path):  # noqa: PTH117
-        # Relative to an open folder, which may be any. The standard library opens what it removes so.
+        # Relative to an open folder, which may be any. The standard library removes files so.
         if not sys._getframe(2).f_code.co_filename.endswith("/shutil.py"):
             _write("unseen", "open")
         return
@@ -107,7 +107,7 @@ def _started(executable: Any, argv: Any, *_: Any) -> None:
 
 
 def _wrap(name: str) -> None:
-    """Note what is asked through a function of ``os``: no audit event says so."""
+    """Note calls of a function of ``os`` that raises no audit event."""
     call = getattr(os, name)
 
     def asked(path: Any, *arguments: Any, **named: Any) -> Any:
@@ -142,7 +142,7 @@ if __name__ == "sitecustomize" and os.environ.get(FOLDER) and hasattr(sys, "orig
     sys.addaudithook(_hear)
     for _name in ("stat", "lstat", "access", "readlink"):
         _wrap(_name)
-    # The one that the interpreter has without this one.
+    # The interpreter's own ``sitecustomize``.
     _own = sys.modules.pop("sitecustomize")
     with contextlib.suppress(ImportError):
         import sitecustomize  # pyright: ignore[reportUnusedImport] # noqa: F401

@@ -1,4 +1,4 @@
-"""Tests in files of their own: YAML lists, JSON lines, CSV tables, globs of them."""
+"""Tests in other files: YAML lists, JSON lines, CSV tables, globs of them."""
 
 import math
 import re
@@ -25,7 +25,7 @@ _OF_OTHER_TOOLS = ("javascript", "python", "webhook", "similar", "levenshtein", 
 
 
 def read_expectation(text: str) -> dict[str, Any]:
-    """Return the assert item of an expectation; plain text must be equalled. Raises ``ValueError``: it says what it could be."""
+    """Return the assert of an expectation such as ``contains:x``; plain text means ``equals``. Raises ``ValueError``."""
     text = text.strip()
     match = _SPELLED.match(text)
     kind = match["kind"] if match else ""
@@ -33,7 +33,7 @@ def read_expectation(text: str) -> dict[str, Any]:
         return {"type": "equals", "value": text}
     if kind not in _KNOWN:
         hint = did_you_mean(kind, _KNOWN)
-        # Plain prose has words before a colon, too, but without a hyphen.
+        # Prose can have a word before a colon, too, but not one with a hyphen.
         if not (hint or match["negated"] or "-" in kind or kind in _OF_OTHER_TOOLS):
             return {"type": "equals", "value": text}
         raise ValueError(f"there is no expectation {kind!r}{hint or '; known: ' + ', '.join(_KNOWN)}")
@@ -60,7 +60,7 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
 
 
 _TEXT = ("id", "input", "criteria", "expected_outcome", "outcome", "conversation_id")
-# Cells that hold JSON: an object or a list. Other text in expected_output is text.
+# Cells that hold a JSON object or list.
 _DATA = ("assert", "evaluators", "rubrics", "input_messages", "expected_messages", "metadata", "execution", "workspace")
 _PLAIN = (*_TEXT, *_DATA, "expected_output", "skip_defaults", "targets", "tags")
 _SPECIAL = ("__description", "__prefix", "__suffix", "__metric", "__threshold", "__expected")
@@ -78,8 +78,8 @@ class RowError(Exception):
         self.column = column
 
 
-def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[ConfigEntry, str]]:
-    """Yield a test for every row that is not empty.
+def read_rows(reader: Reader, path: str, text: str) -> Iterator[ConfigEntry]:
+    """Yield a test for every row of a CSV file that is not empty.
 
     Columns are the fields of a test by name, ``targets`` and ``tags`` (separated by commas), and ``__expected``, ``__expected1``,
     ... (such as ``contains:x``), ``__description`` (the goal), ``__prefix`` and ``__suffix`` (around the input), ``__metric`` (the
@@ -102,7 +102,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[tuple[ConfigEntr
             continue
         row = {name: cell for name, cell in zip(names, cells, strict=False) if cell != ""}
         try:
-            yield ConfigEntry(_test(row, number), source, ()), f"row {number}"
+            yield ConfigEntry(_test(row, number), source, label=f"row {number}")
         except RowError as problem:
             reader.problems.append(source.problem((problem.column,), f"{problem.column}: {problem}"))
 
@@ -111,7 +111,7 @@ def _check_header(reader: Reader, path: str, line: int, names: list[str]) -> boo
     before = len(reader.problems)
     for index, name in enumerate(names, start=1):
         if names.index(name) != index - 1:
-            reader.problems.append(Problem(f"column {name!r} stands twice; remove one", path, line, index))
+            reader.problems.append(Problem(f"column {name!r} is there twice; remove one", path, line, index))
         elif name not in (*_PLAIN, *_SPECIAL) and not any(pattern.fullmatch(name) for pattern in _PATTERNS):
             hint = did_you_mean(name, (*_PLAIN, *_SPECIAL)) or f"; to keep it with the test, call it __metadata:{name}"
             reader.problems.append(Problem(f"unknown column {name!r}{hint}", path, line, index))
@@ -212,14 +212,14 @@ ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".csv")
 _MOST_NESTED = 16
 
 
-def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, str]]:
-    """Yield each test under ``tests`` and what to call it in messages, wherever it is written.
+def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[ConfigEntry]:
+    """Yield each test under ``tests``, also those in other files.
 
     ``entry``: the value of ``tests``: a list of tests and ``file://`` references, or one path.
     """
     value = entry.data
     if isinstance(value, str):
-        path = _find(reader, entry, value, "tests")
+        path = _find(reader, entry.named("tests"), value)
         if path is not None:
             yield from _file_tests(reader, entry, path, (path,))
     elif isinstance(value, list):
@@ -228,50 +228,49 @@ def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[tuple[ConfigEnt
         reader.fail(entry, "tests must be a list of tests, or the path of a .yaml, .jsonl or .csv file")
 
 
-def _list_tests(
-    reader: Reader, entry: ConfigEntry, name: str, seen: tuple[Path, ...]
-) -> Iterator[tuple[ConfigEntry, str]]:
+def _list_tests(reader: Reader, entry: ConfigEntry, name: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
     for index, item in enumerate(entry.data):
-        where = f"{name}[{index}]"
-        place = entry.child(index)
+        place = entry.child(index, label=f"{name}[{index}]")
         if not isinstance(item, str):
-            yield place, where
+            yield place
         elif not item.startswith("file://"):
-            reader.fail(place, f"{where} must be a test, or a reference that starts with file://; found {item!r}")
+            reader.fail(place, f"must be a test, or a reference that starts with file://; found {item!r}")
         else:
-            for path in _referenced(reader, place, item, where):
+            for path in _referenced(reader, place, item):
                 if path in seen or len(seen) >= _MOST_NESTED:
-                    reader.fail(place, f"{where}: {path.name} refers to itself")
+                    reader.fail(place, f"{path.name} refers to itself")
                 else:
                     yield from _file_tests(reader, place, path, (*seen, path))
 
 
-def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> list[Path]:
+def _referenced(reader: Reader, entry: ConfigEntry, reference: str) -> list[Path]:
     if not is_pattern(reference):
-        path = _find(reader, entry, reference, where)
+        path = _find(reader, entry, reference)
         return [path] if path else []
-    with reader.placing(entry, where):
+    try:
         found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-        if not found:
-            reader.fail(entry, f"{where}: {reference!r} matches no test file; correct or remove it")
-        return found
-    return []
+    except FileError as problem:
+        reader.fail(entry, str(problem))
+        return []
+    if not found:
+        reader.fail(entry, f"{reference!r} matches no test file; correct or remove it")
+    return found
 
 
-def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
+def _find(reader: Reader, entry: ConfigEntry, reference: str) -> Path | None:
     suffix = Path(reference).suffix
     if suffix.lower() not in ENDINGS:
         said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
-        reader.fail(entry, f"{where}: {said}")
+        reader.fail(entry, said)
         return None
-    with reader.placing(entry, where):
+    try:
         return reader.files.find(reference, reader.folders(entry))
-    return None
+    except FileError as problem:
+        reader.fail(entry, str(problem))
+        return None
 
 
-def _file_tests(
-    reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path, ...]
-) -> Iterator[tuple[ConfigEntry, str]]:
+def _file_tests(reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
     try:
         text = reader.files.read(path)
     except FileError as problem:
@@ -284,10 +283,10 @@ def _file_tests(
         yield first
         yield from found
     elif reader.clean:
-        reader.fail(entry, f"{path.name} holds no tests; add one, or remove the reference")
+        reader.problems.append(entry.problem(f"{path.name} holds no tests; add one, or remove the reference"))
 
 
-def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:
+def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
     with reader.collecting():
         document = read_document(path, text)
         if document.data is None:
@@ -297,11 +296,11 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
             reader.problems.append(document.problem((), said))
             return
         check_numbers(document.data, document)
-        yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
+        yield from _list_tests(reader, ConfigEntry(document.data, document), path.name, seen)
 
 
 def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
-    """Return what a YAML or JSON file holds, with the places of its own. ``merge``: merge keys (<<) are resolved."""
+    """Return a YAML or JSON file with its places. ``merge``: resolve merge keys (<<)."""
     if path.suffix.lower() != ".json":
         return parse_document(text, str(path), limits=replace(SUITE_LIMITS, merge=merge))
     return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)
@@ -309,14 +308,14 @@ def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
 
 def json_lines(
     reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {error}"
-) -> Iterator[tuple[ConfigEntry, str]]:
-    """Yield the object of every line that is not blank. ``malformed``: what to say of a line that is not JSON."""
+) -> Iterator[ConfigEntry]:
+    """Yield the object of every line that is not blank. ``malformed``: the message for a line that is not JSON."""
     for number, line, value in json_rows(text, path, malformed, reader.problems):
-        yield ConfigEntry(value, LineSource(path, number, line)), f"line {number}"
+        yield ConfigEntry(value, LineSource(path, number, line), label=f"line {number}")
 
 
 def check_numbers(data: Any, source: Any) -> None:
-    """Refuse NaN and infinity anywhere: no score can be made of them, and JSON cannot hold them."""
+    """Refuse NaN and infinity: scores cannot use them, and JSON cannot hold them."""
     problems = [
         source.problem(location, f"{location[-1] if location else 'the value'}: must be a finite number, not {value}")
         for location, value in _not_finite(data)

@@ -105,7 +105,7 @@ def test_a_row_threshold_is_a_gate_over_all_its_expectations(tmp_path: Path) -> 
             "id,input,colour\na,hi,red\n",
             "c.csv:1:3: unknown column 'colour'; to keep it with the test, call it __metadata:colour",
         ),
-        ("id,input,id\na,hi,b\n", "c.csv:1:3: column 'id' stands twice"),
+        ("id,input,id\na,hi,b\n", "c.csv:1:3: column 'id' is there twice"),
         ('id,input,criteria\na,"hi,c\n', "a quoted cell is not closed"),
         ("id,input\na,hi,c\n", "c.csv:2:1: the row has 3 cells, the header 2"),
         ("id,input,metadata\na,hi,nope\n", "c.csv:2:3: metadata: is not JSON"),

@@ -116,7 +116,7 @@ def test_a_file_without_a_test_beside_tests_is_no_pass(tmp_path: Path, name: str
             {"c.jsonl": '{"id":"a","assert":[],"assert":[]}\n'},
             "c.jsonl:1:1: Malformed JSONL at line 1: the key 'assert' stands twice",
         ),
-        ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1 must be a mapping with id and input"),
+        ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1: must be a mapping with id and input"),
         ("tests: https://host/c.yaml\n", {}, "is a URL; only files can be named"),
         ("tests: 'file://{a,b'\n", {}, "ends in nothing"),
     ],

@@ -1,4 +1,4 @@
-"""Persona claims on an answer: the project's own evaluation, applied to what a target said in one test."""
+"""Persona claims on an answer: the project's evaluation, applied to the answer of one test."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.format.tests import content_texts
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.results import UngradedError
 from persona_pipeline.world.models import Message, Persona, Window
@@ -26,7 +26,7 @@ from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_propo
 from persona_pipeline.world.propositions.models import ADHERENCE, PropositionSet
 
 CHANNEL = "conversation"
-# Messages of a test have no time of their own; a fixed one keeps judgments the same from run to run.
+# Messages of a test have no time; a fixed one keeps judgments equal between runs.
 _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -39,10 +39,10 @@ def evaluate_output(
     only: Sequence[str] | None = None,
     **instead: Any,
 ) -> DimensionEvaluation:
-    """Return one dimension of an agent, judged on what the target said.
+    """Return one dimension of an agent, judged on the target's messages.
 
-    ``only``: ids of the propositions to judge; all by default. ``instead``: of what the files say, such as ``level="action"``:
-    message by message.
+    ``only``: ids of the propositions to judge; None: all. ``instead``: fields of the proposition set to replace, such as
+    ``level="action"``.
     """
     persona, propositions = _character(context, agent_id, dimension, only)
     propositions = replace(propositions, **instead)
@@ -89,7 +89,7 @@ def read_output(output: Output, context: Context, agent_id: str) -> MessageVerdi
 def _character(
     context: Context, agent_id: str, dimension: str, only: Sequence[str] | None = None
 ) -> tuple[Persona, PropositionSet]:
-    """Return an agent's persona and its claims in a dimension; ``only``: those of these ids."""
+    """Return an agent's persona and its claims in a dimension. ``only``: ids of the claims to keep."""
     root = _world_root(context)
     try:
         return load_persona(root, agent_id), _chosen(
@@ -113,7 +113,7 @@ def compare_output(
     delta: float,
     proposition_delta: float,
 ) -> BaselineComparison:
-    """Return dimensions of an agent beside its baseline, judged on what the target said."""
+    """Compare dimensions of an agent, judged on the target's messages, with its baseline."""
     try:
         baseline = find_baseline(_world_root(context) / BASELINES, agent_id)
     except ConfigError as error:
@@ -129,7 +129,7 @@ def compare_output(
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
-    """Return what was said in a test, in order: by users, and the target's messages under the agent's id."""
+    """Return the messages of a test, in order: those of users, and the target's under the agent's id."""
     said: list[tuple[str, str]] = []
     for message in (*context.test.input_messages, *output.messages):
         if message["role"] in ("user", "assistant"):

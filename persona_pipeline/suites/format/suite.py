@@ -8,24 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 
 from persona_pipeline.base.documents.yaml import Document, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.suites.format.external_tests import SUITE_LIMITS, check_numbers, json_lines, test_entries
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers, json_lines, test_entries
-from persona_pipeline.suites.format.loading.messages import input_messages
-from persona_pipeline.suites.format.loading.tests import (
+from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, grouped
+from persona_pipeline.suites.format.tests import (
     INPUT,
     ITEMS,
     Defaults,
+    input_messages,
     read_all_asserts,
     read_execution,
     read_test,
     read_workspace,
 )
-from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, grouped
 
 SCHEMA_NAME = "agentv-eval-v2"
 MOST_DESCRIPTION = 1024
-# Keys of a suite that begin so are a home for anchors and are not read.
+# Keys of a suite with this prefix hold YAML anchors and are not read.
 EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
 _TESTS: Any = WithJsonSchema({
@@ -79,7 +79,7 @@ class SuiteFields(StrictFields):
 
 
 def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: AssertTypes) -> Suite:
-    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest."""
+    """Read a suite file. ``types``: the types of asserts. See ``load_suite``."""
     path = Path(path)
     confined = None if roots is None else tuple(Path(root) for root in roots)
     reader = Reader(Files(confined), path.absolute().parent, types)
@@ -89,10 +89,7 @@ def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: Asse
 def build_suite(
     data: dict[str, Any], path: Path, line: int, roots: Iterable[Path | str] | None, types: AssertTypes
 ) -> Suite:
-    """Read a suite that a program holds as data, as if it stood at this line of the program's file.
-
-    Raises ``ConfigError``: it is not valid: every problem.
-    """
+    """Build a suite from data. ``path``, ``line``: its place in messages. Raises ``ConfigError`` with every problem."""
     reader = Reader(Files(None if roots is None else tuple(map(Path, roots))), path.parent, types)
     suite = None
     with reader.collecting():
@@ -111,7 +108,7 @@ def _valid(reader: Reader, suite: Suite | None) -> Suite:
 def _read(reader: Reader, path: Path) -> Suite | None:
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml", ".jsonl"):
-        reader.problems.append(Problem("is no suite: its name must end in .yaml, .yml or .jsonl", str(path)))
+        reader.problems.append(Problem("is not a suite: its name must end in .yaml, .yml or .jsonl", str(path)))
         return None
     with reader.collecting():
         text = reader.files.text_of(path)
@@ -129,7 +126,7 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
         return None
     schema = document.data.get("$schema")
     if isinstance(schema, str) and schema.startswith("agentv-") and not schema.startswith("agentv-eval"):
-        said = f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"
+        said = f"is not a suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"
         reader.problems.append(document.problem(("$schema",), said))
         return None
     check_numbers(document.data, document)
@@ -137,7 +134,7 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
 
 
 def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
-    """JSON lines with their sidecar, if there is one."""
+    """Read JSON lines with their sidecar, if there is one."""
     sidecar = next((file for end in (".yaml", ".yml") if (file := path.with_suffix(end)).is_file()), None)
     if sidecar is None:
         document = Document(str(path), {})
@@ -148,7 +145,7 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         document = found
         entry = ConfigEntry(document.data, document)
         tests = document.data.get("tests")
-        # The path of the file that it stands beside.
+        # A sidecar may name its own JSON lines.
         if isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve():
             reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
         elif "tests" in document.data:
@@ -160,17 +157,17 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
 def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) -> Suite | None:
     data = entry.data
     fields = _fields(reader, entry)
-    execution = read_execution(reader, entry, "")
+    execution = read_execution(reader, entry)
     if execution.cache_path:
         try:
             reader.files.check_place(path.parent / execution.cache_path, execution.cache_path)
         except (FileError, ValueError) as problem:
             reader.fail(entry, f"execution: cache_path: {problem}", "execution", "cache_path")
-    workspace = read_workspace(reader, entry, "")
-    asserts = read_all_asserts(reader, entry, "")
+    workspace = read_workspace(reader, entry)
+    asserts = read_all_asserts(reader, entry)
     asked: tuple[dict[str, Any], ...] = ()
     if data.get("input") is not None:
-        asked = input_messages(reader, entry, "input", "suite")
+        asked = input_messages(reader, entry.named("suite"), "input")
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
     defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=not reader.clean)
     tests = _tests(reader, entry, path, lines, defaults)
@@ -178,11 +175,11 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
-    told = {key: data.get(key) for key in Metadata.model_fields}
+    metadata = {key: data.get(key) for key in Metadata.model_fields}
     return Suite(
         path=path,
         tests=tests,
-        metadata=None if fields.name is None else Metadata.model_validate(told),
+        metadata=None if fields.name is None else Metadata.model_validate(metadata),
         tags=tuple(fields.tags or ()),
         target=execution.target or vars(fields)["target"],
         targets=None if execution.targets is None else tuple(dict.fromkeys(execution.targets)),
@@ -201,15 +198,15 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
 
 def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
     data = {key: value for key, value in entry.data.items() if value is not None and not str(key).startswith(EXTENSION)}
-    fields = reader.validated(SuiteFields, data, entry, "suite")
+    fields = reader.validated(SuiteFields, data, entry.named("suite"))
     if fields is None:
         return None
-    # Alone, a description is what older files have, of any length.
+    # Older files have a description of any length and no name.
     if fields.name is not None and not fields.description:
         reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
     if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
         reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
-    # Its attribute warns whoever reads it, whatever it is.
+    # Reading the deprecated attribute would warn.
     if vars(fields)["target"] is not None:
         reader.deprecated(entry, "target", "write execution.target", "target")
     evaluator = reader.types.canonical_type(fields.evaluator)
@@ -237,18 +234,18 @@ def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, de
             reader.deprecated(entry, key, "rename it to tests", key)
         for other in _OLD_TESTS:
             if other in entry.data and other != key:
-                reader.warn(
-                    entry, f"{other} is ignored, for {key} holds the tests; move its tests there", other, key=True
-                )
+                said = f"{other} is ignored, because {key} holds the tests; move its tests there"
+                reader.warn(entry, said, other, key=True)
         found = test_entries(reader, entry.child(key))
     tests: list[Test] = []
     places: dict[str, ConfigEntry] = {}
-    for item, where in found:
-        test = read_test(reader, item, defaults, where)
+    for item in found:
+        test = read_test(reader, item, defaults)
         if test is None:
             continue
         first = places.setdefault(test.id, item)
         if first is not item:
-            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.place}); rename one", "id")
+            said = f"duplicate test id {test.id!r} (first at {first.place}); rename one"
+            reader.problems.append(item.problem(said, "id"))
         tests.append(test)
     return tuple(tests)

@@ -1,1 +1,0 @@
-"""Reading suite files into the models of the format."""
