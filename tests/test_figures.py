@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (347, 400),
-    "lines": (74_758, 63_000),
-    "lines of the core": (33_707, 28_500),
+    "lines": (74_242, 63_000),
+    "lines of the core": (33_691, 28_500),
     "modules with one importer": (60, 60),
     "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),

@@ -45,7 +45,6 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.models import CorrectionSettings
-from persona_pipeline.world.propositions.models import fill_template
 from persona_pipeline.world.world import World
 
 
@@ -207,7 +206,6 @@ class ActionGate:
         action_id: str | None = None,
         run_id: uuid.UUID | None = None,
         arrived: float | None = None,
-        said: str = "",
     ) -> GateDecision:
         """Decide what happens to a text.
 
@@ -218,7 +216,6 @@ class ActionGate:
                 several messages at a time to one place, share an agent; else the gate remembers it. The same
                 text delivered once more as the same attempt of an action gets the decision it already has.
             arrived: when the request arrived (``time.monotonic``), from which the deadline counts; default: now.
-            said: what was sent of the message before; feedback asks to go on after it.
 
         Returns:
             A decision whose ``text`` is the text given. ``retry``: have the agent write again with
@@ -235,7 +232,6 @@ class ActionGate:
             action_id=known_id or uuid.uuid4().hex,
             known=known,
             ends=started + self.deadline - _MARGIN_SECONDS,
-            said=said,
         )
         unscored = GateDecision(Action.COMMIT, Outcome.FAIL_OPEN, text, action_id=call.action_id, attempt=call.attempt)
         record = CheckRecord(agent_id, unscored, call.known.first_text or text, run_id=run_id)
@@ -314,7 +310,7 @@ class ActionGate:
                 self._watching.add(task)
                 task.add_done_callback(self._watching.discard)
                 return replace(record, decision=replace(record.decision, outcome=Outcome.SHADOW))
-            return self._going_on(call, facts, await self._scored(call, facts, record))
+            return await self._scored(call, facts, record)
         except NotJudgedError as error:
             _LOGGER.warning("gate of %r fails open: %s", call.agent_id, error)
             return _failed_open(record, error)
@@ -368,15 +364,6 @@ class ActionGate:
             texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory))
             decision = replace(decision, feedback=feedback_text(review, threshold, texts.gate))
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
-
-    def _going_on(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
-        """Have the feedback on a message that is half out ask for its other half alone."""
-        decision = record.decision
-        if decision.feedback is None or not call.said:
-            return record
-        texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory)).gate
-        feedback = f"{decision.feedback}\n{fill_template(texts.go_on, {'said': call.said.strip()})}"
-        return replace(record, decision=replace(decision, feedback=feedback))
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""

@@ -1,8 +1,7 @@
-"""The gate as a guardrail of LiteLLM's proxy: guidance before an agent's turn, its answers checked, plain and streamed."""
+"""The gate as a guardrail of LiteLLM's proxy: guidance before an agent's turn, and a check of its answers."""
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from litellm.types.utils import EmbeddingResponse, ModelResponse, ModelResponseS
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.answers import Events, HeldAnswer, Speaker, read_stream, speaker_of
 from persona_pipeline.corrections.service.budget import MessageBudget
 from persona_pipeline.corrections.service.forms import ENDPOINT, SHAPE_ERRORS, ChatForm, Json, is_plain_model
 from persona_pipeline.judging.verdict import Backend
@@ -28,10 +27,10 @@ class PersonaGate(CustomGuardrail):
     """A guardrail for ``mode: [pre_call, post_call]``, of chat completions; everything else passes.
 
     Args:
-        agents: who speaks, by the name of a model or the alias of a key; an agent's own id needs no entry.
-        ask_again: whether the proxy's models do nothing but write, so that they may be asked again; by default, those without an
-            ``api_base`` and those on hosts that are known to serve models alone.
-        budget: fields of the ``MessageBudget`` of each message, where they are others than its defaults.
+        agents: agents by the name of a model or the alias of a key; an agent's own id needs no entry.
+        ask_again: whether the proxy's models may be asked again, as they only write; by default, those without an ``api_base`` and
+            those on hosts that are known to serve plain models.
+        budget: fields of the ``MessageBudget`` of each message that differ from its defaults.
         world: by default that of ``PERSONA_ROOT``.
         backend: the judge; by default the live one of the environment.
     """
@@ -68,34 +67,43 @@ class PersonaGate(CustomGuardrail):
             return data
 
     async def async_post_call_success_hook(self, data: Json, user_api_key_dict: Any, response: Any) -> Any:
-        """Return the answer that is sent: the one that came, or one written anew."""
+        """Return the answer that is sent: this one, or one that was written again."""
         if isinstance(response, EmbeddingResponse):
             return response
         speaker = await self._checked(user_api_key_dict, data, is_read=isinstance(response, ModelResponse))
         if speaker is None:
             return response
-        ask = partial(_asked_again, data, stream=False)
-        return await speaker.settled_whole(response, lambda item: _FORM.words_of(item.model_dump()), ask)
+
+        def draft_of(answer: Any) -> HeldAnswer[Any]:
+            return HeldAnswer([answer], _FORM.words_of(answer.model_dump()))
+
+        return await speaker.settled(response, draft_of, partial(_asked_again, data, stream=False))
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: Json
     ) -> AsyncGenerator[Any, None]:
-        """Yield the events of a stream, each sentence when it has been checked."""
+        """Yield the events of a stream when its text is checked."""
         speaker = await self._checked(user_api_key_dict, request_data)
         if speaker is None:
             async for event in response:
                 yield event
             return
-
-        async def ask(written: str, feedback: str, tokens: int | None) -> AnswerStream[Any]:
-            return _answering(await _asked_again(request_data, written, feedback, tokens, stream=True))
-
-        async with aclosing(in_character(_answering(response), speaker, ask)) as events:
-            async for event in events:
+        if not speaker.holds:
+            async for event in speaker.passed(_FORM, _events(response)):
                 yield event
+            return
+
+        async def ask(written: str, feedback: str, tokens: int | None) -> HeldAnswer[Any]:
+            again = await _asked_again(request_data, written, feedback, tokens, stream=True)
+            return await read_stream(_FORM, _events(again), self._budget.size)
+
+        first = await read_stream(_FORM, _events(response), self._budget.size)
+        draft = await speaker.settled(first, lambda item: item, ask)
+        async for event in draft.all_pieces():
+            yield event
 
     def _speaker(self, key: Any, data: Json) -> tuple[str | None, str | None]:
-        """Return who speaks, and in which channel."""
+        """Return the agent that speaks, and its channel."""
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
         alias = self._agents.get(getattr(key, "key_alias", None) or "")
         agent_id = headers.get("x-persona-agent") or alias or self._agents.get(str(data.get("model")))
@@ -114,7 +122,7 @@ class PersonaGate(CustomGuardrail):
 
 
 def _is_plain(model: Any) -> bool:
-    """Whether all deployments of a model of the proxy are known to be models alone."""
+    """Whether all deployments of a model of the proxy are known to be plain models."""
     from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
 
     found = (
@@ -132,28 +140,21 @@ def _guided(data: Json, guidance: str) -> Json:
 
 
 def _body(data: Json) -> Json:
-    """Return the request as the client sent it, with what the proxy made of it."""
+    """Return the client's request with the proxy's changes."""
     sent = dict((data.get("proxy_server_request") or {}).get("body") or {})
     told = ("model", "messages", "metadata", "tools", "max_tokens", "max_completion_tokens")
     return sent | {name: data[name] for name in told if name in data}
 
 
 async def _asked_again(data: Json, written: str, feedback: str, tokens: int | None, *, stream: bool) -> Any:
-    """Have an answer written anew by the proxy's own models."""
+    """Ask the proxy's own models for another answer."""
     from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
 
-    # Without guardrails: what comes back is checked by this one.
+    # Not through the proxy's guardrails: this one checks the answer.
     request = _FORM.asked_again(_body(data), written, feedback, tokens) | {"stream": stream}
     return await (llm_router.acompletion if llm_router else acompletion)(**request)
 
 
-def _answering(events: Any) -> AnswerStream[Any]:
-    async def read() -> AsyncIterator[tuple[Any, Json | None]]:
-        async for event in events:
-            yield event, event.model_dump() if isinstance(event, ModelResponseStream) else None
-
-    async def close() -> None:
-        if (end := getattr(events, "aclose", None)) is not None:
-            await end()
-
-    return AnswerStream(_FORM, read(), close, lambda event: ModelResponseStream(**event))
+async def _events(events: Any) -> Events[Any]:
+    async for event in events:
+        yield event, event.model_dump() if isinstance(event, ModelResponseStream) else None

@@ -84,8 +84,7 @@ class RepetitionTexts(BaseModel, extra="forbid"):
 class GateTexts(BaseModel, extra="forbid"):
     """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims.
 
-    ``out`` takes the place of ``rejected`` for a message that is out of character. ``go_on`` is for a message of which a part has
-    been sent.
+    ``out`` takes the place of ``rejected`` for a message that is out of character. ``go_on``, of release 0.2, is read and ignored.
     """
 
     rejected: Annotated[NudgeText, _holding("score", "threshold")]
@@ -95,7 +94,7 @@ class GateTexts(BaseModel, extra="forbid"):
     rewrite: NudgeText
     your_message: NudgeText
     out: Annotated[NudgeText, _holding("quote", "reason")] = 'Not sent, out of character: "{{quote}}" {{reason}}'
-    go_on: Annotated[NudgeText, _holding("said")] = "This has been sent already, write only what follows it: {{said}}"
+    go_on: str | None = None
 
 
 # A file need not have every text.

@@ -121,7 +121,7 @@ class PriorAttempts:
 
 @dataclass(frozen=True)
 class GateCall:
-    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``); ``said``: what was sent before."""
+    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``)."""
 
     agent_id: str
     text: str
@@ -131,7 +131,6 @@ class GateCall:
     action_id: str
     known: PriorAttempts
     ends: float
-    said: str = ""
 
     @property
     def words(self) -> str:

@@ -1,6 +1,5 @@
-"""Upkeep: texts that are old lose their words, bypasses are counted in few rows, checks are summed up once."""
+"""Upkeep: texts that are old lose their words, bypasses are counted in few rows."""
 
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.corrections.records import Bypasses
 from persona_pipeline.corrections.statistics import (
     correction_statistics,
-    count_new_checks,
     forget_bypasses,
     forget_texts,
 )
@@ -95,18 +93,6 @@ def test_bypasses_that_could_not_be_written_are_written_by_themselves(
     wait_until(lambda: "1 bypasses are not written down yet" in caplog.text)
     bypasses._store = world.store
     wait_until(lambda: bypass_counts(world.store) == {"too_large": 1})
-
-
-def test_whoever_counts_at_the_same_time_each_check_is_counted_once(either_world: World) -> None:
-    for number in range(300):
-        check(either_world, number, NOW + timedelta(hours=number % 50))
-    counters = [threading.Thread(target=count_new_checks, args=(either_world.store,)) for _ in range(4)]
-    for counter in counters:
-        counter.start()
-    for counter in counters:
-        counter.join()
-    assert correction_statistics(either_world.store, most_new=0).uncounted == 0
-    assert correction_statistics(either_world.store).total.checks == 300
 
 
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=3)], ids=["in time", "days late"])

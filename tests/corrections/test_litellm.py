@@ -138,7 +138,7 @@ def test_answers_of_an_agent_are_checked_and_those_of_others_pass(
 ) -> None:
     world = World.open(own_world, f"sqlite:///{own_world / 'gate.db'}")
     assert asked(proxy, "spoken", stream=False) == BETTER
-    assert asked(proxy, "spoken", stream=True) == "Hello there my friend 8\nNow with a joke 8\nThat is all 8"
+    assert asked(proxy, "spoken", stream=True) == BETTER
     assert [request.is_again for request in turns(model[0])] == [False, True] * 2
     for stream in (False, True):
         assert asked(proxy, "bob", stream=stream) == SAID
@@ -157,7 +157,7 @@ def test_a_gate_in_front_of_the_proxy_asks_it_again(proxy: str, world: World) ->
         create_app(world, TextBackend(), upstream=ModelUpstream(proxy, {"bob": "ann"}, ask_again=True))
     ) as gate:
         assert asked(gate, "bob", stream=False) == BETTER
-        assert asked(gate, "bob", stream=True) == "Hello there my friend 8\nNow with a joke 8\nThat is all 8"
+        assert asked(gate, "bob", stream=True) == BETTER
     assert correction_statistics(world.store).total.passed_after_retry == 2
 
 
@@ -176,7 +176,7 @@ def test_litellm_asks_a_model_through_the_gate(model: tuple[ModelServer, str], w
             if stream
             else [answer.choices[0].message.content]
         )
-    assert "".join(texts) == ("Hello there my friend 8\nNow with a joke 8\nThat is all 8" if stream else BETTER)
+    assert "".join(texts) == BETTER
 
 
 def test_a_judge_that_is_gone_costs_no_message(proxy: str, judge: MessagesServer) -> None:

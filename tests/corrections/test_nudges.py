@@ -98,7 +98,7 @@ def filled(texts: AgentTexts) -> list[str]:
         *texts.anti_convergence,
         texts.said_again,
         *texts.repetition.model_dump().values(),
-        *texts.gate.model_dump().values(),
+        *texts.gate.model_dump(exclude_none=True).values(),
     ]
 
 

@@ -1,12 +1,11 @@
-"""The gate in the way of a model, over real sockets: what passes is what the upstream sent, byte for byte."""
+"""The gate in the way of a model, over real sockets: whatever is sent is an answer of the upstream, byte for byte."""
 
 import asyncio
 import http.client
 import json
 import logging
 import shutil
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service import passing
-from persona_pipeline.corrections.service.answers import AnswerStream
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
-from persona_pipeline.corrections.service.forms import ChatForm
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
@@ -252,11 +249,10 @@ def test_what_is_out_of_character_is_asked_for_again(
         assert (written["role"], written["content"], feedback["role"]) == ("assistant", SAID, "user")
         assert feedback["content"].startswith("Not sent: 1.0 of 9")
         assert {**again.body, "messages": 0, "input": 0} == {**first.body, "messages": 0, "input": 0}
-        assert read(client, True) == "Hello there my friend. Now with a joke. That is all."
-    assert "already, write only what follows it: Hello there my friend." in model.requests[-1].turns[-1]["content"]
-    assert model.requests[-1].turns[-2]["content"] == "Hello there my friend. This is dry stuff, friend."
-    # Whole: one action; streamed: three sentences, and the one that took another's place is none of its own.
-    assert [*map(counted, ("actions", "passed", "passed_after_retry", "rejections"))] == [4, 2, 2, 2]
+        assert read(client, True) == "Now with a joke. That is all."
+    assert model.requests[-1].turns[-2:] == [written, feedback]
+    # A message is one action, streamed or not.
+    assert [*map(counted, ("actions", "passed", "passed_after_retry", "rejections"))] == [2, 0, 2, 2]
 
 
 @pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
@@ -269,38 +265,24 @@ def test_after_its_attempts_it_goes_out(
     with client_of(library, gate) as client:
         assert read(client, False) == "Still dry, my dear friend. But this is the end of it."
         assert len(model.requests) == 1 + GATED.max_correction_attempts
-        assert read(client, True) == "Hello there my friend. Still dry, my dear friend. But this is the end of it."
+        assert read(client, True) == "Still dry, my dear friend. But this is the end of it."
     assert len(model.requests) == 2 * (1 + GATED.max_correction_attempts)
     assert counted("forced") == 2
 
 
 @pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
-def test_what_is_written_again_has_no_length_of_what_it_replaces(
-    gate: str, model: ModelServer, library: str, path: str, read: Reader
+def test_an_answer_written_again_comes_with_its_own_headers(
+    gate: str, running: tuple[ModelServer, str], model: ModelServer, library: str, path: str, read: Reader
 ) -> None:
+    """A length of the rejected answer would cut the other one off, or leave the client waiting."""
     for again in ("No, not so.", " ".join(["Now with a joke."] * 40)):
         model.write = lambda asked, again=again: Written(again if asked.is_again else SAID, fault="length")
         with client_of(library, gate) as client:
-            assert read(client, False) == again
-            assert read(client, True) == f"Hello there my friend. {again}"
-        _, headers, _, whole = sent(gate, path, body_of(path, stream=True))
-        assert whole and headers.keys().isdisjoint({"content-length", "content-encoding", "etag"})
-
-
-def test_a_stream_that_says_again_what_it_said_goes_on_after_it(gate: str, model: ModelServer) -> None:
-    model.write = lambda asked: Written("Hello there my friend. Now a joke!" if asked.is_again else SAID)
-    with client_of("openai", gate) as client:
-        assert openai_chat(client, True) == "Hello there my friend. Now a joke!"
-
-
-def test_a_response_that_was_continued_is_gone_on_with_under_the_upstreams_id(gate: str, model: ModelServer) -> None:
-    model.write = lambda asked: Written("Now with a joke. That is all." if asked.is_again else SAID)
-    with client_of("openai", gate) as client, client.responses.stream(model="ann", input="hi") as events:
-        known = [event.response.id for event in events if hasattr(event, "response")]
-        assert len({*known}) == 1
-        model.write = lambda asked: Written(FINE)
-        client.responses.create(model="ann", input="and?", previous_response_id=known[0])
-    assert known[0] == "resp_1" and model.requests[-1].body["previous_response_id"] == "resp_2"
+            assert read(client, False) == read(client, True) == again
+        for stream in (False, True):
+            _, headers, content, whole = sent(gate, path, body_of(path, stream=stream))
+            assert whole and int(headers.get("content-length", len(content))) == len(content)
+            assert (path, headers, content, whole) == (path, *sent(running[1], path, model.requests[-1].content)[1:])
 
 
 def failing(question: Question) -> Answer:
@@ -441,39 +423,15 @@ def test_where_no_other_answer_comes_the_first_is_sent(
     assert unchecked(gate, "not_rewritten") == before + 2
 
 
-def test_a_first_sentence_is_there_before_the_second_is_judged(
-    world: World, running: tuple[ModelServer, str], model: ModelServer
-) -> None:
-    may_go_on = threading.Event()
-
-    def judge(question: Question) -> Answer:
-        if "stuff" in reviewed_text(question.evidence):
-            may_go_on.wait(60)
-        return judged(question)
-
-    class Slow(TextBackend):
-        async def ask(self, questions: Any) -> list[Answer]:
-            return await asyncio.to_thread(lambda: [judge(question) for question in questions])
-
-    upstream = ModelUpstream(running[1], {"ann": "ann"}, ask_again=True)
-    with (
-        serving(create_app(world, Slow(), upstream=upstream)) as url,
-        CLIENT.stream("POST", url + CHAT, json=body_of(CHAT, stream=True)) as response,
-    ):
-        seen = ""
-        for line in response.iter_lines():
-            seen += line
-            if " friend." in seen:
-                break
-        assert "stuff" not in seen
-        may_go_on.set()
-
-
-def test_whoever_leaves_ends_the_stream_of_the_upstream(gate: str, model: ModelServer) -> None:
-    model.write = lambda asked: Written(FINE * 200, pause=0.001)
-    with CLIENT.stream("POST", gate + CHAT, json=body_of(CHAT, stream=True)) as response:
+def test_a_client_that_leaves_ends_the_stream_of_the_upstream(gate: str, model: ModelServer) -> None:
+    model.write = lambda asked: Written(FINE * 500, pause=0.001)
+    with CLIENT.stream("POST", gate + CHAT, json=body_of(CHAT, stream=True, model="bob")) as response:
         next(response.iter_raw())
     wait_until(lambda: model.left == 1)
+    with pytest.raises(httpx2.ReadTimeout):
+        # Nothing of a held answer comes meanwhile.
+        CLIENT.post(gate + CHAT, json=body_of(CHAT, stream=True), timeout=0.5)
+    wait_until(lambda: model.left == 2)
 
 
 def test_a_gate_that_watches_changes_nothing(
@@ -590,34 +548,3 @@ def test_options_that_name_no_upstream_or_no_agent_are_refused(
 ) -> None:
     done = in_process(world.root, monkeypatch, capsys)("corrections", "serve", "--judge", "recorded", *options)
     assert done.returncode == 2 and said in " ".join(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("pieces", "sentences"),
-    [
-        (["Hello", " there", " Ann.", " How", " are", " you?"], ["Hello there Ann.", " How are you?"]),
-        (["Hello there Ann. How", " are you?"], ["Hello there Ann. How", " are you?"]),
-        (["Dr.", " Smith", " is here.", " Oh!", " Fine."], ["Dr. Smith is here.", " Oh! Fine."]),
-        (["A line with no mark\n", "and another"], ["A line with no mark\n", "and another"]),
-        (["これはとても長い文ですね。", "次の文です"], ["これはとても長い文ですね。", "次の文です"]),
-        (["3.5 is a number, v1.2", " is another one"], ["3.5 is a number, v1.2 is another one"]),
-        (["x" * 1500, "x" * 1500, " end"], ["x" * 3000, " end"]),
-    ],
-)
-def test_where_a_sentence_ends(pieces: list[str], sentences: list[str]) -> None:
-    async def read() -> list[str]:
-        async def events() -> AsyncIterator[Any]:
-            for text in pieces:
-                yield text, {"choices": [{"delta": {"content": text}}]}
-
-        async def close() -> None:
-            pass
-
-        stream = AnswerStream(ChatForm(), events(), close, str)
-        found = []
-        while not (sentence := await stream.sentence()).over:
-            assert "".join(piece.raw for piece in sentence.pieces) == sentence.text
-            found.append(sentence.text)
-        return [*found, sentence.text] if sentence.text else found
-
-    assert asyncio.run(read()) == sentences

@@ -24,7 +24,7 @@ from tests.support.command_line import in_process
 # Cases that need a server: where they are held.
 ELSEWHERE = {
     "dagster-job-without-a-partition": "defs/test_evaluate_agent.py::test_a_run_of_no_known_agent_fails_and_says_how_to_name_one",
-    "gate-stream-with-content-length": "corrections/test_passing.py::test_what_is_written_again_has_no_length_of_what_it_replaces",
+    "gate-stream-with-content-length": "corrections/test_passing.py::test_an_answer_written_again_comes_with_its_own_headers",
     "judge-answers-in-a-fence": "judging/test_backend.py::test_prompted_json_may_stand_in_a_code_fence_but_not_twice",
     "judge-reason-half-emoji": "judging/test_recorded.py::test_hostile_text_survives_recording",
 }

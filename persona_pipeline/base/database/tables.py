@@ -424,25 +424,9 @@ gate_checks = _table(
     created_at(),
     # The agent's corrections only watched: the text went out whatever stands under decision.
     sa.Column("shadow", sa.Boolean(), nullable=False, server_default=sa.false()),
-    # Whether the row is part of its day's tally in gate_days.
-    sa.Column("counted", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Index(None, "agent_id", "created_at"),
     sa.Index(None, "agent_id", "action_id"),
-    sa.Index(
-        "ix_gate_checks_uncounted",
-        "created_at",
-        sqlite_where=sa.text("counted = 0"),
-        postgresql_where=sa.text("NOT counted"),
-    ),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
-)
-
-gate_days = _table(
-    "gate_days",
-    # What an agent's gate did on one UTC day, summed up from gate_checks; an action counts where it began.
-    agent_column(sa.schema.conv("fk_gate_days_agent_id_agents"), primary_key=True),
-    sa.Column("day", sa.Date(), primary_key=True),
-    sa.Column("tally", JsonColumn, nullable=False),
 )
 
 gate_bypasses = _table(

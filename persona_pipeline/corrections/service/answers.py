@@ -1,55 +1,95 @@
-"""A model's answer on its way: checked whole or by sentence, and asked for again within the budget of its message."""
+"""A model's answer on its way to the client: read, checked as one message, and written again within its budget."""
 
 import asyncio
 import logging
-import time
 import uuid
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
 from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.records import Action, GateDecision, Outcome
+from persona_pipeline.corrections.records import GateDecision
 from persona_pipeline.corrections.service.budget import BudgetSpentError, MessageBudget, Spending
-from persona_pipeline.corrections.service.forms import (
-    NOT_TEXT,
-    SHAPE_ERRORS,
-    AnswerForm,
-    Continuation,
-    EventPart,
-    Json,
-)
-from persona_pipeline.scoring.text.said_again import SENTENCE_END
+from persona_pipeline.corrections.service.forms import NOT_TEXT, SHAPE_ERRORS, TOO_LARGE, AnswerForm, EventPart, Json
 
 Raw = TypeVar("Raw")
-Draft = TypeVar("Draft")
-# A sentence shorter than this ("Dr.", "1.", "Oh!") is checked with the next, a longer one before its end.
-_SHORTEST, _LONGEST = 12, 2000
-# Events that are held for one sentence.
-_MOST_HELD = 1000
-# In which an answer that was asked for once more must have its first sentence; after that the one that is there goes out.
+Answer = TypeVar("Answer")
+# A rewrite that takes longer is given up, and the rejected answer is sent.
 _REWRITE_SECONDS = 30.0
-# Whom an answer without a channel is for.
+# The reader of an answer that has no channel.
 READER = "user"
 NOT_REWRITTEN, NOT_REPEATABLE, BUDGET, INTERNAL_ERROR = "not_rewritten", "not_repeatable", "budget", "internal_error"
 _LOGGER = logging.getLogger(__name__)
 
+# Asks for another answer: by the rejected text, the feedback on it, and the tokens the answer may have.
+Ask = Callable[[str, str, int | None], Awaitable[Answer]]
+# Events of a stream as they came, each with its data, or with its part where that is known; None: it has no data.
+Events = AsyncIterator[tuple[Raw, Json | EventPart | None]]
 
-# Asks for another answer: by what was written, what is wrong with it, and the tokens it may have.
-Ask = Callable[[str, str, int | None], Awaitable[Draft]]
+
+@dataclass(frozen=True)
+class HeldAnswer(Generic[Raw]):
+    """An answer as far as it was read.
+
+    Attributes:
+        pieces: as they came.
+        text: None: the answer is not one text, for the reason in ``passes``.
+        rest: the pieces that were not read.
+        failure: the error that broke the answer off.
+    """
+
+    pieces: list[Raw]
+    text: str | None = None
+    passes: str = NOT_TEXT
+    rest: AsyncIterator[Raw] | None = None
+    failure: Exception | None = None
+
+    async def all_pieces(self) -> AsyncIterator[Raw]:
+        """Yield all pieces, then raise the failure."""
+        for piece in self.pieces:
+            yield piece
+        if self.rest is not None:
+            async for piece in self.rest:
+                yield piece
+        if self.failure is not None:
+            raise self.failure
+
+
+async def read_stream(form: AnswerForm, events: Events[Raw], most: int) -> HeldAnswer[Raw]:
+    """Read a stream to its end, or up to the first event that is not text. ``most``: bytes, or characters of text."""
+    pieces, said, size = list[Raw](), list[str](), 0
+    try:
+        async for raw, event in events:
+            part = _part_of(form, event)
+            pieces.append(raw)
+            said.append(part.text)
+            size += len(raw) if isinstance(raw, bytes) else len(part.text)
+            if part.passes or size > most:
+                return HeldAnswer(pieces, None, part.passes or TOO_LARGE, (raw async for raw, _ in events))
+    except Exception as error:
+        return HeldAnswer(pieces, failure=error)
+    return HeldAnswer(pieces, "".join(said))
+
+
+def _part_of(form: AnswerForm, event: Json | EventPart | None) -> EventPart:
+    if event is None or isinstance(event, EventPart):
+        return event or EventPart()
+    try:
+        return form.part_of(event)
+    except SHAPE_ERRORS:
+        return EventPart(passes=NOT_TEXT)
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """The agent that answers one message, before the gate that checks it. Whatever goes wrong, the answer is sent.
+    """The agent that writes one message, and the gate that checks it. On any failure the answer is sent.
 
     Attributes:
-        watched: the gate holds nothing back, and checks the message when it is out.
-        repeatable: the request may be sent again, as the upstream does nothing but write.
+        watched: the gate holds nothing back.
+        repeatable: the request may be sent again, as the upstream only writes.
     """
 
     gate: ActionGate
@@ -60,21 +100,17 @@ class Speaker:
     spending: Spending
 
     @property
-    def afterwards(self) -> bool:
-        """Whether a stream is checked when it is out, as nothing in it would be held back or written anew."""
-        return self.watched or not self.repeatable
+    def holds(self) -> bool:
+        """Whether a stream is held until it is checked. Else nothing could be written again, and it is checked afterwards."""
+        return self.repeatable and not self.watched
 
-    async def check(self, text: str, said: str = "", last: GateDecision | None = None) -> GateDecision | None:
-        """Return what the gate says of a text that goes on after what was ``said``; None: it could not be asked.
-
-        ``last``: the decision on the attempt before.
-        """
+    async def check(self, text: str, last: GateDecision | None = None) -> GateDecision | None:
+        """Return the gate's decision on a text; None: the gate failed. ``last``: the decision on the attempt before."""
         attempt, action_id = (last.attempt + 1, last.action_id) if last else (1, uuid.uuid4().hex)
         to = READER if self.channel is None else None
         check = partial(self.gate.check, self.agent_id, text, channel=self.channel, recipient=to)
-        self.spending.checks += 1
         try:
-            decision = await check(attempt=attempt, action_id=action_id, said=said)
+            decision = await check(attempt=attempt, action_id=action_id)
         except Exception:
             _LOGGER.exception("the gate of %r failed; its answer is sent", self.agent_id)
             self.unchecked(INTERNAL_ERROR)
@@ -83,70 +119,77 @@ class Speaker:
         return decision
 
     def unchecked(self, reason: str) -> None:
-        """Count an answer that goes out without a check, once."""
+        """Count an answer that is sent without a check, once."""
         if not self.spending.counted:
             self.spending.counted = True
             self.gate.bypasses.count(reason, self.agent_id)
 
-    def over(self) -> None:
-        """Count an answer that is out and in which no text was found."""
-        if not self.spending.checks:
-            self.unchecked(NOT_TEXT)
-
-    async def settled(
-        self,
-        draft: Draft,
-        text_of: Callable[[Draft], str],
-        again: Callable[[Draft, str], Awaitable[Draft]],
-        said: str = "",
-        stands: int = 0,
-    ) -> tuple[Draft, GateDecision | None]:
-        """Return the draft that is sent, and what the gate said of it; None: it said nothing, or there is no better one.
-
-        ``again`` has a draft written anew with the gate's feedback; what it raises is logged, and the draft that is there sent.
-        ``said``: before it, judged with it from ``stands`` on.
-        """
+    async def settled(self, answer: Answer, draft_of: Callable[[Answer], HeldAnswer], ask: Ask[Answer]) -> Answer:
+        """Return the answer that is sent: this one, or one that was asked for with the gate's feedback."""
         last: GateDecision | None = None
-        with self.spending.held():
-            while True:
-                text = text_of(draft)
-                if not _has_words(said + text):
-                    return draft, None
-                if not self.spending.allows_check():
-                    self.unchecked(BUDGET)
-                    return draft, None
-                last = await self.check(said[stands:] + text, said, last)
-                if last is None or last.sends:
-                    return draft, last
-                if not self.repeatable:
-                    self.unchecked(NOT_REPEATABLE)
-                    return draft, None
-                try:
-                    draft = await again(draft, last.feedback or "")
-                except BudgetSpentError:
-                    self.unchecked(BUDGET)
-                    return draft, None
-                except Exception as error:
-                    _LOGGER.warning("an answer of %r is not written anew: %s", self.agent_id, type(error).__name__)
-                    self.unchecked(NOT_REWRITTEN)
-                    return draft, None
+        self.spending.begin()
+        while True:
+            draft = draft_of(answer)
+            if not _has_words(draft.text):
+                self.unchecked(draft.passes)
+                return answer
+            if not self.spending.allows_check:
+                self.unchecked(BUDGET)
+                return answer
+            last = await self.check(draft.text or "", last)
+            if last is None or last.sends:
+                return answer
+            fresh = await self._rewritten(draft.text or "", last.feedback or "", draft_of, ask)
+            if fresh is None:
+                return answer
+            answer = fresh
 
-    async def settled_whole(self, draft: Draft, text_of: Callable[[Draft], str | None], ask: Ask[Draft]) -> Draft:
-        """Return the whole answer that is sent; one without a text (None) is not checked."""
-        if not text_of(draft):
-            self.unchecked(NOT_TEXT)
-            return draft
-
-        async def again(last: Draft, feedback: str) -> Draft:
-            written = text_of(last) or ""
-            tokens = self.spending.take_rewrite("", written, written if self.spending.rewrites else "")
+    async def _rewritten(
+        self, written: str, feedback: str, draft_of: Callable[[Answer], HeldAnswer], ask: Ask[Answer]
+    ) -> Answer | None:
+        """Return another answer; None: there is none, and the reason is counted."""
+        if not self.repeatable:
+            self.unchecked(NOT_REPEATABLE)
+            return None
+        try:
+            tokens = self.spending.take_rewrite(written)
             async with asyncio.timeout(min(_REWRITE_SECONDS, self.spending.seconds_left)):
                 fresh = await ask(written, feedback, tokens)
-            if not text_of(fresh):
-                raise EOFError("the answer says nothing")
+        except BudgetSpentError:
+            self.unchecked(BUDGET)
+            return None
+        except Exception as error:
+            _LOGGER.warning("an answer of %r is not written again: %s", self.agent_id, type(error).__name__)
+            self.unchecked(NOT_REWRITTEN)
+            return None
+        if _has_words(draft_of(fresh).text):
             return fresh
+        self.unchecked(NOT_REWRITTEN)
+        return None
 
-        return (await self.settled(draft, lambda item: text_of(item) or "", again))[0]
+    async def passed(self, form: AnswerForm, events: Events[Raw]) -> AsyncIterator[Raw]:
+        """Yield a stream as it comes, and check its text when it is over."""
+        said = list[str]()
+        try:
+            async for raw, event in events:
+                part = _part_of(form, event)
+                if part.passes:
+                    self.unchecked(part.passes)
+                said.append(part.text)
+                yield raw
+        except Exception:
+            self.unchecked(NOT_TEXT)
+            raise
+        text = "".join(said)
+        if not _has_words(text):
+            self.unchecked(NOT_TEXT)
+        elif (decision := await self.check(text)) is not None and not decision.sends:
+            self.unchecked(NOT_REPEATABLE)
+
+
+def _has_words(text: str | None) -> bool:
+    """Whether a text has more in it than thinking."""
+    return bool(text and split_thinking(text)[1].strip())
 
 
 async def speaker_of(
@@ -160,278 +203,20 @@ async def speaker_of(
     *,
     plain: bool,
 ) -> Speaker | None:
-    """Return an agent before its gate; None: what it says is not checked, which is counted.
+    """Return the speaker of a request; None: its answer is not checked, which is counted.
 
-    ``plain``: the upstream is known to do nothing but write.
+    ``plain``: the upstream is known to only write.
     """
+    speaker = Speaker(gate, agent_id, channel, watched=False, repeatable=False, spending=Spending(budget))
     known = await settings.soon(agent_id)
-    reason, repeatable, most_tokens = "", False, None
+    if known is None or not known.action_gate_enabled:
+        speaker.unchecked("database" if known is None else "disabled")
+        return None
     try:
-        if known is None:
-            reason = "database"
-        elif not known.action_gate_enabled:
-            reason = "disabled"
-        elif not form.is_text(request):
-            reason = NOT_TEXT
-        else:
-            repeatable, most_tokens = plain and not form.may_act(request), form.most_tokens(request)
+        if form.is_text(request):
+            speaker.spending.most_tokens = form.most_tokens(request)
+            return replace(speaker, watched=known.shadow_mode, repeatable=plain and not form.may_act(request))
     except SHAPE_ERRORS:
-        reason = NOT_TEXT
-    watched = known is not None and known.shadow_mode
-    speaker = Speaker(gate, agent_id, channel, watched, repeatable, Spending(budget, most_tokens))
-    if not reason:
-        return speaker
-    speaker.unchecked(reason)
+        pass
+    speaker.unchecked(NOT_TEXT)
     return None
-
-
-@dataclass(frozen=True)
-class StreamEvent(Generic[Raw]):
-    """An event of a stream: as it came, as it is read (None: it cannot be), and what it brings."""
-
-    raw: Raw
-    event: Json | None
-    part: EventPart
-
-
-@dataclass(frozen=True)
-class Sentence(Generic[Raw]):
-    """Events that are sent together, and the text in them. ``over``: nothing comes after them; ``passes``: as of ``EventPart``."""
-
-    pieces: list[StreamEvent[Raw]]
-    text: str = ""
-    over: bool = False
-    passes: str = ""
-
-
-def sentences_in(text: str) -> int:
-    """Return how many sentences a text is checked in."""
-    count, start = 1, 0
-    for found in SENTENCE_END.finditer(text.strip()):
-        if found.start() - start >= _SHORTEST:
-            count, start = count + 1, found.start()
-    return count
-
-
-@dataclass
-class AnswerStream(Generic[Raw]):
-    """A stream of an answer.
-
-    Attributes:
-        events: as they came, each with what is read of it: its data, or what it brings where that is known without.
-        close: lets go of the stream.
-        render: makes of what is read an event as it comes.
-        before: where the stream takes the place of another.
-        failure: what broke the stream off.
-        opened: its first event.
-    """
-
-    form: AnswerForm
-    events: AsyncIterator[tuple[Raw, Json | EventPart | None]]
-    close: Callable[[], Awaitable[None]]
-    render: Callable[[Json], Raw]
-    before: Continuation | None = None
-    failure: Exception | None = None
-    opened: Json = field(default_factory=dict)
-    _ahead: deque[StreamEvent[Raw]] = field(default_factory=deque)
-    _coming: "asyncio.Future[StreamEvent[Raw] | None] | None" = None
-
-    def __post_init__(self) -> None:
-        self._stream = self._pieces()
-
-    async def sentence(self, *, held: bool = True) -> Sentence[Raw]:
-        """Return what comes up to the end of a sentence; an event alone where there is no text yet, or none is to be ``held``."""
-        pieces: list[StreamEvent[Raw]] = []
-        text = ""
-        while (piece := await self._next()) is not None:
-            whole = text + piece.part.text
-            if not piece.part.passes and text and self._end(whole, len(text)) == len(text):
-                self._ahead.appendleft(piece)
-                return Sentence(pieces, text)
-            pieces.append(piece)
-            if piece.part.passes or piece.part.ends or not whole or not held:
-                return Sentence(pieces, whole, passes=piece.part.passes)
-            if len(pieces) >= _MOST_HELD or (piece.part.text and self._end(whole, len(text)) is not None):
-                return Sentence(pieces, whole)
-            text = whole
-        return Sentence(pieces, text, over=True, passes=NOT_TEXT if self.failure is not None else "")
-
-    @staticmethod
-    def _end(text: str, known: int) -> int | None:
-        """Return where a sentence ends, not before the text that was known already; None: nowhere yet."""
-        if len(text) > _LONGEST:
-            return len(text)
-        blank = len(text) - len(text.lstrip())
-        found = SENTENCE_END.search(text, max(known, blank + _SHORTEST))
-        return None if found is None else found.start()
-
-    async def _next(self) -> StreamEvent[Raw] | None:
-        """Return the next event; None: there is none."""
-        if self._ahead:
-            return self._ahead.popleft()
-        if self._coming is None:
-            return await anext(self._stream, None)
-        # Who gives up waiting here must not break the stream off.
-        piece = await asyncio.shield(self._coming)
-        self._coming = None
-        return piece
-
-    async def read_ahead(self, seconds: float, most: int) -> str:
-        """Read the stream to its end, keep its events for later, and return their text.
-
-        Raises:
-            BudgetSpentError: it has more bytes than ``most``, or does not end in time. It goes on all the same.
-        """
-        ends, size = time.monotonic() + seconds, 0
-        while True:
-            self._coming = self._coming or asyncio.ensure_future(anext(self._stream, None))
-            await asyncio.wait({self._coming}, timeout=max(0.0, ends - time.monotonic()))
-            if not self._coming.done():
-                raise BudgetSpentError
-            piece, self._coming = self._coming.result(), None
-            if piece is None:
-                break
-            self._ahead.append(piece)
-            size += len(piece.raw) if isinstance(piece.raw, bytes) else len(piece.part.text)
-            if size > most or len(self._ahead) > most // 64:
-                raise BudgetSpentError
-        if self.failure is not None:
-            raise self.failure
-        return "".join(piece.part.text for piece in self._ahead)
-
-    async def end(self) -> None:
-        """Let go of the stream."""
-        if self._coming is not None:
-            self._coming.cancel()
-        await self.close()
-
-    async def _pieces(self) -> AsyncGenerator[StreamEvent[Raw]]:
-        try:
-            async for raw, event in self.events:
-                try:
-                    known = isinstance(event, EventPart)
-                    part = event if known else EventPart() if event is None else self.form.part_of(event)
-                except SHAPE_ERRORS:
-                    part = EventPart(passes=NOT_TEXT)
-                read = None if isinstance(event, EventPart) else event
-                self.opened = self.opened or read or {}
-                if self.before:
-                    self.before.came += part.text
-                yield StreamEvent(raw, read, part)
-        except Exception as error:
-            self.failure = error
-
-    def sent(self, piece: StreamEvent[Raw]) -> Raw:
-        """Return a piece as it is sent: as it came, or as it stands in the stream whose place this one takes."""
-        if self.before is None or piece.event is None:
-            return piece.raw
-        text = piece.part.text or None
-        self.before.said += text or ""
-        try:
-            return self.render(self.form.continued(piece.event, text, self.before))
-        except SHAPE_ERRORS:
-            return piece.raw
-
-    async def opening(self, instead: Sentence[Raw], said: str) -> Sentence[Raw]:
-        """Return the first sentence of a stream that takes another's place; EOFError: it says nothing.
-
-        What comes before its first word is left out, for it was sent already, and so is what it says again of what was ``said``.
-        """
-        text = ""
-        while True:
-            found = await self.sentence()
-            if self.failure is not None:
-                raise self.failure
-            text += found.text
-            ends = found.over or any(piece.part.ends for piece in found.pieces)
-            repeats = bool(said) and said.startswith(text.strip())
-            if not found.passes and (not text.strip() or repeats):
-                if ends:
-                    raise EOFError("the answer says nothing more")
-                continue
-            spoken = [place for place, piece in enumerate(found.pieces) if piece.part.text]
-            text = text.lstrip().removeprefix(said.strip()) if said else text
-            if not spoken:
-                return replace(found, pieces=found.pieces[-1:])
-            if said and not text[:1].isspace():
-                text = instead.text[: len(instead.text) - len(instead.text.lstrip())] + text
-            last = found.pieces[spoken[-1]]
-            first = replace(last, part=replace(last.part, text=text))
-            return replace(found, pieces=[first, *found.pieces[spoken[-1] + 1 :]], text=text)
-
-
-async def in_character(answer: AnswerStream[Raw], speaker: Speaker, ask: Ask[AnswerStream[Raw]]) -> AsyncGenerator[Raw]:
-    """Yield what an answer sends, each sentence when it has been checked; what broke the stream off is raised at its end.
-
-    A sentence is checked with all that the message said before it. For one that is rejected another answer is asked for, with what
-    was written and the feedback, and the new stream takes the place of the old. Where a check has no score, or the budget is spent,
-    the rest of the message goes out as it comes; a sentence that was forced through is not judged again with those after it.
-    """
-    said, stands, free = "", 0, speaker.afterwards
-    try:
-        while True:
-            sentence = await answer.sentence(held=not free)
-            if sentence.passes and (speaker.afterwards or not free):
-                free = True
-                speaker.unchecked(sentence.passes)
-            if sentence.text.strip() and not free and _has_words(said + sentence.text):
-                again = partial(_written_anew, said, speaker.spending, ask)
-                draft, decision = await speaker.settled(
-                    (answer, sentence), lambda item: item[1].text, again, said, stands
-                )
-                answer, sentence = draft
-                free = decision is None or decision.outcome in (Outcome.FAIL_OPEN, Outcome.DISABLED, Outcome.SHADOW)
-                if decision is not None and decision.action is Action.FORCE:
-                    stands = len(said) + len(sentence.text)
-            for piece in sentence.pieces:
-                yield answer.sent(piece)
-            said += sentence.text
-            speaker.spending.sent += bool(sentence.text.strip())
-            if sentence.over:
-                break
-        if speaker.afterwards and said.strip():
-            decision = await speaker.check(said)
-            if decision is not None and not decision.sends:
-                speaker.unchecked(NOT_REPEATABLE)
-        speaker.over()
-        if answer.failure is not None:
-            raise answer.failure
-    finally:
-        await answer.end()
-
-
-def _has_words(text: str) -> bool:
-    """Whether a text has more in it than thinking."""
-    return bool(split_thinking(text)[1].strip())
-
-
-async def _written_anew(
-    said: str,
-    spending: Spending,
-    ask: Ask[AnswerStream[Raw]],
-    draft: tuple[AnswerStream[Raw], Sentence[Raw]],
-    feedback: str,
-) -> tuple[AnswerStream[Raw], Sentence[Raw]]:
-    """Return a stream that takes another's place at a held sentence, and its first one.
-
-    The other is read to its end first: no two answers are written at once, and it goes out if the new one does not come.
-    """
-    answer, sentence = draft
-    spending.require_rewrite()
-    unsent = sentence.text + await answer.read_ahead(spending.seconds_left, spending.budget.size)
-    await answer.end()
-    if spending.first is None:
-        spending.first = spending.sent + sentences_in(unsent)
-    tokens = spending.take_rewrite(said, sentence.text, unsent if answer.before else "")
-    async with asyncio.timeout(min(_REWRITE_SECONDS, spending.seconds_left)):
-        fresh = await ask(said + sentence.text, feedback, tokens)
-        if answer.before is None:
-            events = [piece.event for piece in sentence.pieces if piece.event is not None and piece.part.text]
-            fresh.before = Continuation(answer.opened, events[-1], events[0].get("sequence_number", 0) - 1, said)
-        else:
-            fresh.before = replace(answer.before, said=said, came="", replaced=0)
-        try:
-            return fresh, await fresh.opening(sentence, said)
-        except BaseException:
-            await fresh.end()
-            raise

@@ -42,7 +42,6 @@ from persona_pipeline.corrections.service.wire import (
 from persona_pipeline.corrections.statistics import (
     CorrectionStatistics,
     correction_statistics,
-    count_new_checks,
     forget_bypasses,
     forget_texts,
 )
@@ -129,38 +128,26 @@ class ServiceMetrics:
         return generate_latest(self.registry)
 
 
-# Often enough that whoever asks for statistics finds next to nothing left to count.
-_COUNTING_SECONDS = 10.0
-_PRUNING_SECONDS = 3600.0
-_MOST_AT_A_TIME = 5000
-_PAUSE_SECONDS = 0.05
+_PRUNING_SECONDS, _RETRY_SECONDS = 3600.0, 10.0
 _LOGGER = logging.getLogger(__name__)
 
 
-async def keep_in_order(store: Store, keep_text_days: int | None) -> None:
-    """Sum checks up and forget old texts for as long as the service runs; a store that fails is tried again."""
+async def keep_pruning(store: Store, keep_text_days: int | None) -> None:
+    """Remove old texts and bypasses every hour for as long as the service runs; a store that fails is tried again."""
     pool = DaemonPool(1, "gate-upkeep")
-    pruned_at: float | None = None
-    clock = asyncio.get_running_loop().time
     while True:
         try:
-            # A backlog is worked off in pieces, between which other writers have their turn.
-            while await pool.run(lambda: count_new_checks(store, most=_MOST_AT_A_TIME)) >= _MOST_AT_A_TIME:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            if pruned_at is None or clock() - pruned_at > _PRUNING_SECONDS:
-                await pool.run(partial(forget_bypasses, store))
-                if keep_text_days is not None:
-                    await pool.run(partial(forget_texts, store, keep_text_days))
-                pruned_at = clock()
+            await pool.run(partial(forget_bypasses, store))
+            if keep_text_days is not None:
+                await pool.run(partial(forget_texts, store, keep_text_days))
+            await asyncio.sleep(_PRUNING_SECONDS)
         except Exception as error:
-            _LOGGER.warning("the gate's records are not put in order now: %s", type(error).__name__)
-        await asyncio.sleep(_COUNTING_SECONDS)
+            _LOGGER.warning("old texts are not removed now: %s", type(error).__name__)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 _STORE_SECONDS = 10.0
 _HEALTH_SECONDS = 1.0
-# Checks that one request for statistics sums up; the rest is done in the background.
-_MOST_NEW = 5000
 
 Result = TypeVar("Result")
 Answers = dict[int | str, dict[str, Any]]
@@ -223,7 +210,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        keeping = asyncio.create_task(keep_in_order(world.store, keep_text_days))
+        keeping = asyncio.create_task(keep_pruning(world.store, keep_text_days))
         try:
             async with service.gate:
                 yield
@@ -295,7 +282,7 @@ def _administration(service: _Service) -> APIRouter:
     async def statistics(query: Annotated[StatisticsQuery, Query()]) -> CorrectionStatistics:
         span = None if query.window is None else Window.ending(datetime.now(UTC), parse_window(query.window))
         agents = None if query.agent_id is None else [query.agent_id]
-        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents, most_new=_MOST_NEW))
+        return await service.store(lambda: correction_statistics(store, span, agent_ids=agents))
 
     return router
 

@@ -1,77 +1,28 @@
-"""The endpoints of models: where a request says what it asks for, where an answer holds its words, and how it is asked again."""
+"""Endpoints of models: how a request says what it asks for, where an answer holds its text, and how it is asked again."""
 
 import re
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
-# Raised on reading an answer that has another shape than its form says.
+# Raised by reading an answer of another shape than its form.
 SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
-# Why a text goes out unchecked. ``TOO_LARGE``: more than is read. ``ENDPOINT``: its endpoint has no form.
+# Reasons for which a text is sent unchecked. ``TOO_LARGE``: more than is read. ``ENDPOINT``: its endpoint has no form.
 NOT_TEXT, TOO_LARGE, NOT_READ, ENDPOINT = "not_text", "too_large", "not_read", "endpoint"
-_MOST_IDS = 10_000
-# Of one stream; an upstream must not have a long text written many times.
-_MOST_REPLACED = 16
 
 
 @dataclass(frozen=True)
 class EventPart:
-    """What an event of a stream brings.
-
-    Attributes:
-        text: that it adds to the answer.
-        ends: the text is whole with it.
-        passes: why nothing is held from here on, such as for a call of a tool; "": it is text alone.
-    """
+    """The part of an answer in one event: its ``text``, or why it is not text, such as a call of a tool (``passes``)."""
 
     text: str = ""
-    ends: bool = False
     passes: str = ""
 
 
-@dataclass
-class Continuation:
-    """A stream that takes the place of another in the middle of an answer, as its reader is to see it.
-
-    Attributes:
-        opened: the first event of the stream whose place it takes.
-        instead: that stream's last event with text.
-        number: of the last event that went out, where a form counts its events.
-        said: all text that went out, of both.
-        came: all text of this one as it came.
-    """
-
-    opened: Json
-    instead: Json
-    number: int
-    said: str
-    came: str = ""
-    replaced: int = 0
-
-    def whole(self, value: Any) -> Any:
-        """Return a value in which the text of this stream, wherever it stands as a whole, is all that went out.
-
-        Raises:
-            ValueError: it stands there too often.
-        """
-        if isinstance(value, dict):
-            return {key: self._whole_text(key, item) for key, item in value.items()}
-        return [self.whole(item) for item in value] if isinstance(value, list) else value
-
-    def _whole_text(self, key: str, item: Any) -> Any:
-        if key != "text" or item != self.came:
-            return self.whole(item)
-        self.replaced += 1
-        if self.replaced > _MOST_REPLACED:
-            raise ValueError("the text stands in the stream too often")
-        return self.said
-
-
 class AnswerForm(ABC):
-    """How requests and answers of one endpoint are written. What cannot be read raises one of ``SHAPE_ERRORS``.
+    """Format of requests and answers of one endpoint. Another format raises one of ``SHAPE_ERRORS``.
 
     Attributes:
         limits: keys of a request that limit the tokens of its answer.
@@ -85,10 +36,10 @@ class AnswerForm(ABC):
 
     @abstractmethod
     def text_of(self, answer: Json) -> str | None:
-        """Return the text of a whole answer; None: there is more, or something else, than one text."""
+        """Return the text of a whole answer; None: it is not one text alone."""
 
     def words_of(self, answer: Json) -> str | None:
-        """Return the text of a whole answer; None also where it cannot be read."""
+        """Return the text of a whole answer; None: it is not one text alone, or has another format."""
         try:
             return self.text_of(answer)
         except SHAPE_ERRORS:
@@ -96,23 +47,23 @@ class AnswerForm(ABC):
 
     @abstractmethod
     def part_of(self, event: Json) -> EventPart:
-        """Return what an event of a stream brings."""
+        """Return the part of the answer in an event of a stream."""
 
     def most_tokens(self, request: Json) -> int | None:
-        """Return the client's limit on the tokens of the answer; None: it sets none."""
+        """Return the client's limit on the tokens of the answer; None: there is no limit."""
         found = [request[name] for name in self.limits if isinstance(request.get(name), int)]
         return min(found, default=None)
 
     def may_act(self, request: Json) -> bool:
-        """Whether the server may do more than write, such as run a tool: a second request would do it twice."""
+        """Whether the server may do more than write, such as run a tool, which a second request would run twice."""
         if any(request.get(name) for name in _ACTING):
             return True
         return any(not str(tool.get("type") or "").startswith(_CLIENTS_TOOLS) for tool in request.get("tools") or [])
 
     def asked_again(self, request: Json, written: str, feedback: str, tokens: int | None) -> Json:
-        """Return a request that shows the model what it wrote, and what is wrong with it.
+        """Return a request that shows the model its answer and the feedback on it.
 
-        ``tokens``: the new answer's limit, instead of the client's own; None: the client sets none.
+        ``tokens``: limit of the new answer, instead of the client's; None: the client sets no limit.
         """
         limits = {name: tokens for name in self.limits if tokens is not None and request.get(name) is not None}
         turns = [{"role": "assistant", "content": written}, {"role": "user", "content": feedback}]
@@ -122,16 +73,8 @@ class AnswerForm(ABC):
         """Return the part of a request that holds the conversation, with more turns at its end."""
         return {"messages": [*request["messages"], *turns]}
 
-    def resumed(self, request: Json) -> Json:
-        """Return a request by the ids that the upstream knows; the same one where it knows them all."""
-        return request
 
-    @abstractmethod
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        """Return an event as it stands in the stream that it goes on with. ``text``: that it adds; None: it has none."""
-
-
-# Keys of a request that have the server do something else too: search, connect to tools, keep a container, run a stored prompt.
+# Keys of a request for a server that does more than write: search, tools, a container, a stored prompt.
 _ACTING = ("web_search_options", "mcp_servers", "container", "plugins", "data_sources", "prompt")
 # Types of tools that the client runs; a tool of Anthropic without a type is one too.
 _CLIENTS_TOOLS = ("function", "custom", "bash_", "text_editor_", "memory_")
@@ -170,29 +113,14 @@ class ChatForm(AnswerForm):
         others = _elsewhere(delta, self._KNOWN) or choice.get("index") or choice.get("text") or choice.get("message")
         if others or not isinstance(text, str):
             return EventPart(passes=NOT_TEXT)
-        return EventPart(text, ends=bool(choice.get("finish_reason")))
-
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        if text is not None:
-            event["choices"][0]["delta"]["content"] = text
-        return event | {name: before.opened[name] for name in ("id", "created") if name in before.opened}
+        return EventPart(text)
 
 
 class ResponsesForm(AnswerForm):
-    """``/v1/responses``. What is kept in a conversation at the upstream passes: a second request would stand in it too.
-
-    A stream keeps its id where another takes its place. What goes on after it is asked of the upstream under that other's id.
-    """
+    """``/v1/responses``. Answers in a stored conversation pass: the upstream would store the second request too."""
 
     limits = ("max_output_tokens",)
     _PARTS = ("output_text", "reasoning_text", "summary_text")
-
-    def __init__(self) -> None:
-        self._other_ids: OrderedDict[str, str] = OrderedDict()
-
-    def resumed(self, request: Json) -> Json:
-        last = self._other_ids.get(request.get("previous_response_id") or "")
-        return request | {"previous_response_id": last} if last else request
 
     def is_text(self, request: Json) -> bool:
         form = (request.get("text") or {}).get("format") or {"type": "text"}
@@ -210,8 +138,6 @@ class ResponsesForm(AnswerForm):
         match event["type"]:
             case "response.output_text.delta":
                 return EventPart(event["delta"])
-            case "response.completed" | "response.incomplete" | "response.failed" | "error":
-                return EventPart(ends=True)
             case "response.output_item.added":
                 passes = event["item"]["type"] not in ("message", "reasoning")
             case "response.content_part.added":
@@ -223,24 +149,6 @@ class ResponsesForm(AnswerForm):
     def with_turns(self, request: Json, turns: list[Json]) -> Json:
         given = request.get("input") or []
         return {"input": [*([{"role": "user", "content": given}] if isinstance(given, str) else given), *turns]}
-
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        before.number += 1
-        event["sequence_number"] = before.number
-        if "response" in event:
-            known = before.opened["response"]["id"]
-            self._other_ids[known] = event["response"]["id"]
-            event["response"] |= {"id": known}
-            if len(self._other_ids) > _MOST_IDS:
-                self._other_ids.popitem(last=False)
-        place = {name: before.instead[name] for name in ("item_id", "output_index", "content_index")}
-        if text is not None:
-            return event | place | {"delta": text}
-        if event["type"].startswith(("response.output_text.", "response.content_part.")):
-            event |= place
-        elif event["type"] == "response.output_item.done" and event["item"]["type"] == "message":
-            event |= {"output_index": place["output_index"], "item": event["item"] | {"id": place["item_id"]}}
-        return before.whole(event)
 
 
 class MessagesForm(AnswerForm):
@@ -266,8 +174,6 @@ class MessagesForm(AnswerForm):
         match event["type"]:
             case "content_block_delta" if event["delta"]["type"] == "text_delta":
                 return EventPart(event["delta"]["text"])
-            case "message_delta" | "message_stop" | "error":
-                return EventPart(ends=True)
             case "content_block_delta":
                 passes = event["delta"]["type"] not in self._SILENT_DELTAS
             case "content_block_start":
@@ -277,15 +183,8 @@ class MessagesForm(AnswerForm):
                 passes = bool(event["message"].get("content"))
         return EventPart(passes=NOT_TEXT if passes else "")
 
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        if event["type"] in ("content_block_delta", "content_block_stop"):
-            event["index"] = before.instead["index"]
-        if text is not None:
-            event["delta"] = {"type": "text_delta", "text": text}
-        return event
 
-
-# Requests to these bring back no words of an agent. Whatever else is posted is counted where it has no form.
+# Endpoints whose answers never hold text of an agent. Other posts without a form are counted.
 _WORDLESS = re.compile(
     r"/v1/(audio|detokenize|embeddings|files|fine_tuning|images|messages/count_tokens|models|moderations|rerank"
     r"|responses/input_tokens|tokenize|uploads|vector_stores)(/|$)"
@@ -293,24 +192,24 @@ _WORDLESS = re.compile(
 
 
 def answer_forms() -> dict[str, AnswerForm]:
-    """Return how requests and answers are written at the endpoints that are read, by ``endpoint_of`` their path."""
+    """Return the forms of the endpoints that are read, by ``endpoint_of`` their path."""
     return {"/v1/chat/completions": ChatForm(), "/v1/responses": ResponsesForm(), "/v1/messages": MessagesForm()}
 
 
 def endpoint_of(path: str) -> str:
-    """Return a path as servers take it, however many slashes stand in it."""
+    """Return a path without repeated and trailing slashes, as servers read it."""
     return re.sub("/+", "/", path).rstrip("/")
 
 
 def holds_words(path: str) -> bool:
-    """Whether the answer to what is posted to a path may hold an agent's words."""
+    """Whether the answer to a post to a path may hold an agent's words."""
     return not _WORDLESS.match(endpoint_of(path))
 
 
-# Hosts, or what their names end with, of which it is known that they answer as a model alone does.
+# Hosts, or ends of their names, that serve plain models.
 _MODELS = ("api.openai.com", "api.anthropic.com", "api.mistral.ai", "api.deepseek.com", ".openai.azure.com")
 
 
 def is_plain_model(host: str) -> bool:
-    """Whether a host is known to serve models and nothing that acts, such as an agent behind a model's interface."""
+    """Whether a host is known to serve plain models, and not agents behind a model's interface."""
     return f".{host}".endswith(tuple(name if name[0] == "." else f".{name}" for name in _MODELS))

@@ -1,4 +1,4 @@
-"""The gate in the way: what speaks to a model through here gets the upstream's answers, those of agents in character."""
+"""The gate as a proxy in front of a model: requests go to the upstream, and answers of agents are checked on the way back."""
 
 import asyncio
 import hmac
@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
@@ -20,7 +19,7 @@ from persona_pipeline.base.http_server import Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.answers import Events, HeldAnswer, Speaker, read_stream, speaker_of
 from persona_pipeline.corrections.service.budget import MessageBudget
 from persona_pipeline.corrections.service.forms import (
     ENDPOINT,
@@ -184,28 +183,11 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Whole:
-    """An answer that does not come as a stream.
-
-    Attributes:
-        content: its bytes, as far as they are kept; ``rest``: those beyond.
-        text: as of ``AnswerForm.words_of``.
-        failure: what broke it off.
-    """
+class _Answer:
+    """An answer of the upstream, as far as it was read."""
 
     response: httpx2.Response
-    content: bytes
-    text: str | None = None
-    failure: Exception | None = None
-    rest: AsyncIterator[bytes] | None = None
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        yield self.content
-        if self.rest is not None:
-            async for chunk in self.rest:
-                yield chunk
-        if self.failure is not None:
-            raise self.failure
+    draft: HeldAnswer[bytes]
 
 
 class PassThrough:
@@ -302,11 +284,9 @@ class PassThrough:
         )
         if speaker is None:
             return asked
-        resumed = form.resumed(request)
-        asked = asked if resumed is request else asked.with_body(resumed)
-        # What is packed cannot be held by sentence.
+        # A packed answer cannot be read.
         plain = [(name, value) for name, value in asked.headers if name != b"accept-encoding"]
-        return replace(asked, headers=[*plain, (b"accept-encoding", b"identity")], turn=_Turn(speaker, form, resumed))
+        return replace(asked, headers=[*plain, (b"accept-encoding", b"identity")], turn=_Turn(speaker, form, request))
 
     async def _ask(self, asked: _Asked) -> httpx2.Response:
         timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
@@ -326,10 +306,10 @@ class PassThrough:
         try:
             turn = asked.turn
             is_turn = turn is not None and response.status_code == 200 and not _is_packed(response)
-            if turn and is_turn and _kind(response) == _STREAM:
-                await self._streamed(asked, turn, response, send)
-            elif turn and is_turn and _kind(response) == _WHOLE:
-                await self._whole(asked, turn, response, send)
+            if turn and is_turn and _kind(response) == _STREAM and not turn.speaker.holds:
+                await _sent(send, response, turn.speaker.passed(turn.form, _events(response)))
+            elif turn and is_turn and _kind(response) in (_STREAM, _WHOLE):
+                await self._settled(asked, turn, response, send)
             else:
                 if turn and response.is_success:
                     turn.speaker.unchecked(NOT_TEXT)
@@ -348,45 +328,36 @@ class PassThrough:
             raise ValueError(f"the upstream answers {response.status_code}")
         return response
 
-    async def _streamed(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
-        def answering(found: httpx2.Response) -> AnswerStream[bytes]:
-            return AnswerStream(turn.form, _events(found), found.aclose, _event)
+    async def _settled(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
+        """Hold an answer until it is checked, and send it or one that was written again."""
+        kind, most = _kind(response), self._upstream.budget.size
 
-        async def ask(written: str, feedback: str, tokens: int | None) -> AnswerStream[bytes]:
-            return answering(await self._asked_again(asked.again(turn, written, feedback, tokens), _STREAM))
-
-        dropped = () if turn.speaker.afterwards else _OF_BODY
-        async with aclosing(in_character(answering(response), turn.speaker, ask)) as events:
-            await _sent(send, response, events, dropped)
-
-    async def _whole(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
-        most = self._upstream.budget.size
-
-        async def ask(written: str, feedback: str, tokens: int | None) -> _Whole:
-            again = await self._asked_again(asked.again(turn, written, feedback, tokens), _WHOLE)
+        async def ask(written: str, feedback: str, tokens: int | None) -> _Answer:
+            again = await self._asked_again(asked.again(turn, written, feedback, tokens), kind)
             try:
-                return await _read(turn.form, again, most)
+                draft = await _read(turn.form, again, most)
             finally:
                 await again.aclose()
+            return _Answer(again, draft)
 
-        draft = await _read(turn.form, response, most)
-        if draft.rest is not None:
-            turn.speaker.unchecked(TOO_LARGE)
-        draft = await turn.speaker.settled_whole(draft, lambda item: item.text, ask)
-        await _sent(send, draft.response, draft.chunks())
+        first = _Answer(response, await _read(turn.form, response, most))
+        answer = await turn.speaker.settled(first, lambda item: item.draft, ask)
+        await _sent(send, answer.response, answer.draft.all_pieces())
 
 
-async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> _Whole:
-    """Read an answer that does not come as a stream; one of more bytes has no text, and is not kept."""
-    content, stream = bytearray(), response.aiter_raw()
+async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> HeldAnswer[bytes]:
+    """Read an answer. One with more bytes than ``most``, or a stream with more than text, is not read to its end."""
+    if _kind(response) == _STREAM:
+        return await read_stream(form, _events(response), most)
+    content, chunks = bytearray(), response.aiter_raw()
     try:
-        async for chunk in stream:
+        async for chunk in chunks:
             content += chunk
             if len(content) > most:
-                return _Whole(response, bytes(content), rest=stream)
+                return HeldAnswer([bytes(content)], None, TOO_LARGE, chunks)
     except httpx2.TransportError as error:
-        return _Whole(response, bytes(content), failure=error)
-    return _Whole(response, bytes(content), form.words_of(_json(bytes(content)) or {}))
+        return HeldAnswer([bytes(content)], failure=error)
+    return HeldAnswer([bytes(content)], form.words_of(_json(bytes(content)) or {}))
 
 
 @dataclass(frozen=True)
@@ -431,8 +402,8 @@ async def server_events(chunks: AsyncIterator[bytes], most: int = MOST_EVENT) ->
         yield ServerEvent(bytes(held))
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, Json | EventPart | None]]:
-    """Yield the events of a stream: the bytes of each, and its data or, where that cannot be read, what it brings."""
+async def _events(response: httpx2.Response) -> Events[bytes]:
+    """Yield the events of a stream: the bytes of each, and its data or, where that cannot be read, its part."""
     async for event in server_events(response.aiter_raw()):
         data = event.data
         if event.too_large:
@@ -441,11 +412,6 @@ async def _events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, Json 
             yield event.raw, None
         else:
             yield event.raw, _json(data) or EventPart(passes=NOT_TEXT)
-
-
-def _event(data: Json) -> bytes:
-    head = f"event: {data['type']}\n" if "type" in data else ""
-    return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
 def _json(content: bytes) -> Json | None:
@@ -478,11 +444,9 @@ async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[b
         yield chunk
 
 
-async def _sent(
-    send: "Send", response: httpx2.Response, content: AsyncIterator[bytes], dropped: tuple[bytes, ...] = ()
-) -> None:
-    """Send an answer on as it comes, without some of its headers; one that breaks off is broken off here too."""
-    without = {*_NOT_SENT_BACK, *_of_connection(response.headers), *dropped}
+async def _sent(send: "Send", response: httpx2.Response, content: AsyncIterator[bytes]) -> None:
+    """Send an answer on; one that breaks off is broken off here too."""
+    without = {*_NOT_SENT_BACK, *_of_connection(response.headers)}
     kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in without]
     await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
     try:
