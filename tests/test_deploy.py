@@ -20,8 +20,8 @@ from persona_pipeline.cli.world.setup import deployment
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.deployment import render_deployment
 from persona_pipeline.world.world import template_world, write_new
+from tests.support.cohort import PROJECT
 from tests.support.deployment import DEPLOY, example_environment, interpolated, load
-from tests.support.workers import PROJECT
 
 ELSEWHERE = {
     "PERSONA_COMMIT",
@@ -33,10 +33,11 @@ ELSEWHERE = {
 KNOWN = ELSEWHERE | {
     f"PERSONA_{name.upper()}" for model in (Settings, OrchestrationSettings) for name in model.model_fields
 }
-PASSWORDS = {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r"}
-COMPOSE: dict[str, Any] = interpolated(load("compose.yaml"), {**example_environment(), **PASSWORDS})
+REQUIRED = {"POSTGRES_PASSWORD": "p", "DOCKER_GROUP": "999"}
+COMPOSE: dict[str, Any] = interpolated(load("compose.yaml"), {**example_environment(), **REQUIRED})
 SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = ("migrate", "code", "webserver", "viewer", "daemon", "worker")
+OURS = ("migrate", "code", "webserver", "viewer", "daemon")
+LAUNCHER = load("dagster.yaml")["run_launcher"]
 VALUES = load("values.yaml")
 CODE = VALUES["dagster-user-deployments"]["deployments"][0]
 MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
@@ -62,14 +63,9 @@ def test_a_world_of_ones_own_gets_them_with_its_name_and_the_versions_of_here(tm
     assert compose["name"] == "my-museum" and "my-museum:" in compose["services"]["code"]["image"]
     # Apart from the name, only how the image is built differs.
     for name in {*TEXTS} - {"Dockerfile", "Dockerfile.dockerignore"}:
-        renamed = (
-            written[name]
-            .replace("my-museum:", "persona-pipeline:")
-            .replace("name: my-museum", "name: persona-pipeline")
-        )
-        assert renamed.replace("/my-museum", "/persona-pipeline") == TEXTS[name], name
+        assert written[name].replace("my-museum", "persona-pipeline") == TEXTS[name], name
     pinned = dict(line.split("==") for line in written["constraints.txt"].splitlines() if not line.startswith("#"))
-    assert pinned["dagster"] == dg.__version__ and {"persona-pipeline", "celery", "psycopg"} <= set(pinned)
+    assert pinned["dagster"] == dg.__version__ and {"persona-pipeline", "dagster-docker", "psycopg"} <= set(pinned)
     assert "ruff" not in pinned
     for line in re.findall(r"^COPY (?:--\S+ )?(.*) \S+$", written["Dockerfile"], re.MULTILINE):
         assert all((world / name).is_file() for name in line.split())
@@ -96,8 +92,10 @@ def test_what_compose_asks_for_stands_in_the_example() -> None:
         {name.removeprefix("PERSONA_").lower(): value for name, value in example_environment().items() if value}
     )
     assert settings.judge == "recorded"
-    with pytest.raises(ValueError, match="POSTGRES_PASSWORD"):
-        interpolated(load("compose.yaml"), example_environment())
+    for name in REQUIRED:
+        others = {key: value for key, value in REQUIRED.items() if key != name}
+        with pytest.raises(ValueError, match=name):
+            interpolated(load("compose.yaml"), {**example_environment(), **others})
 
 
 def commands() -> dict[str, list[str]]:
@@ -124,9 +122,27 @@ def test_images_are_pinned_by_a_full_version() -> None:
             assert re.search(r":v?\d+\.\d+\.\d+(-\w+)*$|:\d+\.\d+(-\w+)*$", image), image
 
 
-def test_only_what_judges_gets_the_key() -> None:
+def test_only_the_daemon_which_starts_runs_has_the_key() -> None:
     keyed = {name for name, service in SERVICES.items() if "ANTHROPIC_API_KEY" in service.get("environment", {})}
-    assert keyed == {"code", "worker"}
+    assert keyed == {"daemon"}
+    with_docker = {
+        name for name, service in SERVICES.items() if any("docker.sock" in item for item in service.get("volumes", []))
+    }
+    assert (
+        with_docker == {name for name, service in SERVICES.items() if "group_add" in service} == {"daemon", "webserver"}
+    )
+
+
+def test_a_run_gets_what_its_daemon_has() -> None:
+    config = LAUNCHER["config"]
+    assert sorted(config["env_vars"]) == sorted(SERVICES["daemon"]["environment"])
+    assert config["network"] == COMPOSE["networks"]["default"]["name"]
+    made = config["container_kwargs"]
+    assert made["volumes_from"] == [SERVICES["code"]["container_name"]]
+    assert {name: made[name] for name in ("cap_drop", "security_opt", "init")} == {
+        name: SERVICES["code"][name] for name in ("cap_drop", "security_opt", "init")
+    }
+    assert SERVICES["code"]["environment"]["DAGSTER_CURRENT_IMAGE"] == SERVICES["code"]["image"]
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -135,7 +151,7 @@ def test_each_service_is_bounded_and_what_it_names_is_there(name: str) -> None:
     assert set(service.get("depends_on", {})) <= set(SERVICES)
     for volume in service.get("volumes", []):
         source = volume.partition(":")[0]
-        assert source in COMPOSE["volumes"] or (DEPLOY / source).exists()
+        assert source in {*COMPOSE["volumes"], "/var/run/docker.sock"} or (DEPLOY / source).exists()
     assert {"cpus", "memory"} <= set(service["deploy"]["resources"]["limits"])
     if name in OURS:
         assert service["user"] == "1000:1000" and service["cap_drop"] == ["ALL"]
@@ -146,8 +162,7 @@ def test_each_service_is_bounded_and_what_it_names_is_there(name: str) -> None:
 
 
 def test_nothing_starts_before_the_databases_are_migrated() -> None:
-    for name in ("code", "worker"):
-        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+    assert SERVICES["code"]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
     for name in ("webserver", "viewer", "daemon"):
         assert set(SERVICES[name]["depends_on"]) == {"code"}
 
@@ -187,7 +202,7 @@ def test_the_lock_gives_the_image_its_versions() -> None:
     lines = made.splitlines()
     assert len(lines) == len(re.findall(r"^\S+==", lock.read_text(encoding="utf-8"), re.MULTILINE))
     assert not any("\\" in line or "[" in line for line in lines)
-    assert {"dagster", "celery", "dagster-celery"} <= {line.partition("==")[0] for line in lines}
+    assert {"dagster", "dagster-docker"} <= {line.partition("==")[0] for line in lines}
 
 
 def test_the_chart_has_the_version_and_the_settings_of_the_project() -> None:
@@ -206,7 +221,8 @@ def test_the_chart_has_the_version_and_the_settings_of_the_project() -> None:
     assert (logs["module"], logs["class"]) == (instance["compute_logs"]["module"], instance["compute_logs"]["class"])
     assert find_spec(CODE["codeServerArgs"][1]) is not None
     of_the_image = load("dagster.yaml")
-    assert {**of_the_image, "storage": 0} == {**instance, "storage": 0} and "postgres" in of_the_image["storage"]
+    own = {"storage": 0, "run_launcher": 0}
+    assert {**of_the_image, **own} == {**instance, **own} and "postgres" in of_the_image["storage"]
     assert VALUES["postgresql"]["postgresqlScheme"] == "postgresql+psycopg2"
 
 
@@ -229,17 +245,14 @@ def test_each_container_is_bounded_watched_and_nobodys_root(pod: dict[str, Any],
     assert container.get("name") == "migrate" or {"livenessProbe", "startupProbe"} & set(container)
 
 
-def test_workers_and_runs_get_the_world_from_git_and_keep_what_they_write() -> None:
-    worker = POD_SPECS["Deployment persona-worker"]
-    assert worker["initContainers"] == CODE["initContainers"]
-    for container in (worker["containers"][0], CODE):
-        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        assert mounts == {"state": "/srv/state", "world": "/srv/world"}
-        environment = {item["name"]: item["value"] for item in container["env"]}
-        assert (environment["PERSONA_ROOT"], environment["PERSONA_STATE"]) == ("/srv/world/current", "/srv/state")
+def test_runs_get_the_world_from_git_and_keep_what_they_write() -> None:
+    mounts = {mount["name"]: mount["mountPath"] for mount in CODE["volumeMounts"]}
+    assert mounts == {"state": "/srv/state", "world": "/srv/world"}
+    environment = {item["name"]: item["value"] for item in CODE["env"]}
+    assert (environment["PERSONA_ROOT"], environment["PERSONA_STATE"]) == ("/srv/world/current", "/srv/state")
     assert CODE["includeConfigInLaunchedRuns"] == {"enabled": True}
     [claim] = [item for item in MANIFESTS if item["kind"] == "PersistentVolumeClaim"]
-    for spec in (VALUES["dagsterWebserver"], VALUES["dagsterDaemon"], CODE, worker):
+    for spec in (VALUES["dagsterWebserver"], VALUES["dagsterDaemon"], CODE):
         claims = [
             volume["persistentVolumeClaim"]["claimName"]
             for volume in spec["volumes"]

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,15 +96,42 @@ def _open(browser: "Browser", address: str, height: int = 900) -> "Page":
     return page
 
 
+AGENTS = ("dwight", "jim", "michael", "pam")
+# The pages of Dagster in `how-to/dagster-in-pictures.md`: address, the text of a complete page, and height.
+PAGES = {
+    "lineage": ("assets/in_character?view=lineage&lineageScope=upstream&lineageDepth=3", "baseline_files", 800),
+    "asset": ("assets/verdicts?view=overview", r"Latest check results\s+\d[\s\S]*regressions", 1000),
+    "checks": ("assets/verdicts?view=checks", r"Failed[\s\S]*Latest execution\s+\d in character", 800),
+    "automation": ("automation", r"source_changes[\s\S]*ago", 800),
+    "backfill": ("runs/b/{backfill}", r"in_character\s+100% completed", 1300),
+}
+_ENDED = {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
+
+
 def dagster(browser: "Browser", root: Path) -> None:
-    """Take the lineage of the assets, as `dagster dev` shows it."""
-    with dagster_dev(root, {}) as address:
-        page = _open(browser, f"{address}/asset-groups")
-        for group in ("sources", "world", "scores", "evaluation"):
-            page.get_by_text(group, exact=True).first.wait_for()
-        # The graph is laid out once more when its names are known.
-        page.wait_for_timeout(3000)
-        page.screenshot(path=PICTURES / "dagster-lineage.png")
+    """Take Dagster's pages after a backfill of all agents, as `dagster dev` shows them."""
+    with dagster_dev(root, {"PERSONA_SENSOR_SECONDS": "5"}) as address:
+        page = _open(browser, address)
+        every = "{assetNodes {assetKey {path} jobNames}}"
+        nodes = [item for item in _asked(page, address, every)["assetNodes"] if "evaluate_agent" in item["jobNames"]]
+        # The sensor makes agents partitions in its first look.
+        while not _asset(page, address, "verdicts", "{partitionKeys}")["partitionKeys"]:
+            page.wait_for_timeout(2000)
+        backfill = _backfill(page, address, [item["assetKey"] for item in nodes], AGENTS)
+        _wait_for_backfill(page, address, backfill)
+        for name, (path, complete, height) in PAGES.items():
+            page.set_viewport_size({"width": 1280, "height": height})
+            page.goto(f"{address}/{path.format(backfill=backfill)}")
+            page.wait_for_function("text => new RegExp(text).test(document.body.innerText)", arg=complete)
+            # The graph is laid out once more when its names are known.
+            page.wait_for_timeout(4000)
+            page.screenshot(path=PICTURES / f"dagster-{name}.png")
+
+
+def _wait_for_backfill(page: "Page", address: str, backfill: str) -> None:
+    query = "query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {status}}}"
+    while _asked(page, address, query, id=backfill)["partitionBackfillOrError"]["status"] not in _ENDED:
+        page.wait_for_timeout(2000)
 
 
 WEEKS = 8
@@ -145,13 +172,20 @@ def _asked(page: "Page", address: str, query: str, **variables: Any) -> dict[str
     return answer.json()["data"]
 
 
-def _weekly_scores(page: "Page", address: str, field: str) -> dict[str, Any]:
-    query = f'{{assetNodeOrError(assetKey: {{path: ["weekly_scores"]}}) {{... on AssetNode {{{field}}}}}}}'
+def _asset(page: "Page", address: str, name: str, fields: str) -> dict[str, Any]:
+    query = f'{{assetNodeOrError(assetKey: {{path: ["{name}"]}}) {{... on AssetNode {fields}}}}}'
     return _asked(page, address, query)["assetNodeOrError"]
 
 
+def _backfill(page: "Page", address: str, assets: Sequence[Any], partitions: Sequence[str]) -> str:
+    launch = """mutation($it: LaunchBackfillParams!) {
+      launchPartitionBackfill(backfillParams: $it) {... on LaunchBackfillSuccess {backfillId}}}"""
+    about = {"assetSelection": assets, "partitionNames": partitions}
+    return _asked(page, address, launch, it=about)["launchPartitionBackfill"]["backfillId"]
+
+
 def weeks(browser: "Browser", root: Path) -> None:
-    """Take agents' scores by week after a backfill, and a week with a late message. The judge is a stand-in on this machine."""
+    """Take agents' scores by week after a backfill. The judge is a stand-in on this machine."""
     first, since = over_weeks(root)
     files = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in (root / "propositions").rglob("*.yaml"))
     # Without the name, which the judge is shown.
@@ -174,39 +208,16 @@ def weeks(browser: "Browser", root: Path) -> None:
         with dagster_dev(root, keys | more) as address:
             page = _open(browser, f"{address}/assets/weekly_scores", 1000)
             # The sensor makes agents partitions in its first look.
-            while not _weekly_scores(page, address, "partitionKeys")["partitionKeys"]:
+            while not _asset(page, address, "weekly_scores", "{partitionKeys}")["partitionKeys"]:
                 page.wait_for_timeout(2000)
-            chosen = [f"{name}|{week}" for name in ("dwight", "jim", "michael", "pam") for week in _mondays(first)]
-            about = {"assetSelection": [{"path": ["weekly_scores"]}], "partitionNames": chosen}
-            launched = "... on LaunchBackfillSuccess {backfillId}"
-            launch = (
-                f"mutation($it: LaunchBackfillParams!) {{launchPartitionBackfill(backfillParams: $it) {{{launched}}}}}"
-            )
-            backfill = _asked(page, address, launch, it=about)["launchPartitionBackfill"]["backfillId"]
-            page.goto(f"{address}/runs/b/{backfill}")
-            page.get_by_text("100% completed").wait_for(timeout=900_000)
-            page.screenshot(path=PICTURES / "dagster-backfill.png")
+            chosen = [f"{name}|{week}" for name in AGENTS for week in _mondays(first)]
+            backfill = _backfill(page, address, [{"path": ["weekly_scores"]}], chosen)
+            _wait_for_backfill(page, address, backfill)
             page.set_viewport_size({"width": 1600, "height": 1500})
             page.goto(f"{address}/assets/weekly_scores?view=overview")
             page.get_by_role("button", name="Plots").click()
             page.wait_for_timeout(5000)
             page.screenshot(path=PICTURES / "dagster-weeks.png")
-            page.set_viewport_size({"width": 1600, "height": 900})
-            third = _mondays(first)[2]
-            late = {
-                "id": "late",
-                "agent_id": "pam",
-                "channel": "general",
-                "text": "Late.",
-                "created_at": f"{third}T12:00:00Z",
-            }
-            with (root / "messages/general.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(late) + "\n")
-            while _weekly_scores(page, address, f'staleStatus(partition: "pam|{third}")')["staleStatus"] != "STALE":
-                page.wait_for_timeout(2000)
-            page.goto(f"{address}/assets/weekly_scores?view=partitions&partition=pam%7C{third}")
-            page.get_by_text(re.compile("Unsynced")).first.wait_for(timeout=300_000)
-            page.screenshot(path=PICTURES / "dagster-late-week.png")
 
 
 def view(browser: "Browser", root: Path) -> None:

@@ -33,9 +33,9 @@ class BatchConfig(dg.Config):
 
 
 def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
-    """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
+    """Check the expected price of the unanswered questions: a submitted batch is paid for, and counts today.
 
-    Raises ``ConfigError``: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
+    Raises ``ConfigError``: the price is unknown, above the limit (US dollars; None: no limit) or above the rest of today's limit.
     """
     from persona_pipeline.judging.estimate import estimate
 
@@ -113,7 +113,7 @@ POLL_CRON, COLLECTING = "*/5 * * * *", "collected_batches"
 
 
 def build_batches(place: Place) -> dg.Definitions:
-    """Return what is about the message batches of a place: two assets, and the schedule that has ended ones collected."""
+    """Return the two assets of message batches, and the schedule that collects finished ones."""
 
     @place.asset("submitted_batches", "batches", kinds={"anthropic"}, uses=[WORLD, EVALUATION], op_tags=_TAGS)
     def submitted_batches(context: dg.AssetExecutionContext, config: BatchConfig) -> dg.MaterializeResult:

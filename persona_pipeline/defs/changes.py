@@ -1,4 +1,4 @@
-"""What sees that files, messages or voices change, reads message files, and starts runs because of it."""
+"""The sensors: they report changed files, messages and suites, have message files read, and follow voices."""
 
 import json
 import time
@@ -11,18 +11,19 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.automation import build_automation
+from persona_pipeline.defs.agents.freshness import RECENTLY, freshness_evaluations, overdue
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.weeks import week_observations
-from persona_pipeline.defs.platform.assets import partition_requests
-from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, lineage_tags, newest_versions
+from persona_pipeline.defs.platform.assets import partition_requests, reported
+from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.place import EVALUATION, Place
 from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
+from persona_pipeline.defs.suites import Suites, report_suites
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
     Debounce,
     MessageVersion,
-    SourceChange,
     find_changes,
     source_versions,
 )
@@ -42,24 +43,28 @@ def recorded_versions(specs: Specs, instance: dg.DagsterInstance) -> dict[str, M
     return {name: newest_versions(instance, spec.key, MATERIALIZED) for name, spec in specs.sources.items()}
 
 
-# A look has a minute, and Dagster writes what it records event by event; of whom is left the next look records all.
+# A look has a minute, and Dagster writes event by event; the next look reports the other agents.
 MOST_RECORDED = 1000
 
 
-def build_source_changes(specs: Specs) -> dg.SensorDefinition:
-    """Return the sensor that reports what lies outside."""
+def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
+    """Return the sensor that reports the versions of sources."""
     place = specs.place
 
     @place.sensor(
-        asset_selection=dg.AssetSelection.assets(place.key(READING), *(spec.key for spec in specs.evaluated)),
+        asset_selection=dg.AssetSelection.assets(
+            place.key(READING),
+            *(spec.key for spec in specs.evaluated),
+            *(item.source.key for item in suites.specs),
+        ),
         minimum_interval_seconds=place.orchestration.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Reports which versions of files and messages there are, so that scores of an edited persona show as stale, "
-        "and keeps the partitions in step with personas/. Starts one run at a time of message_files, when a message file is not as "
-        "it was read or an alias changed, and no other.",
+        description="Reports the versions of files and messages, so that scores of an edited persona show as stale, and keeps "
+        "partitions in step with personas/ and suites/. It starts only runs of message_files, one at a time, when a message file "
+        "or an alias changed.",
     )
     def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Compare files and messages with what was last reported and report what changed."""
+        """Compare files and messages with the last reports, and report the changes."""
         instance, opened = context.instance, world_of(place, context)
         now, known = source_versions(opened.root, opened.store), instance.get_dynamic_partitions(specs.agents_name)
         for name in now.misnamed:
@@ -77,20 +82,34 @@ def build_source_changes(specs: Specs) -> dg.SensorDefinition:
         why, resting = agents_to_rest(place, opened, changed)
         later = {*changed[MOST_RECORDED:], *resting}
         changes = [change for change in changes if change.agent_id not in later]
-        # Who is no partition yet is new also at the next look.
+        # An agent that is not a partition yet is new in the next look too.
         there = [agent_id for agent_id in now.agent_ids if agent_id in known or agent_id not in later]
         partitions = partition_requests(specs.agents, there, known)
         if waiting:
             why.append(
                 f"{len(waiting)} with new messages, {'which are being read' if reading else 'not yet enough or quiet'}"
             )
-        requests, cursor = reading_requests(place, context, opened)
-        if not (changes or partitions or requests):
-            return dg.SkipReason("; ".join([f"{len(now.agent_ids)} agents, nothing changed", *why]))
+        reading_before, late_before = _remembered(context.cursor)
+        requests, reading_now = reading_requests(place, context.instance, reading_before, opened)
+        overdue_now = overdue(specs, instance)
+        newly_late = [
+            name
+            for name, severity in overdue_now.items()
+            if name in now.agent_ids and late_before.get(name) != severity
+        ]
+        cursor = json.dumps({READING: reading_now, RECENTLY: overdue_now})
+        of_suites = report_suites(place, context, opened, suites.specs)
+        partitions += of_suites.partitions
+        why += of_suites.notes
+        if not (changes or partitions or requests or of_suites.events or newly_late):
+            context.update_cursor(cursor)
+            there_are = f"{len(now.agent_ids)} agents" + (f", {of_suites.suites} suites" if of_suites.suites else "")
+            return dg.SkipReason("; ".join([f"{there_are}, nothing changed", *why]))
         note_asked(opened.store, [agent_id for agent_id in changed if agent_id not in later])
         heard = [change.agent_id for change in changes if change.source == MESSAGES]
         late = list(week_observations(specs.weeks, instance, opened.store, heard)) if specs.weeks else []
         recorded = f"{len(changes)} versions of {len(changed) - len(later)} agents recorded"
+        recorded += f", {len(of_suites.events)} of suites" if of_suites.events else ""
         left = [f"{len(later)} agents are left for the next looks"] if later else []
         return dg.SensorResult(
             run_requests=requests,
@@ -98,20 +117,19 @@ def build_source_changes(specs: Specs) -> dg.SensorDefinition:
             # Nothing is started; without it the page says that the result was empty.
             skip_reason=None if requests else "; ".join([recorded, *left, *why]),
             dynamic_partitions_requests=partitions,
-            asset_events=[*(reported(specs, change) for change in changes), *late],
+            asset_events=[
+                *(reported(specs.sources[item.source], item.agent_id, item.version) for item in changes),
+                *of_suites.events,
+                *late,
+                *freshness_evaluations(specs, newly_late, overdue_now),
+            ],
         )
 
     return source_changes
 
 
-def reported(specs: Specs, change: SourceChange) -> dg.AssetMaterialization:
-    """Return the event that says which version a source has, without a run."""
-    tags = lineage_tags(change.version, None, {})
-    return dg.AssetMaterialization(specs.sources[change.source].key, partition=change.agent_id, tags=tags)
-
-
 def agents_to_rest(place: Place, world: World, changed: Sequence[str]) -> tuple[list[str], set[str]]:
-    """Return why changes are not yet reported, and of which agents: what is reported is evaluated where automation is on."""
+    """Return why changes are not reported yet, and the agents concerned: automation evaluates every reported change."""
     daily = daily_limit(world.settings, world.store) if world.settings.judge != RECORDED else None
     if daily and not daily.remaining:
         return [f"today's {daily.max_usd:g} dollars are spent; what changes is evaluated tomorrow"], set(changed)
@@ -120,7 +138,7 @@ def agents_to_rest(place: Place, world: World, changed: Sequence[str]) -> tuple[
     return ([f"{len(early)} agents were evaluated less than {cooldown} ago"] if early else []), early
 
 
-# A look has a minute; who is left is looked at in the next one.
+# A look has a minute; the other agents are looked at in the next one.
 MOST_SECONDS = 20.0
 # Runs that learn a voice, asked for in one look.
 MOST_LEARNING = 10
@@ -177,7 +195,7 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
 
 
 def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, window: Window) -> VoiceState | None:
-    """Return how a voice stands; None for an agent whose file is broken, which its own run will say."""
+    """Return the state of a voice; None for an agent whose file is broken, which its run will report."""
     try:
         world.sync_persona(agent_id)
         state = voice_state(world, agent_id, window)
@@ -224,7 +242,7 @@ def _looked(cursor: str | None) -> Mapping[str, str | None]:
 
 MOST_LEFT_OUT = 20
 READING = "message_files"
-# What a run could not read is not asked for again at once.
+# A file that a run could not read is requested again only after this time.
 _PATIENCE = timedelta(minutes=5)
 
 
@@ -233,8 +251,7 @@ def build_message_files(place: Place) -> dg.AssetsDefinition:
 
     @place.asset(READING, "sources", kinds={"jsonl", "sql"})
     def message_files(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        """Brings what is new in `messages/` into the store, from where it was read last, and gives messages to the agents whose
-        aliases they came under. Judges nothing."""
+        """Reads new lines of `messages/` into the store, and assigns messages to agents by their aliases. Judges nothing."""
         with known_failures():
             opened = world_of(place, context)
             result = opened.mirror_messages()
@@ -253,24 +270,33 @@ def build_message_files(place: Place) -> dg.AssetsDefinition:
     return message_files
 
 
+def _remembered(cursor: str | None) -> tuple[str, dict[str, str]]:
+    """Return the version and time of the last reading, and the agents that were reported as overdue."""
+    try:
+        found = json.loads(cursor or "{}")
+        return str(found[READING]), dict(found[RECENTLY])
+    except (ValueError, TypeError, KeyError):
+        return "", {}
+
+
 def reading_requests(
-    place: Place, context: dg.SensorEvaluationContext, world: World
-) -> tuple[list[dg.RunRequest], str | None]:
-    """Return the run that reads message files where one is to be asked for, one at a time, and the cursor; none is opened."""
+    place: Place, instance: dg.DagsterInstance, before: str, world: World
+) -> tuple[list[dg.RunRequest], str]:
+    """Return the run that reads message files where one is to be asked for, one at a time, and what to remember of it."""
     unread = world.unread_messages()
-    if not unread or is_under_way(context.instance, READING):
-        return [], context.cursor
-    asked, _, at = (context.cursor or "").partition(" ")
+    if not unread or is_under_way(instance, READING):
+        return [], before
+    asked, _, at = before.partition(" ")
     now = datetime.now(UTC)
     if asked == unread.version and abs(now - datetime.fromisoformat(at)) < _PATIENCE:
-        return [], context.cursor
+        return [], before
     said = "messages changed" if unread.files or unread.gone else "aliases changed"
     request = dg.RunRequest(asset_selection=[place.key(READING)], tags=request_tags(said, asked=READING))
     return [request], f"{unread.version} {now.isoformat()}"
 
 
-def build_changes(specs: Specs) -> dg.Definitions:
-    """Return what reads message files, sees changes, and acts upon them."""
-    automation = build_automation(specs.place, specs.judged)
-    sensors = [build_source_changes(specs), automation, build_voice_alarms(specs)]
+def build_changes(specs: Specs, suites: Suites) -> dg.Definitions:
+    """Return the asset of message files, and the sensors."""
+    automation = build_automation(specs.place, [*specs.judged, *(item.results for item in suites.specs)])
+    sensors = [build_source_changes(specs, suites), automation, build_voice_alarms(specs)]
     return dg.Definitions(assets=[build_message_files(specs.place)], sensors=sensors)

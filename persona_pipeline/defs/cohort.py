@@ -1,4 +1,4 @@
-"""All agents at once: the job of CI, baselines, a report of everybody, and the nightly schedule."""
+"""All agents at once: the job for CI, baselines, the report, and the nightly schedule."""
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -89,7 +89,7 @@ def write_reports(report: RunReport, folder: Path) -> Path:
 
 
 def report_metadata(report: RunReport, folder: Path, world: World, place: Place) -> metadata.Metadata:
-    """Return the scores, the voices, what is wrong, and where the HTML report is."""
+    """Return the scores, the voices, the findings, and the address of the HTML report."""
     page = folder / FORMATS["html"]
     found: metadata.Metadata = {
         "headline": ReportView(report).headline,
@@ -124,7 +124,7 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
 
     @place.asset(REPORT, "evaluation", kinds={"sql", "html"}, checks=about, blocking=True, pool=place.judge_pool)
     def regression_report(context: dg.AssetExecutionContext, config: RegressionConfig) -> dg.MaterializeResult:
-        """Every agent on one page: evaluates everybody in this process, and fails when one regressed."""
+        """Every agent on one page: evaluates all agents in this process, and fails when one regressed."""
         from persona_pipeline.reporting.render import print_report
 
         report, folder = evaluate_by_config(context, place, config)
@@ -143,7 +143,7 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
 
 
 def build_nightly(specs: Specs, evaluate_agent: Any) -> dg.ScheduleDefinition:
-    """Return the schedule that asks for everybody's partitions, or for those whom the settings name."""
+    """Return the schedule that requests all agents, or those in the settings."""
     place = specs.place
     settings = place.orchestration
 
@@ -162,7 +162,7 @@ def build_nightly(specs: Specs, evaluate_agent: Any) -> dg.ScheduleDefinition:
             if agent_id not in known:
                 context.log.warning(f"PERSONA_NIGHTLY_AGENTS names {agent_id!r}, which has no persona file")
         chosen = [agent_id for agent_id in settings.nightly_agent_ids or known if agent_id in known]
-        # A run is of partitions that follow each other, and of those that the instance has.
+        # A run has a range of partitions that the instance knows.
         context.instance.add_dynamic_partitions(specs.agents_name, chosen)
         partitions = context.instance.get_dynamic_partitions(specs.agents_name)
         given = {place.name(EVALUATION): {"config": {"touched": settings.nightly_touched}}}
@@ -177,7 +177,7 @@ def build_nightly(specs: Specs, evaluate_agent: Any) -> dg.ScheduleDefinition:
 
 
 def spans(partitions: Sequence[str], chosen: Collection[str], most: int) -> Iterator[tuple[str, str]]:
-    """Yield first and last of the chosen partitions that follow each other, at most so many together."""
+    """Yield the first and last of consecutive chosen partitions, at most ``most`` together."""
     for wanted, some in groupby(partitions, key=lambda name: name in chosen):
         for part in chunks(list(some) if wanted else [], most):
             yield part[0], part[-1]
@@ -186,7 +186,7 @@ def spans(partitions: Sequence[str], chosen: Collection[str], most: int) -> Iter
 def build_capture_baseline(place: Place) -> dg.JobDefinition:
     @place.op(pool=place.judge_pool)
     def capture_baselines(context: dg.OpExecutionContext, config: RegressionConfig) -> None:
-        """Evaluate the agents and write what was scored in full to `baselines/`."""
+        """Evaluate the agents and write complete scores to `baselines/`."""
         report, folder = evaluate_by_config(context, place, config, update_baseline=True)
         for agent_id, agent in report.agents.items():
             scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
@@ -201,7 +201,7 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
 
 
 def build_cohort(agents: Agents) -> dg.Definitions:
-    """Return what is about all agents of a place."""
+    """Return the report, the jobs and the schedule over all agents of a place."""
     place = agents.specs.place
     report = build_regression_report(place)
     persona_regression = place.asset_job(

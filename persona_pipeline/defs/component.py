@@ -1,4 +1,4 @@
-"""A world in a Dagster project, under the names of its place: this one, a component of somebody's, or checks on their own asset."""
+"""A world in a Dagster project: this project, a component of a user's project, or checks on a user's asset."""
 
 import re
 import warnings
@@ -34,18 +34,15 @@ from persona_pipeline.defs.platform.resources import (
     config_fields,
     known_agents,
     known_failures,
-    logged_progress,
+    opened_judge,
     opened_world,
 )
-from persona_pipeline.defs.platform.run_tags import runs_of
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.defs.suites import build_suites
+from persona_pipeline.defs.suites import Suites, build_suites
 from persona_pipeline.defs.upkeep import build_corrections, build_upkeep
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.providers.base import RECORDED
 from persona_pipeline.world.messages.mirroring import SyncResult
 from persona_pipeline.world.world import bring_rows, template_world, write_new
 
@@ -75,10 +72,9 @@ class MessagesFrom(dg.Model, dg.Resolvable):
 
 
 def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str, str]) -> dg.Definitions:
-    """Return the asset that brings an asset's rows into the store of a place, and the sensor that has it follow that asset.
+    """Return the asset that writes the rows of another asset into the store, and the sensor that requests it.
 
-    Rows are loaded by the IO manager of the other asset, a partition at a time, and only what was materialized since the last
-    look: what a first look reads grows with the history, what a later one reads does not.
+    The IO manager of the other asset loads the rows, a partition at a time, and only partitions materialized since the last look.
     """
 
     @place.asset(
@@ -86,7 +82,7 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
         "world",
         deps=[upstream],
         kinds={"sql"},
-        # That an agent is no partition yet tells the sensor of changes that it is new.
+        # No resource registers agents here: the sensor of changes finds new agents by their missing partition.
         uses=(),
         # Not eager(): that waits until no partition of the other asset is missing.
         automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
@@ -105,7 +101,7 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
             for partition in partitions:
                 try:
                     rows = loader.load_asset_value(upstream, partition_key=partition)
-                # Whatever an IO manager of somebody else raises: the other partitions are read.
+                # A user's IO manager may raise anything: the other partitions are read.
                 except Exception as error:
                     if len(failed) + 1 == len(partitions):
                         raise
@@ -155,7 +151,7 @@ def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[l
     known = last.asset_materialization.metadata if last and last.asset_materialization else {}
     read_to, again = (known[name].value if name in known else None for name in (_READ_TO, _TO_READ_AGAIN))
     top = max(newest.values())
-    # An event log that began anew counts from one.
+    # A new event log counts from one.
     if not isinstance(read_to, int) or read_to > top:
         read_to = 0
     retried = again if isinstance(again, list) else []
@@ -174,17 +170,13 @@ def build_world(
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
     agents = build_agents(place, weekly="weeks" not in leave_out)
-    parts += [agents.definitions, build_cohort(agents), build_changes(agents.specs)]
-    if "suites" not in leave_out:
-        parts.append(build_suites(place))
+    suites = Suites() if "suites" in leave_out else build_suites(place)
+    parts += [agents.definitions, suites.definitions, build_cohort(agents), build_changes(agents.specs, suites)]
     if "corrections" not in leave_out:
         parts.append(build_corrections(place))
     if "batches" not in leave_out:
         parts.append(build_batches(place))
-    others = dg.Definitions.merge(*parts)
-    upkeep = build_upkeep(agents.specs, lambda run: not place.prefix or of_this_world(run))
-    of_this_world = runs_of(dg.Definitions.merge(others, upkeep))
-    built = dg.Definitions.merge(others, upkeep, build_platform(place))
+    built = dg.Definitions.merge(*parts, build_upkeep(agents.specs), build_platform(place))
     return dg.Definitions(
         assets=built.assets,
         asset_checks=built.asset_checks,
@@ -198,7 +190,7 @@ def build_world(
 # What belongs to one world alone: the environment's is never taken. The folder is a field of the component itself.
 OF_ONE_WORLD: dict[str, Any] = {"database_url": None, "state": None, "reports": ""}
 _JUDGING = {name: field for name, field in Settings.model_fields.items() if name != "root"}
-_RUNNING = {name: field for name, field in OrchestrationSettings.model_fields.items() if not name.startswith("celery")}
+_RUNNING = OrchestrationSettings.model_fields
 # Whom and which moment an evaluation is about, a run says.
 _ASKED = {
     name: field
@@ -262,12 +254,12 @@ def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 WORLD = "world"
-# The instance's settings are the project's; what a shell would do for the world stands in the README.
+# The instance's settings belong to the project.
 _LEFT_OUT = ("dagster.yaml",)
 
 
 class PersonaWorldScaffolder(dg.Scaffolder):
-    """Writes a world of two agents beside ``defs.yaml``."""
+    """Writes ``defs.yaml`` and a world of two agents."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write the files; ConfigError: a file of the world is in the way."""
@@ -282,10 +274,10 @@ Part = Literal["sensors", "schedules", "suites", "corrections", "batches", "week
 
 @dg.scaffold_with(PersonaWorldScaffolder)
 class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
-    """Continuous evaluation of the personas in a folder: assets, checks, jobs, sensors and schedules under names of their own.
+    """Continuous evaluation of the personas in a folder: assets, checks, jobs, sensors and schedules under a prefix.
 
-    Several can stand in one project, each with its own store and settings. To change how assets look, derive from it and override
-    ``get_asset_spec``.
+    A project can have several, each with its own store and settings. To change how assets look, override ``get_asset_spec`` in a
+    subclass.
 
     .. code-block:: yaml
 
@@ -333,10 +325,10 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return spec
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return everything Dagster knows of the world.
+        """Return the definitions of the world.
 
         Raises:
-            ConfigError: there is no world in the folder, or a setting cannot be.
+            ConfigError: the folder has no world, or a setting is not valid.
         """
         place = self.place(context.path if context.path.is_dir() else context.path.parent)
         built = build_world(place, messages=self.messages, leave_out=self.leave_out)
@@ -345,10 +337,10 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return built.map_asset_specs(func=self._shown)
 
     def place(self, folder: Path) -> Place:
-        """Return where the world stands; ``folder``: from where its own is named.
+        """Return the place of the world; its folder is relative to ``folder``.
 
         Raises:
-            ConfigError: there is no world, or a setting cannot be.
+            ConfigError: the folder has no world, or a setting is not valid.
         """
         root = (folder / Path(self.world).expanduser()).resolve()
         if not (root / "personas").is_dir():
@@ -375,20 +367,20 @@ def build_persona_checks(
     settings: Mapping[str, Any] | None = None,
     blocking: bool = False,
 ) -> dg.AssetChecksDefinition:
-    """Return a check an agent, ``persona_<agent>``, on an asset: it fails where the agent regressed or was not judged in full.
+    """Return a check for each agent, ``persona_<agent>``, on an asset: it fails if the agent regressed or was not judged in full.
 
     Args:
         asset: the asset, or its key.
         world: folder of the world whose personas, claims, baselines and recordings count.
-        agents: whom to check; None: everybody with a persona file now.
+        agents: the agents to check; None: all with a persona file now.
         returns: ``rows``: the asset is a frame or a list of records, a message each, which are first brought into the world's
             store; ``nothing``: it writes them there itself, or to the world's ``messages`` folder.
         columns: what the rows call a field of a message, where they call it something else.
         settings: the world's, as of the component: ``judge``, ``window``, ``max_usd``, ``database_url`` and so on.
-        blocking: what is downstream of the asset waits for the check, and does not run where it fails.
+        blocking: downstream assets wait for the check and do not run if it fails.
 
     Raises:
-        ConfigError: there is no world in the folder, an agent has no persona file, or a setting cannot be.
+        ConfigError: the folder has no world, an agent has no persona file, or a setting is not valid.
     """
     root = Path(world).expanduser().resolve()
     if not (root / "personas").is_dir():
@@ -408,8 +400,7 @@ def build_persona_checks(
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
             request = opened.settled(EvaluationRequest(**{**place.asked, "agents": asked}))
-            judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
-            found = run_evaluation(opened, judge, request).report.agents
+            found = run_evaluation(opened, opened_judge(opened, request), request).report.agents
             return {name: (agent_line(report, counted(request)), report) for name, report in found.items()}
 
     @dg.multi_asset_check(

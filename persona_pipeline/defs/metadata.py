@@ -1,4 +1,4 @@
-"""What people see of an asset in the UI: numbers to plot, tables, Markdown, small pictures."""
+"""Metadata of assets in the UI: numbers to plot, tables, Markdown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,13 +24,13 @@ MOST_SHOWN = 3
 
 
 def conclusion_metadata(conclusion: Conclusion) -> Metadata:
-    """Return what is concluded in the words of every report, why, and the command that would decide what cannot be told."""
+    """Return the conclusion in the words of the reports, its reason, and the command that would decide an open verdict."""
     why = {"reason": conclusion.reason, "command": conclusion.command}
     return {"verdict": conclusion.status.word, **{name: text for name, text in why.items() if text}}
 
 
 def messages_metadata(evaluation: AgentEvaluation) -> Metadata:
-    """Return the share (0-1) of messages in character, which Dagster draws over time, and what is said of it in a sentence."""
+    """Return the share (0-1) of messages in character, which Dagster plots, and a sentence about it."""
     messages = evaluation.messages
     if messages is None or messages.share.share is None:
         return {}
@@ -64,7 +64,7 @@ def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:
 
 
 def usage_metadata(usage: Usage) -> Metadata:
-    """Return calls, tokens and price of what was paid for; nothing when nothing was, and no price when it is unknown."""
+    """Return calls, tokens and, where it is known, the price; nothing if no call was paid for."""
     if not usage.calls:
         return {}
     return {f"judge/{key}": value for key, value in vars(usage).items() if value is not None}
@@ -101,7 +101,7 @@ def listed(lines: Sequence[str], most: int) -> list[str]:
 def check_result(
     name: str, wrong: Sequence[str], facts: Metadata, *, passed: bool | None = None, **more: Any
 ) -> dg.AssetCheckResult:
-    """Return what a check says, first what is wrong, which the UI shows above all else. ``passed`` None: where nothing is wrong."""
+    """Return the result of a check; its description lists the failures. ``passed`` None: it passes without failures."""
     return dg.AssetCheckResult(
         check_name=name,
         passed=not wrong if passed is None else passed,
@@ -112,9 +112,9 @@ def check_result(
 
 
 def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Return rows under these columns in Markdown, a third of what Dagster's own tables take in the log, which keeps them all.
+    """Return a Markdown table without columns that are empty in every row.
 
-    A column that is empty in every row is left out.
+    It takes a third of the space of Dagster's own tables in the event log.
     """
     filled = [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
     cells = [

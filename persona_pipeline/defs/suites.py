@@ -1,15 +1,12 @@
-"""Eval suites: a file an asset, a target a partition; the job that runs all of them, and what sees that they change.
+"""Eval suites: each file is an asset, each target a partition; the job ``run_eval_suites`` runs all of them.
 
-Who answers stands in the file and, test by test, in the files it names, and definitions are made without reading any. So the
-targets are dynamic partitions: a sensor keeps them in step with the files, and a run registers the one it is about. That makes a
-target's score, checks and history its own, and one target can be asked again alone. ``run_eval_suites`` asks all targets of all
-suites in one run, where a run each would cost seconds of start-up, and reports each as if it had run alone.
+A suite's targets are known only once its files are read, and definitions are made without reading any. So they are dynamic
+partitions: the sensor ``source_changes`` keeps them in step with the files, and a run registers those it asks.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -18,9 +15,22 @@ from pydantic import Field
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents.automation import when_changed
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import AssetOutcome, PartitionRequest, evaluated, partition_requests
-from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION, lineage_tags
+from persona_pipeline.defs.platform.assets import (
+    AssetOutcome,
+    PartitionRequest,
+    evaluated,
+    partition_requests,
+    partitions_of,
+    reported,
+)
+from persona_pipeline.defs.platform.dagster_internals import (
+    MATERIALIZED,
+    lineage_tags,
+    newest_events,
+    newest_versions,
+)
 from persona_pipeline.defs.platform.place import EVALUATION, OWNERS, WORLD, Place
 from persona_pipeline.defs.platform.resources import (
     EvaluationSettings,
@@ -52,7 +62,7 @@ ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this s
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """A question asked of a run. ``find`` returns what is wrong, line by line, nothing when it passes."""
+    """A check of a suite's run. ``find`` returns the failures as lines."""
 
     name: str
     description: str
@@ -91,7 +101,7 @@ def run_target(
 
 
 def suite_outcome(run: "SuiteResult") -> AssetOutcome:
-    """Return the version, which changes with what was found and not with what it took, and what people see."""
+    """Return the version, which depends on the results and not on time or cost, and the metadata."""
     found = [
         [test.id, test.verdict.value, test.score, [[item.name, item.score] for item in test.best.results]]
         for test in run.tests
@@ -100,7 +110,7 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 
 
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
-    """Return score and counts to plot, the tests as a table (the worst first, at most 200), and what was spent."""
+    """Return score and counts to plot, the tests as a table (the worst first, at most 200), and the costs."""
     from persona_pipeline.suites.grading.results import WORST_FIRST, pass_interval
 
     counts = run.summary
@@ -134,7 +144,7 @@ def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
 
 
 def needs_leave(run: "SuiteResult") -> bool:
-    """Return whether a test was not run because it brings programs of its own."""
+    """Return whether a test was not run because it has programs."""
     return "code_not_allowed" in run.summary.get("error_reasons", {})
 
 
@@ -196,7 +206,9 @@ def asset_key(place: Place, file: SuiteFile) -> dg.AssetKey:
 
 
 def source_key(place: Place, file: SuiteFile) -> dg.AssetKey:
-    return place.key(["suite_files", *file.name])
+    *folders, name = file.name
+    # The graph labels a node with the last part, which the results have too.
+    return place.key(["suite_files", *folders, f"{name}_file"])
 
 
 def partitions_name(place: Place, file: SuiteFile) -> str:
@@ -209,60 +221,80 @@ def target_partitions(place: Place, file: SuiteFile) -> dg.DynamicPartitionsDefi
     return dg.DynamicPartitionsDefinition(name=partitions_name(place, file))
 
 
-def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
-    """Return the files of a suite as an observable asset.
+@dataclass(frozen=True)
+class SuiteSpecs:
+    """The two assets of a suite: its files, and its results."""
 
-    An external asset without partitions has to be one: for others Dagster compares what it reads of observations with what it
-    does not, and everything downstream stays stale for ever.
-    """
-    spec = dg.AssetSpec(
+    file: SuiteFile
+    source: dg.AssetSpec
+    results: dg.AssetSpec
+
+
+def suite_specs(place: Place, file: SuiteFile) -> SuiteSpecs:
+    """Return the assets of a suite; every target is a partition of both."""
+    more: dict[str, Any] = {"partitions_def": target_partitions(place, file), "owners": OWNERS, "skippable": True}
+    link = {"dagster/uri": (place.environment.world_root.absolute() / "suites" / file.path).as_uri()}
+    source = dg.AssetSpec(
         source_key(place, file),
         group_name=place.path("sources"),
         kinds={"yaml"},
-        owners=OWNERS,
         description=f"`suites/{file.path}`, every file it names and what it reads of agents. The data version is a digest of "
         "them all.",
+        metadata=link,
+        **more,
     )
+    results = dg.AssetSpec(
+        asset_key(place, file),
+        deps=[source],
+        group_name=place.path(GROUP),
+        kinds={"yaml", "sql"},
+        description=f"The results of each target of `suites/{file.path}`, test by test.",
+        metadata={**link, "dagster/table_name": "suite_runs"},
+        code_version=place.judge_version,
+        automation_condition=when_changed([source]),
+        **more,
+    )
+    return SuiteSpecs(file, source, results)
 
-    @dg.multi_observable_source_asset(
-        name=source_key(place, file).to_python_identifier(),
-        specs=[spec],
+
+def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
+    """Return the steps of a suite. A file that is not valid fails its run, at file and line, and no other."""
+    file = specs.file
+
+    @dg.multi_asset(
+        name=specs.source.key.to_python_identifier(),
+        specs=[specs.source],
         required_resource_keys=place.names([WORLD]),
+        backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def suite_source(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+    def suite_source(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
         opened = world_of(place, context)
         version, _ = look_at_suite(opened.root, file, opened.settings)
-        return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
+        yield from (reported(specs.source, target, version) for target in partitions_of(context))
 
-    return suite_source
-
-
-def build_suite(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
-    """Return the asset of a suite's results. A file that is not valid fails its asset, at file and line, and nothing else."""
-
-    @place.asset(
-        ["suites", *file.name],
-        GROUP,
-        deps=[source_key(place, file)],
-        kinds={"yaml", "sql"},
-        partitions_def=target_partitions(place, file),
-        checks={check.name: check.description for check in CHECKS},
-        blocking=True,
-        uses=[WORLD, EVALUATION],
+    @dg.multi_asset(
+        name=specs.results.key.to_python_identifier(),
+        specs=[specs.results],
+        check_specs=[
+            dg.AssetCheckSpec(
+                check.name,
+                asset=specs.results.key,
+                blocking=True,
+                description=check.description,
+                partitions_def=specs.results.partitions_def,
+            )
+            for check in CHECKS
+        ],
+        # A missing check of a target that could not be asked is not an error too.
+        can_subset=True,
         pool=place.judge_pool,
-        code_version=place.judge_version,
-        description=f"How each target does in `suites/{file.path}`, test by test: rows of `suite_runs`.",
+        required_resource_keys=place.names([WORLD, EVALUATION]),
+        backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def suite(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        with known_failures():
-            world = world_of(place, context)
-            opened = open_suite(world.root, file, world.settings)
-            run = run_target(place, world, opened, context.partition_key, evaluation_of(place, context))
-        # A blank instance (CI) knows no targets, and an output fails on a partition that is not registered.
-        context.instance.add_dynamic_partitions(partitions_name(place, file), [context.partition_key])
-        return suite_outcome(run).result(checks=[check.result(run) for check in CHECKS])
+    def suite(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+        yield from run_suite_file(place, context, world_of(place, context), specs, partitions_of(context))
 
-    return suite
+    return [suite_source, suite]
 
 
 # The step whose config says which suites.
@@ -276,7 +308,7 @@ class SuitesConfig(dg.Config):
 
 
 def build_run_eval_suites(place: Place) -> dg.JobDefinition:
-    """Return the job that runs suites; its config stands under the name of its step."""
+    """Return the job that runs suites; its config is under the name of its step."""
 
     @place.op(uses=[WORLD, EVALUATION], pool=place.judge_pool)
     def choose_suites(
@@ -291,7 +323,7 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
         failed: list[str] = []
         for file in files:
             try:
-                yield from run_suite_file(place, context, world, file)
+                yield from run_suite_file(place, context, world, suite_specs(place, file))
             except dg.Failure as failure:
                 failed.append(failure.description or file.label)
                 context.log.error(failed[-1])
@@ -307,21 +339,27 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
 
 
 def run_suite_file(
-    place: Place, context: dg.OpExecutionContext, world: World, file: SuiteFile
+    place: Place,
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+    world: World,
+    specs: SuiteSpecs,
+    targets: Sequence[str] = (),
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    """Ask all targets of a suite, and yield what its asset would have left for each.
+    """Ask targets of a suite, by default all, and yield the results of each. A target that cannot be asked stops no other.
 
-    A target that cannot be asked stops no other. Raises ``dg.Failure``: one failed, or the file is not valid.
+    Raises:
+        dg.Failure: a target failed, or the file is not valid.
     """
+    file, instance = specs.file, context.instance
     with known_failures():
         opened = open_suite(world.root, file, world.settings)
         if not opened.target_names:
             raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
-    context.instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
+    instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
     problems: list[Problem] = []
     lines: list[str] = []
     remedies: set[str] = set()
-    for target in opened.target_names:
+    for target in targets or opened.target_names:
         with known_failures():
             try:
                 run = run_target(place, world, opened, target, evaluation_of(place, context))
@@ -330,7 +368,12 @@ def run_suite_file(
                 continue
         lines += [f"{target}: {line}" for line in VERDICT.find(run)]
         remedies |= {ALLOW_CODE} if needs_leave(run) else set()
-        yield from _events(place, context.instance, file, target, run)
+        outcome, source = suite_outcome(run), specs.source.key
+        version = newest_versions(instance, source, MATERIALIZED, [target]).get(target)
+        event = newest_events(instance, source, MATERIALIZED, {target}).get(target)
+        tags = lineage_tags(outcome.version, specs.results.code_version, {source: (version, event)})
+        yield dg.AssetMaterialization(specs.results.key, partition=target, metadata=outcome.metadata, tags=tags)
+        yield from (evaluated(specs.results.key, target, check.result(run)) for check in CHECKS)
     if problems:
         raise bad_input(ConfigError(problems))
     if lines:
@@ -338,85 +381,38 @@ def run_suite_file(
         raise dg.Failure(text, allow_retries=False)
 
 
-def observed_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str | None, int | None]:
-    """Return the version last recorded of a source and the event that records it."""
-    records = instance.fetch_observations(key, limit=1).records
-    if not records:
-        return None, None
-    observation = records[0].asset_observation
-    return (observation.tags or {}).get(DATA_VERSION) if observation else None, records[0].storage_id
+@dataclass
+class SuiteReports:
+    """What there is to report of the suites of a world: versions, targets that came or went, and what the graph lacks."""
+
+    suites: int = 0
+    events: list[dg.AssetMaterialization] = field(default_factory=list)
+    partitions: list[PartitionRequest] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def _events(
-    place: Place, instance: dg.DagsterInstance, file: SuiteFile, target: str, run: "SuiteResult"
-) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    """Yield what the suite's asset would have left for this target."""
-    outcome = suite_outcome(run)
-    version, event = observed_version(instance, source_key(place, file))
-    tags = lineage_tags(outcome.version, place.judge_version, {source_key(place, file): (version, event)})
-    yield dg.AssetMaterialization(asset_key(place, file), partition=target, metadata=outcome.metadata, tags=tags)
-    yield from (evaluated(asset_key(place, file), target, check.result(run)) for check in CHECKS)
+def report_suites(
+    place: Place, context: dg.SensorEvaluationContext, world: World, loaded: Sequence[SuiteSpecs]
+) -> SuiteReports:
+    """Compare the suites with the last reports; ``loaded``: those in the graph.
 
-
-LOOK_SECONDS = 60
-ACT_SECONDS = 20
-
-
-def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.SensorDefinition:
-    """Return the sensor that records what changed of a place's suites; ``loaded``: those that the graph shows."""
-
-    @place.sensor(
-        asset_selection=dg.AssetSelection.assets(*(asset_key(place, file) for file in loaded)),
-        minimum_interval_seconds=LOOK_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Records which versions of the suites there are, so that results of an edited one show as stale, keeps the "
-        "partitions in step with the targets they name, and says when the graph lacks a suite. Starts no run.",
-    )
-    def suite_observations(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
-        opened, instance = world_of(place, context), context.instance
-        files = suite_files(opened.root)
-        note = reload_note(files, loaded)
-        if note:
-            context.log.warning(note)
-        seen = {file: look_at_suite(opened.root, file, opened.settings) for file in files}
-        changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != seen[file][0]]
-        requests = [request for file in files for request in _partition_requests(place, context, file, seen[file][1])]
-        if not (changed or requests):
-            return dg.SkipReason(f"{len(files)} suites, nothing changed{f'; {note}' if note else ''}")
-        return dg.SensorResult(
-            skip_reason=f"{len(changed)} versions recorded{f'; {note}' if note else ''}",
-            dynamic_partitions_requests=requests,
-            asset_events=[
-                dg.AssetObservation(source_key(place, file), tags={DATA_VERSION: seen[file][0]}) for file in changed
-            ],
-        )
-
-    return suite_observations
-
-
-def build_suite_changes(place: Place, run_eval_suites: dg.JobDefinition) -> dg.SensorDefinition:
-    @place.sensor(
-        job=run_eval_suites,
-        minimum_interval_seconds=ACT_SECONDS,
-        default_status=place.orchestration.sensor_status,
-        description="Runs a suite when suite_observations saw that its file, or a file it names, changed: tests, prompts, targets, "
-        "recorded answers, programs; or what it reads of an agent: persona, claims, baseline.",
-    )
-    def suite_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Request a run a suite whose recorded version is another than the one last acted upon, which the cursor holds."""
-        files = suite_files(world_of(place, context).root)
-        look, before = acted_upon(context.cursor)
-        now = {file.label: observed_version(context.instance, source_key(place, file))[0] for file in files}
-        changed = [file for file in files if now[file.label] not in (None, before.get(file.label))]
-        if not changed:
-            return dg.SkipReason(f"{len(files)} suites, nothing was observed to change")
-        return dg.SensorResult(
-            run_requests=[_request(file, look + 1) for file in changed],
-            cursor=json.dumps({"look": look + 1, "acted": now}),
-        )
-
-    return suite_changes
+    The targets of a suite that is not valid stay.
+    """
+    files, instance = suite_files(world.root), context.instance
+    note = reload_note(files, [specs.file for specs in loaded])
+    found = SuiteReports(len(files), notes=[note] if note else [])
+    for specs in (item for item in loaded if item.file in files):
+        version, opened = look_at_suite(world.root, specs.file, world.settings)
+        known = instance.get_dynamic_partitions(partitions_name(place, specs.file))
+        targets = known
+        if isinstance(opened, ConfigError):
+            context.log.warning(str(opened))
+        else:
+            targets = opened.target_names
+            found.partitions += partition_requests(target_partitions(place, specs.file), targets, known)
+        before = newest_versions(instance, specs.source.key, MATERIALIZED, targets) if targets else {}
+        found.events += [reported(specs.source, name, version) for name in targets if before.get(name) != version]
+    return found
 
 
 def reload_note(there: Sequence[SuiteFile], loaded: Sequence[SuiteFile]) -> str:
@@ -429,35 +425,17 @@ def reload_note(there: Sequence[SuiteFile], loaded: Sequence[SuiteFile]) -> str:
     return f"the graph was loaded before suites came or went ({'; '.join(said)}); reload the code location under Deployment"
 
 
-def acted_upon(cursor: str | None) -> tuple[int, dict[str, str]]:
-    """Return the number of the last look that led to runs, and by suite the version it acted upon."""
-    try:
-        found: Any = json.loads(cursor or "{}")
-        return int(found.get("look", 0)), dict(found.get("acted", {}))
-    except (ValueError, TypeError, AttributeError):
-        # Of an older release.
-        return 0, {}
+@dataclass(frozen=True)
+class Suites:
+    """The suites of a place, as other parts build upon them."""
+
+    specs: Sequence[SuiteSpecs] = ()
+    definitions: dg.Definitions = field(default_factory=dg.Definitions)
 
 
-def _partition_requests(
-    place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, opened: OpenedSuite | ConfigError
-) -> list[PartitionRequest]:
-    if isinstance(opened, ConfigError):
-        context.log.warning(str(opened))
-        return []
-    known = context.instance.get_dynamic_partitions(partitions_name(place, file))
-    return partition_requests(target_partitions(place, file), opened.target_names, known)
-
-
-def _request(file: SuiteFile, look: int) -> dg.RunRequest:
-    config = {"ops": {CHOOSE: {"config": {"suites": [file.label]}}}}
-    tags = run_tags.request_tags(f"suite {file.name[-1]} changed"[:63])
-    # The look is written in one go with the runs: a daemon that dies in between asks under the same key again.
-    return dg.RunRequest(run_key=f"{file.label}@{look}", run_config=config, tags=tags)
-
-
-def build_suites(place: Place) -> dg.Definitions:
-    files = suite_files(place.environment.world_root)
+def build_suites(place: Place) -> Suites:
+    """Return the suites that are there now."""
+    specs = [suite_specs(place, file) for file in suite_files(place.environment.world_root)]
     run_eval_suites = build_run_eval_suites(place)
     nightly = place.schedule(
         "nightly_suites",
@@ -466,9 +444,5 @@ def build_suites(place: Place) -> dg.Definitions:
         "Runs every eval suite. PERSONA_SUITES_CRON says when.",
         tags=run_tags.request_tags("nightly"),
     )
-    return dg.Definitions(
-        assets=[*(build_source(place, file) for file in files), *(build_suite(place, file) for file in files)],
-        jobs=[run_eval_suites],
-        schedules=[nightly],
-        sensors=[build_suite_observations(place, files), build_suite_changes(place, run_eval_suites)],
-    )
+    steps = [step for item in specs for step in build_suite(place, item)]
+    return Suites(specs, dg.Definitions(assets=steps, jobs=[run_eval_suites], schedules=[nightly]))

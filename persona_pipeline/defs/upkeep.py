@@ -1,6 +1,6 @@
 """Upkeep: baselines to review, agreement of judges, statistics of corrections, old runs to delete, alerts of failed runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,12 +14,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
 from persona_pipeline.base.status import Result
 from persona_pipeline.corrections import statistics
-from persona_pipeline.corrections.statistics import (
-    CorrectionStatistics,
-    GateStatistics,
-    forget_bypasses,
-    forget_texts,
-)
+from persona_pipeline.corrections.statistics import CorrectionStatistics, forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import AssetOutcome
@@ -28,11 +23,10 @@ from persona_pipeline.defs.platform.dagster_internals import (
     RANGE,
     delete_run,
     events_of_run,
-    forget_reported,
 )
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
-from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
+from persona_pipeline.defs.platform.run_tags import AGENT, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import compared
@@ -40,12 +34,13 @@ from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.calibration import Calibration
 from persona_pipeline.guard.gate import GateRules, label_findings
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.notify import Notice, addresses, notify
+from persona_pipeline.reporting.pages.instruments import calibration_page, statistics_page
+from persona_pipeline.reporting.render import render_page
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
-from persona_pipeline.reporting.view import NOBODY, measured
+from persona_pipeline.reporting.view import NOBODY
 from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
@@ -60,7 +55,7 @@ _OF_JUDGES = ("other_judge", "judge_changed", "judge_health")
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What a person should know of one agent's baseline. ``remarks`` is empty when there is nothing to do."""
+    """The review of an agent's baseline. ``remarks`` is empty when there is nothing to do."""
 
     agent_id: str
     captured_at: datetime | None
@@ -69,7 +64,7 @@ class Reviewed:
 
 
 def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Reviewed:
-    """Return what is to be said of an agent's baseline; nothing is judged for it."""
+    """Return the review of an agent's baseline. It judges nothing."""
     try:
         baseline = find_baseline(world.root / BASELINES, agent_id)
     except ConfigError as error:
@@ -146,7 +141,6 @@ def review_table(due: Sequence[Reviewed]) -> str:
 
 
 ENOUGH, CURRENT = "enough_labels", "labels_are_current"
-COLUMNS = ("dimension", "judge", "labelled", "bias")
 
 _OF_CALIBRATION = {
     ENOUGH: "People labelled 20 messages or 50 judgments.",
@@ -163,7 +157,10 @@ def build_calibration(place: Place) -> dg.AssetsDefinition:
             found, labelled = calibrate_world(opened), WorldReader(opened).label_counts()
         few = [item.message.partition(": ")[2] for item in label_findings("", labelled)]
         return dg.MaterializeResult(
-            metadata=calibration_metadata(found),
+            metadata={
+                "calibration": dg.MetadataValue.md(render_page(calibration_page(found), "markdown")),
+                "labelled": found.labelled,
+            },
             check_results=[
                 _warning(ENOUGH, few if any(labelled) else [NOBODY], {}),
                 _warning(CURRENT, found.stale, {}),
@@ -171,27 +168,6 @@ def build_calibration(place: Place) -> dg.AssetsDefinition:
         )
 
     return calibration
-
-
-def calibration_metadata(found: Calibration) -> metadata.Metadata:
-    """Return a row a judge and dimension, one a judge of messages, and what to plot."""
-    rows = [
-        {
-            "dimension": item.dimension,
-            "judge": f"{item.judge_model} ({item.prompt_version})",
-            "labelled": item.labelled,
-            "bias": measured(item.bias, signed=True),
-        }
-        for item in found.dimensions
-    ]
-    messages = {
-        f"agreement/{item.judge_model}": f"{item.agreed} of {item.compared} messages" for item in found.messages
-    }
-    return {
-        "calibration": metadata.table(rows, COLUMNS),
-        "labelled": found.labelled,
-        **messages,
-    }
 
 
 _warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)
@@ -202,7 +178,6 @@ _COUNTED = (
     *("actions", "passed", "passed_after_retry", "corrected", "forced"),
     *("fail_open", "shadowed", "would_hold", "abandoned"),
 )
-_COLUMNS = (*_COUNTED, "pass_rate", "p50_ms", "p95_ms", "p99_ms", "checks", "usd")
 
 
 class CorrectionsConfig(dg.Config):
@@ -219,7 +194,7 @@ class CorrectionsConfig(dg.Config):
 
 
 def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
-    """Return the version, which changes with what is counted and not with the window, and the tables."""
+    """Return the version, which depends on the counts and not on the window, and the metadata."""
     version = content_hash(found.model_dump(mode="json", exclude={"window_start", "window_end"}))
     total = found.total
     facts: metadata.Metadata = {
@@ -229,9 +204,7 @@ def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
         "unpriced_checks": total.unpriced_checks,
         "tokens": total.input_tokens + total.output_tokens + total.cached_tokens,
         "window": _window_text(found),
-        "agents": _table("agent", found.agents),
-        "days": _table("day", {str(day): item for day, item in found.days.items()}),
-        "fail_open_reasons": _reasons_table(found),
+        "agents": dg.MetadataValue.md(render_page(statistics_page(found), "markdown")),
     }
     if total.pass_rate is not None:
         facts["pass_rate"] = total.pass_rate
@@ -244,33 +217,6 @@ def _window_text(found: CorrectionStatistics) -> str:
     if found.window_start is None or found.window_end is None:
         return "all of time"
     return f"{found.window_start.isoformat()} to {found.window_end.isoformat()}"
-
-
-def _table(label: str, items: Mapping[str, GateStatistics]) -> dg.MarkdownMetadataValue:
-    rows = [{label: name, **_row(item)} for name, item in items.items()]
-    return metadata.table(rows, (label, *_COLUMNS))
-
-
-def _row(item: GateStatistics) -> dict[str, str | float]:
-    latency = item.latency_ms
-    return {
-        **{name: getattr(item, name) for name in _COUNTED},
-        "pass_rate": "–" if item.pass_rate is None else f"{item.pass_rate:.0%}",
-        "p50_ms": round(latency.p50) if latency else "–",
-        "p95_ms": round(latency.p95) if latency else "–",
-        "p99_ms": round(latency.p99) if latency else "–",
-        "checks": item.checks,
-        "usd": f"{item.usd:.4f}" + (f" and {item.unpriced_checks} without a price" if item.unpriced_checks else ""),
-    }
-
-
-def _reasons_table(found: CorrectionStatistics) -> dg.MarkdownMetadataValue:
-    rows = [
-        {"agent": agent_id, "reason": reason, "actions": count}
-        for agent_id, item in found.agents.items()
-        for reason, count in item.fail_open_by_reason.items()
-    ]
-    return metadata.table(rows, ("agent", "reason", "actions"))
 
 
 def build_corrections(place: Place) -> dg.Definitions:
@@ -294,25 +240,21 @@ _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 Subject = tuple[str, ...]
 
 
-def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
-    """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
-    place = specs.place
+def build_upkeep_job(place: Place) -> dg.JobDefinition:
+    """Return the job that deletes old runs, texts, reasons and messages."""
 
     @place.op()
     def delete_old_runs(context: dg.OpExecutionContext) -> None:
-        """Delete finished runs older than PERSONA_KEEP_DAYS, but not the newest about anything: its results are still shown."""
+        """Delete finished runs older than PERSONA_KEEP_DAYS, except the newest about anything: its results are still shown."""
         before = datetime.now(UTC) - timedelta(days=place.orchestration.keep_days)
-        instance, deleted = context.instance, 0
-        for run_id in list(old_runs(instance, before, ours)):
-            delete_run(instance, run_id)
-            deleted += 1
-        sources = [*specs.sources.values(), *([specs.weeks.messages] if specs.weeks else [])]
-        reported = forget_reported(instance, [spec.key for spec in sources], before)
-        context.add_output_metadata({"deleted": deleted, "reported": reported, "before": before.isoformat()})
+        old = list(old_runs(context.instance, before, place))
+        for run_id in old:
+            delete_run(context.instance, run_id)
+        context.add_output_metadata({"deleted": len(old), "before": before.isoformat()})
 
     @place.op()
     def forget_what_is_old(context: dg.OpExecutionContext) -> None:
-        """Take words out of corrections, and claims and reasons out of runs; delete messages. Of each its setting says how old."""
+        """Remove the words of corrections, the claims and reasons of runs, and messages that are older than their settings."""
         opened = world_of(place, context)
         store, kept = opened.store, opened.settings
         ages = (
@@ -337,8 +279,8 @@ def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
     )
 
 
-def old_runs(instance: dg.DagsterInstance, before: datetime, ours: Ours = lambda run: True) -> Iterator[str]:
-    """Yield the finished runs created before a time that say nothing a newer run that ended alike does not say too."""
+def old_runs(instance: dg.DagsterInstance, before: datetime, place: Place) -> Iterator[str]:
+    """Yield a place's finished runs created before a time, where newer runs with the same end are about the same."""
     seen: dict[dg.DagsterRunStatus, set[Subject]] = {status: set() for status in _FINISHED}
     cursor: str | None = None
     while records := instance.get_run_records(dg.RunsFilter(statuses=list(_FINISHED)), limit=_AT_ONCE, cursor=cursor):
@@ -347,7 +289,7 @@ def old_runs(instance: dg.DagsterInstance, before: datetime, ours: Ours = lambda
             newer, about = seen[run.status], subjects(run)
             created = record.create_timestamp
             created = created if created.tzinfo else created.replace(tzinfo=UTC)
-            if created < before and ours(run) and all(_covered(subject, newer) for subject in about):
+            if created < before and place.owns(run) and all(_covered(subject, newer) for subject in about):
                 yield run.run_id
             newer.update(about)
         cursor = records[-1].dagster_run.run_id
@@ -373,7 +315,7 @@ def _covered(subject: Subject, newer: set[Subject]) -> bool:
     return any(subject[:length] in newer for length in range(2, len(subject) + 1))
 
 
-def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
+def build_run_failure_alert(place: Place) -> dg.SensorDefinition:
     @dg.run_failure_sensor(
         name=place.name("run_failure_alert"),
         default_status=dg.DefaultSensorStatus.RUNNING
@@ -391,8 +333,8 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
             context.log.warning(f"{', '.join(missing)}, which alerts in {WORLD_FILE} ask for: not set")
         if not any(known.values()):
             return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
-        if not ours(context.dagster_run):
-            return dg.SkipReason("it was no run of this world")
+        if not place.owns(context.dagster_run):
+            return dg.SkipReason("the run is of another world")
         run_id, kind = context.dagster_run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION
         evaluations = [event.asset_check_evaluation_data for event in events_of_run(context.instance, run_id, kind)]
         failed = [item for item in evaluations if not item.passed and item.severity is dg.AssetCheckSeverity.ERROR]
@@ -410,7 +352,7 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
 
 
 def alerts_of(place: Place) -> list[str]:
-    """Return the names of who hears of a world's failed runs; a file that is not valid names nobody."""
+    """Return the names of a world's alerts; none if its file is not valid."""
     try:
         return load_world_file(place.environment.world_root).alerts
     except ConfigError:
@@ -418,7 +360,7 @@ def alerts_of(place: Place) -> list[str]:
 
 
 def alert_notice(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> Notice:
-    """Return what is told of a failed run: what failed, for whom, why, and where to look."""
+    """Return the notice of a failed run: the job, the agent, the reasons and a link."""
     whom = f" for {run.tags[AGENT]}" if AGENT in run.tags else ""
     link = f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}"
     facts = {"kind": "failed_run", "job": run.job_name, "run_id": run.run_id, "agent": run.tags.get(AGENT)}
@@ -432,11 +374,11 @@ def _error_of(event: dg.DagsterEvent) -> str:
     return data.error_display_string
 
 
-def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
-    """Return what looks after a place; ``ours``: whether a run is one of its world."""
+def build_upkeep(specs: Specs) -> dg.Definitions:
+    """Return the reviews, the upkeep and the alert of a place."""
     place = specs.place
     review, calibration = build_baseline_review(specs), build_calibration(place)
-    upkeep = build_upkeep_job(specs, ours)
+    upkeep = build_upkeep_job(place)
     schedules = [
         place.schedule(
             "weekly_baseline_review",
@@ -449,8 +391,8 @@ def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
             "daily_upkeep",
             upkeep,
             "15 4 * * *",
-            "Mends counts of what agents said, and deletes what is older than the settings keep.",
+            "Deletes what is older than the settings keep.",
         ),
     ]
-    alert = build_run_failure_alert(place, ours)
+    alert = build_run_failure_alert(place)
     return dg.Definitions(assets=[review, calibration], jobs=[upkeep], schedules=schedules, sensors=[alert])

@@ -1,4 +1,4 @@
-"""Compose and Kubernetes files of a deployment, written for a world from the templates beside this module"""
+"""Compose and Kubernetes files of a deployment, rendered from the templates in this folder."""
 
 import re
 from importlib import metadata
@@ -6,12 +6,10 @@ from importlib import metadata
 from persona_pipeline.version import __version__
 
 _PACKAGE = "persona-pipeline"
-# What an image may be built with.
-_EXTRAS = frozenset({"bedrock", "celery", "kubernetes", "objects", "openai", "vertex"})
+# Extras an image may be built with.
+_EXTRAS = frozenset({"bedrock", "docker", "kubernetes", "objects", "openai", "vertex"})
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+) *(?:\[([^\]]*)\])?")
 _OF_EXTRA = re.compile(r"extra *== *['\"]([^'\"]+)")
-# Written into others.
-_GIT_SYNC = "_git_sync.yaml"
 _CONSTRAINTS = "constraints.txt"
 
 
@@ -33,18 +31,13 @@ def render_deployment(name: str, *, source: bool = False) -> dict[str, str]:
         keep_trailing_newline=True,
     )
     values = {"name": name, "source": source, "version": __version__, "dagster": metadata.version("dagster")}
-    values["git_sync"] = environment.get_template(_GIT_SYNC).render(values).rstrip()
     values["constraints"] = [] if source else installed_versions()
-    left_out = {_GIT_SYNC, *([_CONSTRAINTS] if source else [])}
-    return {
-        template: environment.get_template(template).render(values)
-        for template in environment.list_templates()
-        if template not in left_out
-    }
+    templates = [name for name in environment.list_templates() if not (source and name == _CONSTRAINTS)]
+    return {template: environment.get_template(template).render(values) for template in templates}
 
 
 def installed_versions() -> list[str]:
-    """Return ``name==version`` of this package and of what it and its extras need, as it is installed here."""
+    """Return ``name==version`` of this package and its dependencies, extras included, as installed here."""
     found: dict[str, str] = {}
     waiting = [(_PACKAGE, _EXTRAS)]
     seen = set[tuple[str, frozenset[str]]]()
@@ -61,7 +54,7 @@ def installed_versions() -> list[str]:
         found[name] = distribution.version
         for line in distribution.requires or ():
             needed, extra = _REQUIREMENT.match(line), _OF_EXTRA.search(line)
-            # Other markers are not looked at: a constraint on what is not wanted says nothing.
+            # Other markers are ignored: an unneeded constraint does no harm.
             if needed and (extra is None or extra[1] in extras):
                 waiting.append((needed[1], frozenset((needed[2] or "").replace(" ", "").split(","))))
     return [f"{name}=={version}" for name, version in sorted(found.items())]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.definitions import defs
+from tests.support.cohort import PROJECT, free_port
 from tests.support.stopping import stop_group
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.workers import PROJECT, free_port
 
 # The daemon looks at backfills every 30 seconds otherwise, and each takes two looks.
 _DAEMON = """

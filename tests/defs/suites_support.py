@@ -6,10 +6,12 @@ from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.defs.agents.specs import build_specs
+from persona_pipeline.defs.changes import build_source_changes
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings
-from persona_pipeline.defs.suites import build_run_eval_suites, build_source, build_suite
-from persona_pipeline.suites.running.opening import suite_files
+from persona_pipeline.defs.suites import build_suites
 from tests.defs.support import PARTITION, Watched
 
 DESK = """
@@ -45,12 +47,15 @@ class Suites(Watched):
     @property
     def definitions(self) -> dg.Definitions:
         """What the code location would be made of if it were loaded now."""
-        place, files = Place(), suite_files(self.root)
-        return dg.Definitions(
-            assets=[*(build_suite(place, file) for file in files), *(build_source(place, file) for file in files)],
-            jobs=[build_run_eval_suites(place)],
-            resources={"world": self.world, "evaluation": EvaluationSettings()},
-        )
+        place = Place(settings=Settings(root=self.root))
+        suites = build_suites(place)
+        sensors = [build_source_changes(build_specs(place), suites)]
+        resources = {"world": self.world, "evaluation": EvaluationSettings()}
+        return dg.Definitions.merge(suites.definitions, dg.Definitions(sensors=sensors, resources=resources))
+
+    @property
+    def code(self) -> dg.Definitions:
+        return self.definitions
 
     def run(self, *names: str, **settings: Any) -> dg.ExecuteInProcessResult:
         """Run the job."""
@@ -71,12 +76,25 @@ class Suites(Watched):
         )
 
     def tick(self) -> list[str]:
-        """Let the sensor that is always on record what is there, and return the suites the other asks to run."""
+        """Report what is there, note a run of every suite that Dagster asks for, which does nothing, and return their names."""
         self.observe()
-        return [name for request in self.requests("suite_changes") for name in suites_of(request)]
+        definitions, asked = self.definitions, list[str]()
+        suites = [key for key in definitions.resolve_asset_graph().materializable_asset_keys if key.path[0] == "suites"]
+        result = dg.evaluate_automation_conditions(definitions, self.instance, dg.AssetSelection.assets(*suites))
+        for key in sorted(suites):
+            for target in result.get_requested_partitions(key):
+                asked.append("/".join(key.path[1:]))
+                self.instance.create_run_for_job(
+                    definitions.resolve_implicit_global_asset_job_def(),
+                    asset_selection=frozenset([key]),
+                    tags={PARTITION: target or ""},
+                    status=dg.DagsterRunStatus.FAILURE,
+                )
+        return list(dict.fromkeys(asked))
 
     def observe(self) -> None:
-        self.requests("suite_observations")
+        """Let the sensor report what is there."""
+        self.requests("source_changes")
 
     def targets(self, name: str = "desk") -> list[str]:
         return list(self.instance.get_dynamic_partitions(f"suite_targets/{name}"))
@@ -86,8 +104,3 @@ class Suites(Watched):
         keys = [dg.AssetCheckKey(dg.AssetKey(["suites", name]), check) for check in ("gates", "verdict")]
         found = self.instance.event_log_storage.get_asset_check_partition_info(keys)
         return {(item.partition_key, item.check_key.name): item.latest_execution_status.value for item in found}
-
-
-def suites_of(request: dg.RunRequest) -> list[str]:
-    """Return the suites a run is about."""
-    return list(request.run_config["ops"]["choose_suites"]["config"]["suites"])

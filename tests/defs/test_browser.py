@@ -18,9 +18,9 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.changes import MESSAGES
 from tests.defs.support import PARTITION, Project
 from tests.support.browser import chromium
+from tests.support.cohort import free_port
 from tests.support.stopping import stop_group
 from tests.support.waiting import wait_until
-from tests.support.workers import free_port
 from tests.support.worlds import replace_in
 
 PROJECT = Path(__file__).parents[2]

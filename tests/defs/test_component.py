@@ -90,7 +90,7 @@ def test_nothing_of_a_world_has_a_name_of_another_or_of_what_was_there(shop: Sho
     }
     assert pools == {None, "office__judge", "lab__judge"}
     assert repository.get_job("evaluate_agent").executor_def.name == "multi_or_in_process_executor"
-    assert repository.get_job("lab__evaluate_agent").executor_def.name == "in_process"
+    assert repository.get_job("lab__evaluate_agent").executor_def.name == "multi_or_in_process_executor"
 
 
 def test_a_world_is_evaluated_in_its_own_store_and_leaves_the_other_alone(shop: Shop) -> None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.world import World
-from tests.defs.support import Project, rows_of
+from tests.defs.support import Project
 
 NOON = datetime(2026, 6, 10, 12, tzinfo=UTC)
 
@@ -56,10 +56,6 @@ def count(project: Project, **config: Any) -> tuple[dict[str, Any], str | None]:
     return {name: value.value for name, value in event.metadata.items()}, (event.tags or {}).get("dagster/data_version")
 
 
-def rows(found: dict[str, Any], table: str) -> list[dict[str, str]]:
-    return rows_of(found[table])
-
-
 def test_actions_are_counted_and_not_rows(counted: Project) -> None:
     found, _ = count(counted)
     assert (found["actions"], found["checks"]) == (4, 7)
@@ -70,14 +66,10 @@ def test_actions_are_counted_and_not_rows(counted: Project) -> None:
     assert found["usd"] == pytest.approx(0.0007)
 
 
-def test_agents_days_and_reasons_are_tables(counted: Project) -> None:
+def test_the_agents_are_the_page_of_the_command(counted: Project) -> None:
     found, _ = count(counted)
-    assert [(row["agent"], row["actions"], row["pass_rate"]) for row in rows(found, "agents")] == [
-        ("ann", "3", "67%"),
-        ("bob", "1", "–"),
-    ]
-    assert [(row["day"], row["actions"]) for row in rows(found, "days")] == [("2026-06-09", "1"), ("2026-06-10", "3")]
-    assert rows(found, "fail_open_reasons") == [{"agent": "bob", "reason": "timeout", "actions": "1"}]
+    assert "| ann | 3 |" in found["agents"] and "| bob | 1 |" in found["agents"]
+    assert "Sent unchecked: 1" in found["agents"]
 
 
 def test_the_window_is_chosen_and_the_version_is_that_of_the_content(counted: Project) -> None:
@@ -91,7 +83,7 @@ def test_the_window_is_chosen_and_the_version_is_that_of_the_content(counted: Pr
 
 def test_nothing_to_count_is_fine(small: Project) -> None:
     found, _ = count(small)
-    assert (found["actions"], rows(found, "agents")) == (0, [])
+    assert found["actions"] == 0 and "Nothing was checked" in found["agents"]
     assert "pass_rate" not in found and "latency_ms/p50" not in found
 
 

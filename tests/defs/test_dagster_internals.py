@@ -27,7 +27,6 @@ METHODS = [
     (PostgresEventLogStorage, "index_connection", []),
     (dg.DagsterInstance, "get_records_for_run", ["run_id", "of_type"]),
     (dg.DagsterInstance, "add_run_tags", ["run_id", "new_tags"]),
-    (dg.DagsterInstance, "report_run_failed", ["dagster_run", "message"]),
 ]
 ATTRIBUTES = [
     (dg.DagsterInstance, "event_log_storage"),
@@ -45,17 +44,14 @@ TAGS = {
     "INPUT_EVENT": data_version.INPUT_EVENT_POINTER_TAG_PREFIX,
     "NO_VERSION": data_version.DEFAULT_DATA_VERSION.value,
     "NO_EVENT": data_version.NULL_EVENT_POINTER,
-    "LAUNCHED_BY": tags.GRPC_INFO_TAG,
     "PARTITION": tags.PARTITION_NAME_TAG,
     "RANGE": (tags.ASSET_PARTITION_RANGE_START_TAG, tags.ASSET_PARTITION_RANGE_END_TAG),
-    "RETRIED_BY": tags.AUTO_RETRY_RUN_ID_TAG,
-    "WILL_RETRY": tags.WILL_RETRY_TAG,
 }
 
 
 def imported() -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(SOURCE)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(("dagster._", "dagster_celery")):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dagster._"):
             yield from ((node.module, alias.name) for alias in node.names)
 
 

@@ -11,9 +11,7 @@ import yaml
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import BatchConfig
-from persona_pipeline.defs.platform.place import build_executor
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import SuitesConfig
 from persona_pipeline.defs.upkeep import CorrectionsConfig
 from persona_pipeline.judging.claims import PROMPT_VERSION
@@ -66,7 +64,7 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
         for sensor in defs.get_repository_def().sensor_defs
         if sensor.default_status is dg.DefaultSensorStatus.RUNNING
     }
-    assert running == {"source_changes", "suite_observations"}
+    assert running == {"source_changes"}
 
 
 def test_one_setting_switches_everything_on_that_starts_runs() -> None:
@@ -103,13 +101,3 @@ def test_the_instance_file_is_valid_and_keeps_runs_of_one_agent_apart(tmp_path: 
     assert {"key": "dagster/partition", "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in list(
         config.tag_concurrency_limits
     )
-
-
-@pytest.mark.parametrize("name, expected", [("in_process", "in_process"), ("celery", "celery")])
-def test_the_executor_is_chosen_by_setting(name: str, expected: str) -> None:
-    assert build_executor(OrchestrationSettings.model_validate({"executor": name})).name == expected
-
-
-def test_an_unknown_executor_is_refused() -> None:
-    with pytest.raises(ValueError, match="executor"):
-        OrchestrationSettings.model_validate({"executor": "threads"})

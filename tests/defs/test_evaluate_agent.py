@@ -8,13 +8,14 @@ import sqlalchemy as sa
 from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.defs.agents.freshness import RECENTLY
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE, check_specs
 from persona_pipeline.defs.platform.place import Place
 from tests.defs.support import PARTITION, Project, metadata_of, rows_of
 from tests.support.worlds import replace_in, write_yaml
 
-CHECKS = (*(check.name for check in GATE), ALL_IN_CHARACTER)
+CHECKS = (*(check.name for check in GATE), RECENTLY, ALL_IN_CHARACTER)
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
 
 

@@ -1,5 +1,6 @@
 """Messages come in by a run of their own, and a look does nothing but look."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -94,7 +95,9 @@ def test_a_look_opens_no_message_file_and_asks_for_one_run_at_a_time(
     small.instance.delete_run(waiting.run_id)
     assert small.requests("source_changes") == [], "a run could not read them; it waits for a few minutes"
     long_ago = datetime.now(UTC) - timedelta(hours=1)
-    small.cursors["source_changes"] = f"{small.cursors['source_changes'].split()[0]} {long_ago.isoformat()}"
+    cursor = json.loads(small.cursors["source_changes"])
+    cursor["message_files"] = f"{cursor['message_files'].split()[0]} {long_ago.isoformat()}"
+    small.cursors["source_changes"] = json.dumps(cursor)
     assert len(small.requests("source_changes")) == 1
     assert small.materialize("message_files").success
     assert small.requests("source_changes") == []

@@ -91,6 +91,23 @@ def test_the_judge_pool_holds_over_runs(small_root: Path, instance_on_disk: dg.D
     assert storage.get_concurrency_info("judge").active_slot_count == 0
 
 
+def test_with_a_limit_of_zero_nothing_judges_whatever_started_it() -> None:
+    """Dagster lets no step of a pool without slots begin, so every step that can open a judge must be in the pool."""
+    jobs = defs.get_repository_def().get_all_jobs()
+    steps = {node.definition.name: node.definition for job in jobs for node in job.graph.nodes}
+    # One learns from messages alone, the other submits for later.
+    judge_nothing = {"follow_voice", "submitted_batches"}
+    pools = {
+        name: step.pool
+        for name, step in steps.items()
+        if isinstance(step, dg.OpDefinition)
+        and ("evaluation" in step.required_resource_keys or name in ("regression_report", "capture_baselines"))
+        and name not in judge_nothing
+    }
+    assert {"evaluate", "regression_report", "capture_baselines", "choose_suites", "suites__order_desk"} <= pools.keys()
+    assert set(pools.values()) == {"judge"}
+
+
 def _blocked_steps(instance: dg.DagsterInstance) -> list[str]:
     """Return what steps say that wait for the pool."""
     events = [

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.defs import suites as suite_sensors
-from tests.defs.suites_support import Suites, suites_of
+from tests.defs.suites_support import Suites
 from tests.defs.support import Project
 from tests.support.worlds import replace_in
 
@@ -80,30 +79,8 @@ def test_a_suite_runs_once_however_often_the_daemon_dies(world: Suites, edited: 
     kept = path.read_text(encoding="utf-8")
     replace_in(path, "hello", "hallo")
     for _ in range(2):
-        world.requests("suite_observations", dies_after=1)
-        assert world.requests("suite_changes", dies_after=1) == []
+        world.requests("source_changes", dies_after=1)
     path.write_text(edited(path.read_text(encoding="utf-8")), encoding="utf-8")
     assert (world.tick(), world.tick()) == (["desk"], [])
     path.write_text(kept, encoding="utf-8")
     assert (world.tick(), world.tick()) == (["desk"], [])
-
-
-def test_a_suite_that_was_started_all_the_same_is_not_started_again(world: Suites) -> None:
-    launcher = "suite_changes"
-    world.write("other.eval.yaml", "execution: {target: good}\ntests: [{id: t, input: hi, criteria: c}]\n")
-    world.observe()
-    cursor = world.cursors.get(launcher)
-    desk, other = world.requests(launcher)
-    world.start(desk)
-    world.cursors[launcher] = cursor
-    [again] = world.requests(launcher)
-    assert suites_of(again) == suites_of(other) == ["other"]
-    world.start(again)
-    world.cursors[launcher] = cursor
-    assert world.tick() == []
-    assert world.tick() == []
-
-
-@pytest.mark.parametrize("cursor", [None, "", "1795330000000", "[]", '{"look": "x"}'])
-def test_a_suite_cursor_that_says_nothing_acts_on_everything(cursor: str | None) -> None:
-    assert suite_sensors.acted_upon(cursor) == (0, {})

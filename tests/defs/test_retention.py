@@ -10,12 +10,7 @@ import pytest
 from dagster._core.storage.dagster_run import DagsterRun
 
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.platform.dagster_internals import (
-    DATA_VERSION,
-    MATERIALIZED,
-    forget_reported,
-    newest_versions,
-)
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.upkeep import old_runs, subjects
 from tests.defs.support import PARTITION, Project
 
@@ -70,19 +65,34 @@ def suites(*names: str) -> dict[str, Any]:
 )
 def test_what_is_forgotten(instance: dg.DagsterInstance, runs: list[dict[str, Any]], expected: list[int]) -> None:
     ids = [add(instance, options) for options in runs]
-    assert sorted(ids.index(run_id) for run_id in old_runs(instance, LATER)) == expected
-    assert list(old_runs(instance, LATER - timedelta(days=2))) == []
+    assert sorted(ids.index(run_id) for run_id in old_runs(instance, LATER, Place())) == expected
+    assert list(old_runs(instance, LATER - timedelta(days=2), Place())) == []
 
 
 def add(instance: dg.DagsterInstance, options: dict[str, Any], status: dg.DagsterRunStatus = OK) -> str:
     return instance.add_run(DagsterRun(**options, status=status)).run_id
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (run("office__evaluate_agent", "ann"), True),
+        (run("__ASSET_JOB", assets=["office/verdicts", "office/suites/desk"]), True),
+        (run("__anonymous_asset_job_office__daily_corrections"), True),
+        (run("evaluate_agent", "ann"), False),
+        (run("__ASSET_JOB", assets=["office/verdicts", "verdicts"]), False),
+        (run("__ASSET_JOB"), False),
+    ],
+)
+def test_a_world_forgets_its_own_runs(options: dict[str, Any], expected: bool) -> None:
+    assert Place(("office",)).owns(DagsterRun(**options)) is expected
+
+
 def test_a_failure_does_not_push_out_the_last_success(instance: dg.DagsterInstance) -> None:
     statuses = (OK, OK, FAILED, FAILED)
     ids = [add(instance, agent("ann"), status) for status in statuses]
     add(instance, agent("ann"), dg.DagsterRunStatus.STARTED)
-    assert sorted(ids.index(run_id) for run_id in old_runs(instance, LATER)) == [0, 2]
+    assert sorted(ids.index(run_id) for run_id in old_runs(instance, LATER, Place())) == [0, 2]
 
 
 def test_real_runs_are_about_what_they_were_asked_for(small: Project) -> None:
@@ -106,16 +116,3 @@ def test_the_job_leaves_nothing_of_a_run_behind(
         assert list(home.rglob(f"*{old}*")) == []
         assert list(home.rglob(f"*{new}*"))
         assert instance.get_run_by_id(old) is None and instance.get_run_by_id(new) is not None
-
-
-def test_of_what_sensors_observed_the_newest_of_each_agent_stays(instance: dg.DagsterInstance) -> None:
-    key, other = dg.AssetKey("personas"), dg.AssetKey("of_somebody_else")
-    for asset, partition, version in [(key, "ann", "1"), (key, "bob", "1"), (other, "ann", "1"), (other, "ann", "2")]:
-        instance.report_runless_asset_event(
-            dg.AssetMaterialization(asset, partition=partition, tags={DATA_VERSION: version})
-        )
-    instance.report_runless_asset_event(dg.AssetMaterialization(key, partition="ann", tags={DATA_VERSION: "2"}))
-    assert forget_reported(instance, [key], LATER - timedelta(days=2)) == 0
-    assert [forget_reported(instance, [key], LATER) for _ in range(2)] == [1, 0]
-    assert newest_versions(instance, key, MATERIALIZED) == {"ann": "2", "bob": "1"}
-    assert len(instance.fetch_materializations(other, limit=9).records) == 2

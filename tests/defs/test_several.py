@@ -4,11 +4,11 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.definitions import defs
+from persona_pipeline.defs.agents.freshness import RECENTLY
 from persona_pipeline.defs.agents.outcomes import scores_outcome
 from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE, AgentVerdict, verdict
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.run_tags import VERDICT
-from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.guard.report import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
@@ -40,7 +40,8 @@ def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> N
     result = sample.evaluate_all(as_of=PAST)
     assert result.success and compared(sample) == EVERYBODY
     checks = {(check.check_name, check.partition) for check in result.get_asset_check_evaluations()}
-    assert checks == {(gate.name, agent_id) for gate in GATE for agent_id in EVERYBODY} | {(ALL_IN_CHARACTER, None)}
+    by_agent = (*(gate.name for gate in GATE), RECENTLY)
+    assert checks == {(name, agent_id) for name in by_agent for agent_id in EVERYBODY} | {(ALL_IN_CHARACTER, None)}
     assert {event.step_key for event in result.all_events if event.is_step_success} == {"evaluate"}
     assert tag_of(sample, result) == "in character"
 
@@ -156,25 +157,3 @@ def test_a_verdict_fits_a_label(lines: list[AgentVerdict], expected: str) -> Non
 def test_a_finding_about_the_whole_run_is_in_its_label() -> None:
     gone = RunReport(findings=[Finding(kind="missing_agent", message="bob has a baseline and no persona")])
     assert verdict([line("ann")], gone) == "cannot be told: the run as a whole"
-
-
-@pytest.mark.parametrize("hours, expected", [("", (26, 52)), ("12", (12, 24)), ("0", None)])
-def test_runs_and_comparisons_grow_old(
-    hours: str, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from persona_pipeline.defs.agents.specs import freshness
-
-    monkeypatch.setenv("PERSONA_FRESH_HOURS", hours)
-    orchestration.cache_clear()
-    policy = freshness(orchestration())
-    if expected is None:
-        assert policy is None
-    else:
-        assert policy is not None
-        seconds = [policy.warn_window, policy.fail_window]
-        assert tuple(window.to_timedelta().total_seconds() / 3600 for window in seconds if window) == expected
-
-
-def test_what_grows_old_is_what_the_night_makes() -> None:
-    watched = {spec.key.to_user_string() for spec in defs.resolve_all_asset_specs() if spec.freshness_policy}
-    assert watched == {"verdicts"}

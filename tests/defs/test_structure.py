@@ -12,7 +12,7 @@ DEFS = PACKAGE / "defs"
 MODULES = sorted(DEFS.rglob("*.py"))
 INTERNALS = DEFS / "platform/dagster_internals.py"
 # What reaches into Dagster past its public names; tags in keys of metadata that Dagster documents are none.
-PRIVATE = ("dagster._", "dagster_celery.", "event_log_storage", "compute_log_manager", "get_records_for_run")
+PRIVATE = ("dagster._", "event_log_storage", "compute_log_manager", "get_records_for_run")
 PRIVATE_TAGS = ("dagster/input", "dagster/data_version", "dagster/code_version", "dagster/partition")
 
 

@@ -73,12 +73,12 @@ class TestFiles:
             world.write(f"{name}.eval.yaml", "")
         paths = {file.label: file.path for file in suite_files(world.root)}
         assert len(paths) == 6 and paths["a_b"] == "a_b.eval.yaml" and paths["a/b"] == "a/b.eval.yaml"
-        assert len(world.definitions.resolve_asset_graph().materializable_asset_keys) == 6
+        assert len(world.definitions.resolve_asset_graph().materializable_asset_keys) == 2 * 6
 
     def test_definitions_are_made_of_names_alone(self, world: Suites) -> None:
         world.write("broken.eval.yaml", "tests: [")
         keys = {key.to_user_string() for key in world.definitions.resolve_asset_graph().materializable_asset_keys}
-        assert keys == {"suites/desk", "suites/broken"}
+        assert keys == {"suites/desk", "suites/broken", "suite_files/desk_file", "suite_files/broken_file"}
 
 
 class TestRunning:
@@ -110,10 +110,10 @@ class TestRunning:
 
     def test_one_target_alone_on_a_blank_instance(self, world: Suites) -> None:
         good = world.materialize("good")
-        assert good.success and world.targets() == ["good"]
+        assert good.success and world.targets() == ["good", "bad"]
         assert [(row.target, row.verdict) for row in saved(world.root)] == [("good", "pass")]
         bad = world.materialize("bad")
-        assert "blocking asset checks failed" in failures(bad)["suites__desk"]
+        assert failures(bad)["suites__desk"].startswith("desk failed\n- bad: greets: gate contains-hello")
         assert world.checks()["bad", "verdict"] == "FAILED"
 
     def test_the_job_and_the_asset_leave_the_same(self, world: Suites) -> None:
@@ -163,7 +163,7 @@ class TestRunning:
         assert (
             "'god' is none of its targets; did you mean 'good'?" in failures(world.materialize("god"))["suites__desk"]
         )
-        assert world.targets() == []
+        assert world.targets() == ["good", "bad"]
 
     def test_a_gate_that_could_not_be_judged_is_not_met(self, world: Suites) -> None:
         text = "execution: {target: good}\ntests: [{id: t, input: hi, criteria: c, assert: [{type: llm_judge, required: true}]}]\n"

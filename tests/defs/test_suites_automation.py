@@ -6,7 +6,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.definitions import defs
+from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.suites import reload_note
 from persona_pipeline.suites.running.opening import SuiteFile
 from persona_pipeline.suites.running.suite_run import look_at_suite
@@ -82,11 +82,14 @@ class TestAutomation:
         world.materialize("bad")
         assert statuses(world) == {"good": StaleStatus.STALE, "bad": StaleStatus.FRESH}
 
-    def test_observing_by_hand_records_what_the_sensor_would(self, world: Suites) -> None:
+    def test_a_source_materialized_by_hand_is_what_the_sensor_would_report(self, world: Suites) -> None:
+        world.tick()
+        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
         job = world.definitions.resolve_implicit_global_asset_job_def()
-        source = dg.AssetKey(["suite_files", "desk"])
-        world.observe()
-        assert job.execute_in_process(instance=world.instance, asset_selection=[source]).success
+        source = dg.AssetKey(["suite_files", "desk_file"])
+        tags = dict(zip(RANGE, ("good", "bad"), strict=True))
+        assert job.execute_in_process(instance=world.instance, asset_selection=[source], tags=tags).success
+        assert isinstance(world.look("source_changes")[0], dg.SkipReason)
         assert (world.tick(), world.tick()) == (["desk"], [])
 
     def test_an_edit_shows_before_anything_runs(self, world: Suites) -> None:
@@ -107,11 +110,6 @@ class TestAutomation:
         assert look_at_suite(world.root, SuiteFile(("gone",), "gone.eval.yaml"), get_settings())[0].startswith(
             "invalid-"
         )
-
-    def test_only_what_starts_nothing_runs_without_being_asked(self) -> None:
-        assert defs.resolve_sensor_def("suite_observations").default_status is dg.DefaultSensorStatus.RUNNING
-        assert defs.resolve_sensor_def("suite_changes").default_status is dg.DefaultSensorStatus.STOPPED
-        assert defs.resolve_schedule_def("nightly_suites").default_status is dg.DefaultScheduleStatus.STOPPED
 
 
 def statuses(world: Suites) -> dict[str, StaleStatus]:

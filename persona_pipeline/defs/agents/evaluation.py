@@ -1,4 +1,4 @@
-"""The step that makes everything of some agents: what lies outside, scores, verdicts and their checks, of one or many at once."""
+"""The step that makes the assets of one or many agents: sources, scores, verdicts and their checks."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents.freshness import RECENTLY, build_check, freshness_evaluations, overdue
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import (
     ALL_IN_CHARACTER,
@@ -104,9 +105,9 @@ class Lineage:
     def materialized(
         self, spec: dg.AssetSpec, found: Outcomes
     ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult]:
-        """Yield what was made of an asset for some agents. What comes of a single one can go on in the same run.
+        """Yield the materializations of an asset for some agents. A single agent's result can be used later in the same run.
 
-        What it rests on is said here: of what a step makes itself, and of several partitions, Dagster does not know it.
+        The input versions are added here: Dagster does not know them for assets of the same step, or for several partitions.
         """
         for agent_id, outcome in found.items():
             about = {dep.asset_key: self._noted(dep.asset_key, agent_id) for dep in spec.deps}
@@ -117,7 +118,7 @@ class Lineage:
                 yield dg.AssetMaterialization(spec.key, partition=agent_id, **said)
         self.versions[spec.key] |= {agent_id: outcome.version for agent_id, outcome in found.items()}
         if found:
-            # What has just been written is what the next asset downstream rests on.
+            # The next asset downstream depends on these events.
             self.events[spec.key] |= newest_events(self.instance, spec.key, MATERIALIZED, set(found))
 
     def _noted(self, key: dg.AssetKey, agent_id: str) -> tuple[str | None, int | None]:
@@ -132,7 +133,7 @@ class Lineage:
 
 @dataclass(frozen=True)
 class AgentsStep:
-    """What a step is asked for, and for whom."""
+    """The assets that a step was asked for, and the agents."""
 
     specs: Specs
     context: Context
@@ -156,14 +157,14 @@ class AgentsStep:
         return [spec for spec in specs if spec.key in self.context.selected_asset_keys]
 
     def made(self, spec: dg.AssetSpec, found: Outcomes) -> Iterator[Event]:
-        """Yield what was made of an asset, if it is asked for."""
+        """Yield the materializations of an asset, if it is selected."""
         if self.asked([spec]):
             yield from self.lineage.materialized(spec, found)
 
     def sources(self) -> Iterator[Event]:
-        """Bring in what lies outside and say which version it has; a broken file stops none of the others.
+        """Read the sources and yield their versions; a broken file does not stop the others.
 
-        Raises ``ConfigError``: one is broken, where no evaluation follows that says so.
+        Raises ``ConfigError``: a file is broken, and no evaluation follows that would report it.
         """
         asked = self.asked(self.specs.sources.values())
         if self.specs.sources[MESSAGES] in asked:
@@ -199,7 +200,7 @@ class AgentsStep:
         return outcomes.messages_metadata(window, self.world.messages(window, agent_id=agent_id), names)
 
     def evaluate(self) -> Run:
-        """Evaluate what is asked for: of who has new messages on the newest window, else a part on the last one."""
+        """Evaluate the selected assets: on the newest window for agents with new messages, otherwise a part on the last window."""
         sources, request = self.specs.sources, partial(self.evaluation.request, self.world)
         names = [name for name, spec in self.specs.scores.items() if self.asked([spec, sources[name]])]
         all_names = len(names) == len(self.specs.scores)
@@ -212,7 +213,7 @@ class AgentsStep:
         asked = [request(first, None if gone else wanted)] if first else []
         asked += [request(second, names).model_copy(update={"newest_window": True})] if second else []
         if any(item.as_of or item.since for item in asked):
-            # It is not of what the agents have said by now.
+            # The result is not about the newest messages.
             self.lineage.versions[sources[MESSAGES].key].clear()
         result, *more = [evaluated_or_retried(self.context, self.world, self.evaluation, item) for item in asked]
         for item in more:
@@ -223,17 +224,17 @@ class AgentsStep:
         return result
 
     def without_claims(self, names: Sequence[str]) -> set[str]:
-        """Return the agents that have no claims (any more) of one of these dimensions: it is no part that can be asked for."""
+        """Return the agents without claims in any of these dimensions: such a dimension cannot be evaluated alone."""
         found, _ = read_claims(self.world.root / PROPOSITIONS, self.agent_ids, names)
         return {agent_id for agent_id, own in found.items() if any(item.propositions is None for item in own.values())}
 
     def judged(self, result: Run) -> Iterator[Event]:
-        """Yield scores and verdicts, then what the gate says of them.
+        """Yield scores and verdicts, then the gate's checks.
 
-        The past changes neither the newest results nor their checks: what was found of it is observed beside them.
+        An evaluation of the past changes neither the newest results nor their checks: it is recorded as an observation.
         """
-        newest = {agent_id: item for agent_id, item in result.runs.items() if not item.report.past}
-        # An asset's page shows what came last: that is to be an agent to look at, if there is one.
+        newest = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+        # An asset's page shows the last event: an agent with a failure, if there is one.
         lines = {agent_id: agent_line(item.report, result.fail_on) for agent_id, item in newest.items()}
         newest = dict(sorted(newest.items(), key=lambda item: bool(lines[item[0]].exit_codes)))
         for spec, found in judged_outcomes(self.specs, newest, lines):
@@ -246,14 +247,16 @@ class AgentsStep:
                 yield dg.AssetObservation(
                     self.specs.verdicts.key, partition=agent_id, metadata=outcome.metadata, description=text
                 )
-                # Dagster planned their checks when the run was made: said again, they stay as they were.
+                # Dagster planned these checks when the run was created; repeating the newest results leaves them unchanged.
                 reports |= newest_reports([agent_id], self.world)
         yield from self.checked(reports, result.fail_on)
 
     def checked(self, reports: Mapping[str, AgentReport], fail_on: Sequence[str] | None) -> Iterator[Event]:
-        """Yield what the checks say that are asked for."""
+        """Yield the results of the selected checks."""
         asked = {key.name for key in self.context.selected_asset_check_keys}
         yield from gate_evaluations(self.specs, reports, fail_on, asked)
+        if RECENTLY in asked:
+            yield from freshness_evaluations(self.specs, reports, overdue(self.specs, self.context.instance))
         if ALL_IN_CHARACTER in asked:
             yield all_in_character(self.specs, self.context.instance, self.world, fail_on)
 
@@ -270,7 +273,7 @@ class AgentsStep:
 def judged_outcomes(
     specs: Specs, newest: Mapping[str, AgentRun], lines: Mapping[str, AgentVerdict]
 ) -> Iterator[tuple[dg.AssetSpec, Outcomes]]:
-    """Yield the outcomes of each asset by agent, upstream first. Of an agent out of character there is no last one."""
+    """Yield the outcomes of each asset by agent, upstream first. An agent out of character has no ``in_character``."""
     for name, spec in specs.scores.items():
         yield (
             spec,
@@ -285,20 +288,20 @@ def judged_outcomes(
 
 
 def build_evaluation(specs: Specs) -> dg.AssetsDefinition:
-    """Return the step that makes what is asked of some agents. Many are runs of PERSONA_SHARD_SIZE each."""
+    """Return the step that makes the selected assets of some agents, at most PERSONA_SHARD_SIZE in a run."""
     place = specs.place
 
     @dg.multi_asset(
         name=place.name("evaluate"),
         specs=specs.evaluated,
-        check_specs=check_specs(specs),
+        check_specs=[*check_specs(specs), build_check(specs)],
         partitions_def=specs.agents,
         can_subset=True,
         pool=place.judge_pool,
         required_resource_keys=place.names([WORLD, EVALUATION]),
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=place.orchestration.shard_size),
-        description="Read what is asked for of some agents, judge it, and compare it with their baselines. A broken agent stops no "
-        "other.",
+        description="Reads files and messages of agents, judges them, and compares the scores with the baselines. A broken agent "
+        "does not stop the others.",
     )
     def evaluate(context: Context) -> Iterator[Event]:
         with known_failures():

@@ -93,7 +93,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:
-    """Return how a voice stands: the sum, the alarms with their lines, and what the voice was learnt from."""
+    """Return the state of a voice: the sum, the alarms with their lines, and the messages it was learnt from."""
     section = voice_section(state)
     seen = VoiceSeen.model_validate(section)
     alarms = [
@@ -136,7 +136,7 @@ def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
 
 
 def verdict_outcome(report: AgentReport) -> AssetOutcome:
-    """Return what is concluded of a run, the run, how it stands beside its baseline, and what is wrong."""
+    """Return the conclusion of a run, its scores, the comparison with the baseline, and the findings."""
     run = run_outcome(report.evaluation)
     facts = {
         **metadata.conclusion_metadata(report.conclusion),

@@ -1,8 +1,8 @@
-"""The lineage of one agent as the graph shows it: persona, messages, claims -> scores -> verdict -> in character."""
+"""An agent's lineage in the graph: persona, messages, claims -> scores -> verdict -> in character."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -10,8 +10,8 @@ import dagster as dg
 from persona_pipeline.defs.agents.automation import when_changed, with_what_it_rests_on
 from persona_pipeline.defs.platform.place import OWNERS, Place
 from persona_pipeline.defs.platform.resources import AGENTS
-from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
+from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 # The two dimensions of a partition by weeks; its key has them in this order.
@@ -20,7 +20,7 @@ AGENT, WEEK = "agent", "week"
 
 @dataclass(frozen=True)
 class Weeks:
-    """Agents by weeks (UTC, from the setting's first on), a partition each: what was said, and how it was."""
+    """A partition for each agent and week (UTC, from the setting's first week): the messages, and the scores."""
 
     partitions: dg.MultiPartitionsDefinition
     messages: dg.AssetSpec
@@ -39,9 +39,9 @@ class Weeks:
 
 @dataclass(frozen=True)
 class Specs:
-    """The assets of every agent of a place, a partition an agent; what is a mapping has one a dimension.
+    """The assets of a place, with a partition for each agent. A mapping has an asset for each dimension.
 
-    ``sources``: what lies outside, by the name that a change is noted under.
+    ``sources``: files and messages, by the name under which a change is recorded.
     """
 
     place: Place
@@ -60,26 +60,19 @@ class Specs:
 
     @property
     def judged(self) -> Sequence[dg.AssetSpec]:
-        """What an evaluation makes, from upstream to downstream."""
+        """The assets that an evaluation makes, from upstream to downstream."""
         return (*self.scores.values(), self.verdicts, self.in_character)
 
     @property
     def evaluated(self) -> Sequence[dg.AssetSpec]:
-        """What is made of one agent, from upstream to downstream."""
+        """All assets of an agent, from upstream to downstream."""
         return (*self.sources.values(), *self.judged)
-
-
-def freshness(settings: OrchestrationSettings) -> dg.FreshnessPolicy | None:
-    """Return when verdicts count as old; None: never."""
-    if not settings.fresh_hours:
-        return None
-    hours = timedelta(hours=settings.fresh_hours)
-    return dg.FreshnessPolicy.time_window(fail_window=2 * hours, warn_window=hours)
 
 
 def build_specs(place: Place, *, weekly: bool = True) -> Specs:
     """Return the assets of a place, by weeks too where its settings have them and they are ``weekly``."""
-    agents = dg.DynamicPartitionsDefinition(name=place.path(AGENTS))
+    agents, root = dg.DynamicPartitionsDefinition(name=place.path(AGENTS)), place.environment.world_root.absolute()
+    judge = place.asked.get("judge", RECORDED)
 
     def spec(
         name: str | list[str],
@@ -87,8 +80,12 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         deps: Collection[dg.AssetSpec],
         kinds: set[str],
         text: str,
+        *,
+        folder: str = "",
+        table: str = "",
         **more: Any,
     ) -> dg.AssetSpec:
+        links = {"dagster/uri": (root / folder).as_uri()} if folder else {}
         return dg.AssetSpec(
             place.key(name),
             deps=deps,
@@ -97,7 +94,8 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             description=text,
             partitions_def=agents,
             owners=OWNERS,
-            # An evaluation of a past moment, and one of several agents, says itself what it found, and where nothing new is.
+            metadata={**links, **({"dagster/table_name": table} if table else {})},
+            # The step itself yields the events: none for a past moment, one for each agent of several.
             skippable=True,
             **more,
         )
@@ -108,14 +106,17 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         (),
         {"yaml", "sql"},
         "`personas/<agent>.yaml`: who the agent is, and which corrections are on. The data version is a digest of the file.",
+        folder="personas",
     )
     messages = spec(
         "messages",
         "sources",
         (),
         {"jsonl", "sql"},
-        "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version is the "
-        "number of messages and a digest of them, recorded once there are enough new ones or it is quiet.",
+        "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version counts "
+        "their changes and is reported once there are enough new ones or it is quiet.",
+        folder="messages",
+        table="run_messages",
     )
     baselines = spec(
         "baseline_files",
@@ -123,6 +124,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         (),
         {"json"},
         "`baselines/<agent>.json`: golden scores the agent should not drop below.",
+        folder="baselines",
     )
     propositions = {
         dimension: spec(
@@ -132,6 +134,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             {"yaml", "sql"},
             f"The agent's claims of {dimension.replace('_', ' ')}, from `propositions/{dimension}/_default.yaml` and "
             "`<agent>.yaml`, merged.",
+            folder=f"propositions/{dimension}",
             tags={"dimension": dimension},
         )
         for dimension in ALL_DIMENSIONS
@@ -141,8 +144,9 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             f"{dimension}_scores",
             "scores",
             [personas, messages, propositions[dimension]],
-            {"anthropic", "sql"},
+            {judge, "sql"},
             f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
+            table="evaluation_scores",
             tags={"dimension": dimension},
             code_version=place.judge_version,
             automation_condition=when_changed([personas, messages, propositions[dimension]]),
@@ -156,7 +160,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         {"sql", "json"},
         "The finished run, a row of `evaluation_runs`, and how it stands beside the agent's golden baseline: what dropped, by how "
         "much, and which claims. Its checks are the gate.",
-        freshness_policy=freshness(place.orchestration),
+        table="evaluation_runs",
         automation_condition=with_what_it_rests_on() | when_changed([baselines]),
     )
     in_character = spec(
@@ -166,13 +170,13 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         {"sql"},
         "Is the agent in character? Nothing is materialized where it drifted or cannot be told, so that its partition is red "
         "here and a backfill it is part of fails. What should go on only with agents in character depends on this.",
-        # Where an agent is out of character this is not made: by itself it would be asked for again for ever.
+        # It is not made for an agent out of character: a condition about missing assets would request it for ever.
         automation_condition=with_what_it_rests_on(),
     )
     voices = spec(
         "voices",
         "evaluation",
-        # No judge's score: from what was said alone.
+        # It uses messages only, not the judge's scores.
         [personas, messages],
         {"python", "sql"},
         "Does the agent still sound like itself? Its voice as it was learnt, and the sum of what does not fit it, message by "
@@ -200,7 +204,7 @@ def build_weeks(specs: Specs) -> Weeks | None:
     )
     scores = dg.AssetSpec(
         place.key("weekly_scores"),
-        # Not of claims and personas: history is how it was judged, until somebody asks for it again.
+        # Not claims and personas: history stays as it was judged until it is requested again.
         deps=[messages],
         group_name=place.path("evaluation"),
         kinds={"sql"},

@@ -34,7 +34,7 @@ from persona_pipeline.world.runs import newest_run_row, newest_verdict_rows
 from persona_pipeline.world.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_DATED = 50, 5, 3
-# So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
+# Enough that the stack trace Dagster adds is out of sight in the run's page, and the beginning is visible.
 MOST_SAID = 10
 NOBODY, _HELD = "nobody was evaluated", Result.HELD.status.word
 
@@ -61,7 +61,7 @@ class AgentVerdict(BaseModel):
 
     @property
     def wrong(self) -> list[str]:
-        """What is wrong, a sentence each."""
+        """The failures, each as a sentence."""
         return self.broken or [finding.text for finding in self.findings if finding.exit_code]
 
 
@@ -168,7 +168,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
 def failure_of(
     lines: Sequence[AgentVerdict], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
 ) -> dg.Failure | None:
-    """Return why a run over these agents fails, with facts to show; None: it does not. ``exit_code``: what is wrong besides."""
+    """Return why a run over these agents fails, with facts to show; None: it does not. ``exit_code``: of the run as a whole."""
     code = worst_exit_code({code for line in lines for code in line.exit_codes} | {exit_code})
     if not code:
         return None
@@ -199,10 +199,9 @@ _ALL = (
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One question the gate asks of an agent's report.
+    """A check of the gate on an agent's report.
 
-    ``find``: returns what is wrong, line by line, nothing when it passes. ``compares``: a failure shows the scores beside the
-    baseline.
+    ``find``: returns the failures as lines. ``compares``: a failure shows the comparison with the baseline.
     """
 
     name: str
@@ -220,7 +219,7 @@ class GateCheck:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
         facts: metadata.Metadata = {"found": len(wrong)}
-        # Where nothing is wrong, what is concluded and the comparison stand with the asset, once.
+        # Without a failure the asset has the conclusion and the comparison already.
         if wrong:
             rows = [{"what": one_line(text, metadata.MOST_TEXT)} for text in wrong]
             facts |= {
@@ -280,7 +279,7 @@ def check_specs(specs: Specs) -> list[dg.AssetCheckSpec]:
 def gate_evaluations(
     specs: Specs, reports: Mapping[str, AgentReport], fail_on: Sequence[str] | None, names: Collection[str]
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what the checks of these names say of each agent. What failed comes last: Dagster shows what was answered last."""
+    """Yield the results of the checks with these names for each agent, failures last: Dagster shows the last result."""
     for gate in (gate for gate in GATE if gate.name in names):
         said = {
             agent_id: gate.result(specs, report, agent_line(report, fail_on)) for agent_id, report in reports.items()
@@ -309,7 +308,7 @@ def all_in_character(
         blocking=False,
         description="; ".join(said),
         metadata={"overview": dg.MetadataValue.md(overview(lines))},
-        # Without it Dagster shows the answer as out of date once a run beside this one has materialized another agent.
+        # Without it Dagster shows the result as out of date once another run has materialized another agent.
         target_materialization_data=newest_materialization(instance, specs.verdicts.key),
     )
 

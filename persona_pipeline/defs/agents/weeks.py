@@ -37,7 +37,7 @@ _AT_ONCE = 100
 
 
 def week_versions(store: Store, agent_ids: Sequence[str], weeks: Collection[date]) -> dict[tuple[str, date], str]:
-    """Return versions of what agents have said in weeks and, as consistency compares with it, in the week before each.
+    """Return versions of agents' messages in weeks, and in the week before each, with which consistency compares.
 
     ``weeks``: the first day of each, in UTC.
     """
@@ -59,7 +59,7 @@ def week_observations(
     """Yield the weeks that agents were evaluated in on other messages than there are now, so that these show as out of date."""
     with store.connect() as connection:
         aged = aged_out_before(connection)
-    # What was evaluated before messages aged out stays as it is.
+    # Weeks that were evaluated before messages aged out stay unchanged.
     over = [week for week in weeks.over if aged is None or week - _WEEK >= aged.date()]
     for some in chunks(agent_ids, _AT_ONCE):
         keys = {weeks.key(agent_id, week): (agent_id, week) for agent_id in some for week in over}
@@ -75,9 +75,9 @@ def _observation(weeks: Weeks, key: dg.MultiPartitionKey, version: str) -> dg.As
 
 
 def window_end(week: date, newest: datetime | None) -> datetime | None:
-    """Return when the window of a week ends: with it, or with the ``newest`` message; None: nobody has spoken since it began.
+    """Return the end of a week's window: of the week, or the ``newest`` message; None: there is no message since it began.
 
-    A window that ended later than the newest message would be newer than every evaluation until somebody speaks.
+    A window that ends after the newest message would be newer than every evaluation until the next message.
     """
     start = datetime.combine(week, time.min, UTC)
     if newest is None or newest < start:
@@ -87,12 +87,12 @@ def window_end(week: date, newest: datetime | None) -> datetime | None:
 
 
 def week_outcome(report: AgentReport | None) -> AssetOutcome:
-    """Return how an agent did in a week, in numbers that Dagster plots; None: nobody spoke."""
+    """Return an agent's scores in a week, as numbers that Dagster plots. ``report`` None: there were no messages."""
     if report is None:
         return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING.word})
     found = outcomes.run_outcome(report.evaluation)
     facts = {
-        # Every number is a plot: what it cost would stand before the scores.
+        # Every number is a plot: the costs would come before the scores.
         **{name: fact for name, fact in found.metadata.items() if not name.startswith("judge/")},
         **metadata.conclusion_metadata(report.conclusion),
         "regressions": len(report.comparison.regressions),
@@ -105,7 +105,7 @@ def week_outcome(report: AgentReport | None) -> AssetOutcome:
 def events_of_week(
     weeks: Weeks, instance: dg.DagsterInstance, found: Mapping[dg.MultiPartitionKey, tuple[str, AssetOutcome]]
 ) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
-    """Yield of partitions which version of their messages was evaluated, then what came of them, which rests on that."""
+    """Yield the version of the messages that was evaluated for each partition, then the results, which depend on it."""
     for key, (version, _) in found.items():
         yield _observation(weeks, key, version)
     seen = newest_events(instance, weeks.messages.key, OBSERVED, set(found))
@@ -117,7 +117,7 @@ def events_of_week(
 
 
 def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition]:
-    """Return what is said in weeks and the step that evaluates it; nothing where the settings name no first week."""
+    """Return the messages of weeks and the step that evaluates them; nothing if the settings have no first week."""
     place, weeks = specs.place, specs.weeks
     if weeks is None:
         return []
@@ -146,7 +146,7 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
             for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
-                # What is said from here on is not sure to be among what is evaluated.
+                # Messages that arrive from here on may or may not be evaluated.
                 versions = week_versions(opened.store, some, [week])
                 result, end = Run(), window_end(week, opened.newest_message_time())
                 if end is not None:

@@ -1,4 +1,4 @@
-"""What every asset carries and yields alike, and where reports are kept."""
+"""Events, partitions and versions of assets, and the folder of reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.defs.platform.dagster_internals import lineage_tags
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class AssetOutcome:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Half of a digest tells as well, and every event downstream repeats it.
+        # Half of a digest is enough, and every downstream event repeats it.
         object.__setattr__(self, "version", self.version[:32])
 
     def result(
@@ -35,7 +36,7 @@ class AssetOutcome:
 def evaluated(
     key: dg.AssetKey, partition: str | None, said: dg.AssetCheckResult, *, blocking: bool = False
 ) -> dg.AssetCheckEvaluation:
-    """Return the event of what a check says; of one partition of several it must not block, which would end the others' step."""
+    """Return the event of a check. For one of several partitions it must not block, which would end the step of the others."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=said.check_name or "",
@@ -48,13 +49,23 @@ def evaluated(
     )
 
 
+def partitions_of(context: dg.AssetExecutionContext) -> list[str]:
+    """Return the partitions a run is about. A single one need not be registered yet."""
+    return list(context.partition_keys) if context.has_partition_key_range else [context.partition_key]
+
+
+def reported(spec: dg.AssetSpec, partition: str, version: str) -> dg.AssetMaterialization:
+    """Return the event that says which version a source has, without a run."""
+    return dg.AssetMaterialization(spec.key, partition=partition, tags=lineage_tags(version, None, {}))
+
+
 PartitionRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
 
 
 def partition_requests(
     partitions: dg.DynamicPartitionsDefinition, there: Sequence[str], known: Sequence[str]
 ) -> list[PartitionRequest]:
-    """Return what brings partitions in step with what is there."""
+    """Return the requests that add new partitions and delete old ones."""
     new, old = set(there), set(known)
     added, gone = [name for name in there if name not in old], [name for name in known if name not in new]
     return [

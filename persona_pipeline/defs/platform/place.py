@@ -1,4 +1,4 @@
-"""Where a world stands in a code location: what its things are called, its settings, and where its steps run."""
+"""The place of a world in a code location: its prefix, its settings, and how its assets and jobs are built."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,22 +13,6 @@ from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.world.world import World
-
-
-def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
-    """Return the executor of the settings.
-
-    A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step. So more processes
-    help only where one host is not enough. Raises ``ImportError``: Celery is asked for and its extra is not installed.
-    """
-    if settings.executor != "celery":
-        return dg.in_process_executor
-    try:
-        from dagster_celery import celery_executor
-    except ImportError as error:
-        raise ImportError("PERSONA_EXECUTOR=celery needs the extra: pip install 'persona-pipeline[celery]'") from error
-    return celery_executor.configured({"broker": settings.celery_broker, "backend": settings.celery_backend})
-
 
 # The names by which functions ask for resources; in the code location they are those of the place.
 WORLD, EVALUATION = "world", "evaluation"
@@ -65,8 +49,17 @@ class Place:
         return "__".join([*self.prefix, name])
 
     def path(self, name: str) -> str:
-        """Return the name of a group or of what the instance keeps partitions under."""
+        """Return the name of a group or of a partitions definition."""
         return "/".join([*self.prefix, name])
+
+    def owns(self, run: dg.DagsterRun) -> bool:
+        """Return whether a run belongs to this place: by its job, or because all its assets do."""
+        if not self.prefix:
+            return True
+        keys = run.asset_selection or {check.asset_key for check in run.asset_check_selection or ()}
+        own = bool(keys) and all(tuple(key.path[: len(self.prefix)]) == self.prefix for key in keys)
+        # Dagster names the job of a scheduled asset after the schedule.
+        return own or run.job_name.removeprefix("__anonymous_asset_job_").startswith(self.name(""))
 
     @property
     def environment(self) -> Settings:
@@ -87,11 +80,6 @@ class Place:
         return given({**said, **self.options})
 
     @property
-    def executor(self) -> dg.ExecutorDefinition:
-        """Where the steps of its jobs run."""
-        return build_executor(self.orchestration)
-
-    @property
     def judge_pool(self) -> str:
         """The pool that steps which judge wait for."""
         return self.name("judge")
@@ -110,9 +98,9 @@ class Place:
         return {self.name(resource) for resource in resources}
 
     def op(
-        self, *, known_as: str = "", uses: Iterable[str] = (WORLD,), **more: Any
+        self, *, uses: Iterable[str] = (WORLD,), **more: Any
     ) -> Callable[[Callable[..., Any]], dg.PendingNodeInvocation]:
-        """Make a step of a function; in config and logs it has the function's name, or ``known_as``, at every place.
+        """Make a step of a function; in config and logs it has the function's name at every place.
 
         ``uses``: its resources.
         """
@@ -120,7 +108,7 @@ class Place:
 
         def made(function: Callable[..., Any]) -> dg.PendingNodeInvocation:
             step = dg.op(name=self.name(function.__name__), required_resource_keys=needed, **more)(function)
-            return step.alias(known_as or function.__name__)
+            return step.alias(function.__name__)
 
         return made
 
@@ -132,7 +120,7 @@ class Place:
         def composed() -> None:
             steps()
 
-        return dg.job(name=self.name(name), tags=tags, executor_def=self.executor, description=description)(composed)
+        return dg.job(name=self.name(name), tags=tags, description=description)(composed)
 
     def asset(
         self,
@@ -156,9 +144,7 @@ class Place:
 
     def asset_job(self, name: str, selection: dg.AssetSelection, description: str, **more: Any) -> Any:
         """Return a job that makes assets."""
-        return dg.define_asset_job(
-            self.name(name), selection, executor_def=self.executor, description=description, **more
-        )
+        return dg.define_asset_job(self.name(name), selection, description=description, **more)
 
     def sensor(self, **more: Any) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
         """Make a sensor of a function, under its name."""

@@ -1,4 +1,4 @@
-"""What every run needs: the world, how it is judged, which errors end it, and where small values stay between steps."""
+"""The resources of runs: the world, and how it is evaluated; and which errors fail or retry a run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,7 +89,7 @@ class WorldResource(dg.ConfigurableResource):
     _world: World | None = PrivateAttr(default=None)
 
     def open(self) -> World:
-        """Return the world, opened once a process; ``dagster.Failure``: it cannot be, which no retry would mend."""
+        """Return the world, opened once in a process; ``dagster.Failure``: it cannot be opened, and a retry would not help."""
         if self._world is None:
             with known_failures(retry=False):
                 self._world = self.place.open_world(self.root or None, self.database_url or None)
@@ -97,7 +97,7 @@ class WorldResource(dg.ConfigurableResource):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         # A blank instance (CI) knows no agents, and a step's output fails on a partition that is not registered.
-        # A run about none registers none: that an agent is no partition yet tells the sensor that it is new.
+        # A run without agents registers none: the sensor finds new agents by their missing partition.
         if context.instance and context.run and any(tag.startswith((PARTITION, *RANGE)) for tag in context.run.tags):
             context.instance.add_dynamic_partitions(self.place.path(AGENTS), known_agents(self.open().root))
 
@@ -112,6 +112,11 @@ def logged_progress() -> Progress:
     return Progress(lambda line: dg.get_dagster_logger().info(line))
 
 
+def opened_judge(world: World, request: EvaluationRequest) -> OpenedJudge:
+    """Return the judge of a request."""
+    return open_judge(request.judge or RECORDED, world, JudgeOptions.of(request, logged_progress()))
+
+
 def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the options of an evaluation as fields of run config, where None is what the world's settings say."""
     found = {}
@@ -124,7 +129,7 @@ def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:
 
 
 class RequestConfig(BaseModel):
-    """Options of an evaluation as run config has them; what was once written for None still stands for it."""
+    """Options of an evaluation in run config; values that older releases used for None are read as None."""
 
     @model_validator(mode="before")
     @classmethod
@@ -138,7 +143,7 @@ class RequestConfig(BaseModel):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What is asked for, by option; what is left open is left out."""
+        """The options that are set."""
         return given({name: getattr(self, name) for name in EvaluationRequest.model_fields if hasattr(self, name)})
 
 
@@ -152,7 +157,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return {}
 
     def asked(self, world: World) -> EvaluationRequest:
-        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say."""
+        """Return the request of an evaluation without agents; the world's settings fill in the other options."""
         return world.settled(EvaluationRequest(**self.given))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -163,8 +168,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         """Return the judge, opened once a process and world."""
         key = str(world.root)
         if key not in self._judges:
-            asked = self.asked(world)
-            self._judges[key] = open_judge(asked.judge or RECORDED, world, JudgeOptions.of(asked, logged_progress()))
+            self._judges[key] = opened_judge(world, self.asked(world))
         return self._judges[key]
 
     def request(
@@ -175,7 +179,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         *,
         touched: bool = False,
     ) -> EvaluationRequest:
-        """Return what is asked of an evaluation of these agents; ConfigError: a time is none, or the settings are not valid."""
+        """Return the request of an evaluation of these agents; ConfigError: a time or the settings are not valid."""
         asked = self.asked(world)
         about = {"agents": agents, "dimensions": dimensions, "touched": touched or asked.touched}
         return asked.model_copy(update=about)
@@ -191,7 +195,7 @@ def evaluation_of(place: Place, context: Any) -> EvaluationSettings:
     return getattr(context.resources, place.name(EVALUATION))
 
 
-# An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
+# An asset has its own partitions and dimensions; these are options of the job for CI.
 NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
 if not TYPE_CHECKING:
     EvaluationSettings = with_fields(EvaluationSettings, config_fields(without=NOT_OF_ASSETS))
@@ -215,11 +219,11 @@ def at_place(resource: type[ResourceT], place: Place) -> type[ResourceT]:
 
 
 def known_agents(root: Path) -> list[str]:
-    """Return who has a persona file and is not left out, sorted; a file whose name cannot be an agent's id stops nobody else."""
+    """Return the agents with a persona file that are not left out, sorted; files with an invalid agent id are ignored."""
     try:
         left_out = load_world_file(root).leave_out
     except ConfigError:
-        # Who evaluates says what is wrong with it.
+        # The evaluation reports the error.
         left_out = []
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem) and stem not in left_out]
 

@@ -1,28 +1,25 @@
-"""What a run is labelled with in the UI: agent, judge, window, commit."""
+"""Labels of a run in the UI: agent, judge, window, commit, verdict."""
 
 import os
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import WINDOW as WINDOW_LENGTH
 from persona_pipeline.base.settings import PACKAGE_PARENT
 from persona_pipeline.defs.platform.dagster_internals import PARTITION
 from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.world.changes import ask_git
 
 AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
 VERDICT, ASKED = "persona/verdict", "persona/asked"
-_GIT_SECONDS = 5
-
-# Whether a run is one of a world's.
-Ours = Callable[[dg.DagsterRun], bool]
 
 
 def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], place: Place) -> None:
-    """Add the labels a run does not have yet, whoever started it, by the options it ``asked`` for and the settings of its world."""
+    """Add the labels that a run does not have yet, from the options it ``asked`` for and the settings of its world."""
     judge, as_of = asked.get("judge", "recorded"), asked.get("as_of")
     window = f"since {asked['since']}" if "since" in asked else asked.get("window", WINDOW_LENGTH)
     labels = {
@@ -42,7 +39,7 @@ def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> No
 
 
 def request_tags(reason: str, *, agent_id: str | None = None, asked: str | None = None) -> Mapping[str, str]:
-    """Return the tags a sensor or a schedule requests a run with; ``asked``: what is asked for one at a time."""
+    """Return the tags of a requested run; ``asked``: a name under which only one run may be under way."""
     found = {REASON: reason, AGENT: agent_id, ASKED: asked}
     return {name: text for name, text in found.items() if text}
 
@@ -60,34 +57,13 @@ def is_under_way(instance: dg.DagsterInstance, asked: str) -> bool:
     return bool(instance.get_runs(dg.RunsFilter(tags={ASKED: asked}, statuses=_UNDER_WAY), limit=1))
 
 
-def runs_of(definitions: dg.Definitions) -> Ours:
-    """Return what tells a run of these jobs, or of nothing but these assets, from others of the instance."""
-    jobs = {job.name for job in definitions.jobs or ()}
-    # A schedule of an asset has a job of its own.
-    jobs |= {item.job_name for item in definitions.schedules or () if isinstance(item, dg.ScheduleDefinition)}
-    keys: set[dg.AssetKey] = set()
-    for asset in definitions.assets or ():
-        if isinstance(asset, dg.AssetsDefinition):
-            keys |= asset.keys
-
-    def ours(run: dg.DagsterRun) -> bool:
-        about = run.asset_selection or {check.asset_key for check in run.asset_check_selection or ()}
-        return run.job_name in jobs or (bool(about) and keys.issuperset(about))
-
-    return ours
-
-
 @cache
 def commit() -> str | None:
     """Return the short hash of the code that runs: PERSONA_COMMIT (an image sets it), CI's, else git's; None: unknown."""
     for name in ("PERSONA_COMMIT", "GITHUB_SHA"):
         if os.environ.get(name):
             return os.environ[name][:12]
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(
-            command, cwd=PACKAGE_PARENT, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return ask_git(PACKAGE_PARENT, "rev-parse", "--short=12", "HEAD").decode("ascii").strip()
+    except ConfigError:
         return None
-    return done.stdout.strip() or None if done.returncode == 0 else None

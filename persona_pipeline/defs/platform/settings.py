@@ -2,7 +2,6 @@
 
 from datetime import date
 from functools import cache
-from typing import Literal
 
 import dagster as dg
 from pydantic import Field, SecretStr, field_validator
@@ -13,7 +12,7 @@ from persona_pipeline.base.text import names_in
 
 
 class OrchestrationSettings(BaseSettings):
-    """What starts runs and where they run. Every field has a default that works on a fresh machine.
+    """Settings of schedules, sensors and alerts. Every field has a default that works on a fresh machine.
 
     Attributes:
         automation: whether sensors and schedules run as soon as they are deployed; else each is switched on in the UI.
@@ -26,22 +25,19 @@ class OrchestrationSettings(BaseSettings):
         nightly_touched: it also judges earlier windows again whose messages changed since.
         review_cron: when baselines are reviewed.
         suites_cron: when the eval suites run.
-        suite_allow_code: let eval suites run programs of their own.
+        suite_allow_code: let eval suites run their programs.
         review_days: age in days from which a baseline is called old.
         shard_size: agents that one run evaluates together, where many are to be evaluated.
         sensor_seconds: pause between two looks at the files and messages.
         new_messages: messages an agent must have sent since its last evaluation for a new one at once.
         quiet_minutes: silence after which fewer new messages are enough.
-        cooldown_minutes: pause between two evaluations of one agent that sensors ask for, over all hosts; 0: none.
+        cooldown_minutes: pause between two evaluations of the same agent that sensors request, over all hosts; 0: none.
         alert_webhook: where failed runs are reported, a Slack incoming webhook or anything that takes its JSON.
         dagster_url: address of the web interface, for links in alerts.
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
-        fresh_hours: hours after which runs and comparisons count as old, and after twice as many as too old; 0: never.
+        fresh_hours: hours after which an agent's evaluation is old, and after twice as many an error; 0: never.
         keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
         first_week: first day, such as 2026-06-01, of the weeks from which on there are scores by week; empty: there are none.
-        executor: 'in_process', or 'celery' for steps on several hosts.
-        celery_broker, celery_backend: their URLs.
-        celery_lost_seconds: after so long a step whose host died is given to another; longer than any step takes.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
@@ -69,10 +65,6 @@ class OrchestrationSettings(BaseSettings):
     keep_days: int = Field(default=90, ge=1)
     fresh_hours: float = Field(default=26.0, ge=0)
     first_week: date | None = None
-    executor: Literal["in_process", "celery"] = "in_process"
-    celery_broker: str = "redis://localhost:6379/0"
-    celery_backend: str = "redis://localhost:6379/1"
-    celery_lost_seconds: int = Field(default=3600, ge=1)
 
     @field_validator("dagster_url", "reports_url")
     @classmethod
@@ -81,12 +73,12 @@ class OrchestrationSettings(BaseSettings):
 
     @property
     def sensor_status(self) -> dg.DefaultSensorStatus:
-        """The status of a sensor that nobody has switched on or off."""
+        """The default status of sensors."""
         return dg.DefaultSensorStatus.RUNNING if self.automation else dg.DefaultSensorStatus.STOPPED
 
     @property
     def schedule_status(self) -> dg.DefaultScheduleStatus:
-        """The status of a schedule that nobody has switched on or off."""
+        """The default status of schedules."""
         return dg.DefaultScheduleStatus.RUNNING if self.automation else dg.DefaultScheduleStatus.STOPPED
 
     @property

@@ -1,0 +1,56 @@
+"""When an agent was evaluated too long ago: a check per agent, as Dagster's own freshness is of a whole asset."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_events
+
+RECENTLY = "evaluated_recently"
+WARN, ERROR = dg.AssetCheckSeverity.WARN.value, dg.AssetCheckSeverity.ERROR.value
+
+
+def build_check(specs: Specs) -> dg.AssetCheckSpec:
+    """Return the check of every agent's verdict."""
+    return dg.AssetCheckSpec(
+        RECENTLY,
+        asset=specs.verdicts.key,
+        partitions_def=specs.agents,
+        description="The agent was evaluated in the last PERSONA_FRESH_HOURS, or in twice as many where it is an error.",
+    )
+
+
+def overdue(specs: Specs, instance: dg.DagsterInstance, now: datetime | None = None) -> dict[str, str]:
+    """Return the severity of each agent whose newest verdict is too old; agents without any are left out."""
+    hours = timedelta(hours=specs.place.orchestration.fresh_hours)
+    newest = newest_events(instance, specs.verdicts.key, MATERIALIZED) if hours else {}
+    found: dict[str, str] = {}
+    for age, severity in ((hours, WARN), (2 * hours, ERROR)) if newest else ():
+        after = ((now or datetime.now(UTC)) - age).timestamp()
+        asked = dg.AssetRecordsFilter(asset_key=specs.verdicts.key, after_timestamp=after)
+        # The first event that is young enough: earlier events are too old.
+        recent = instance.fetch_materializations(asked, limit=1, ascending=True).records
+        first = recent[0].storage_id if recent else max(newest.values()) + 1
+        found |= {agent_id: severity for agent_id, event in newest.items() if event < first}
+    return found
+
+
+def freshness_evaluations(
+    specs: Specs, agent_ids: Collection[str], late: Mapping[str, str]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield what the check says of agents. ``late``: the severity of each that is overdue."""
+    hours = specs.place.orchestration.fresh_hours
+    for agent_id in agent_ids:
+        severity = late.get(agent_id)
+        age = hours * (2 if severity == ERROR else 1)
+        yield dg.AssetCheckEvaluation(
+            asset_key=specs.verdicts.key,
+            check_name=RECENTLY,
+            passed=severity is None,
+            severity=dg.AssetCheckSeverity(severity or WARN),
+            description=f"Last evaluated more than {age:g} hours ago." if severity else "Nothing is wrong.",
+            metadata={},
+            partition=agent_id,
+        )
