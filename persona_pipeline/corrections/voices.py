@@ -10,8 +10,7 @@ from typing import Any
 from persona_pipeline.corrections.judgment import ClaimFiles
 from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
 from persona_pipeline.corrections.records import recent_messages
-from persona_pipeline.evaluation.read import learn_voice_before
-from persona_pipeline.evaluation.voice import followed_text
+from persona_pipeline.evaluation.voice import followed_text, learn_voice_before
 from persona_pipeline.scoring.style.monitor import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.text.said_again import said_again_statistics
 from persona_pipeline.world.messages.files import parse_messages

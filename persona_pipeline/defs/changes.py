@@ -27,8 +27,8 @@ from persona_pipeline.evaluation.changes import (
     find_changes,
     source_versions,
 )
-from persona_pipeline.evaluation.read import WorldReader, voice_state
-from persona_pipeline.evaluation.voice import VoiceState, alarm_window
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.scoring.style.monitor import VoiceChange

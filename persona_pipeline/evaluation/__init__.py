@@ -1,1 +1,1 @@
-"""Evaluation: a world is read, the judge is asked, what came of it is decided and written"""
+"""Evaluation: a world is read, the judge is asked, runs are decided and written"""

@@ -1,7 +1,7 @@
-"""A pull request judged by its base: what decides is the base's, and changed files are named where they make another verdict.
+"""A pull request judged by its base: the base's files decide, and changed files that make a difference are named.
 
-Judged are the personas, claims, messages and recordings that stand in the world's folder. Baselines, labels, judge changes and
-lexicons come from a commit before, so that nobody moves the limits by which their own change is judged.
+Personas, claims, messages and recordings are the world's. Baselines, labels and lexicons come from an earlier commit, so that
+a change cannot move the limits by which it is judged.
 """
 
 import os
@@ -38,12 +38,12 @@ BASELINES = "baselines/"
 MOST_NAMED = 3
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
-# What is said of a dimension of an agent; of an agent as a whole under no dimension.
+# Verdicts by agent and dimension; of an agent as a whole under no dimension.
 Verdicts = Mapping[tuple[str, str], Result]
 
 
 def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
-    """Return what a run says, by agent and dimension. What there was nothing to judge of has held."""
+    """Return the verdicts of a run by agent and dimension. Nothing to judge counts as held."""
     said: dict[tuple[str, str], Result] = {}
     for agent_id, agent in report.agents.items():
         told = {"": agent.conclusion, **agent.conclusions}
@@ -56,7 +56,7 @@ def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
 
 
 def differences(before: RunReport, after: RunReport) -> tuple[Verdicts, Verdicts]:
-    """Return what the second report makes better, as the first says it, and what it makes worse, as it says it itself."""
+    """Return verdicts that the second report improves, as the first has them, and those that it worsens, as it has them."""
     first, second = verdicts_of(before), verdicts_of(after)
     pairs = {key: (first.get(key, Result.HELD), second.get(key, Result.HELD)) for key in sorted({*first, *second})}
     better = {key: old for key, (old, new) in pairs.items() if _ORDER.index(old) < _ORDER.index(new)}
@@ -64,7 +64,7 @@ def differences(before: RunReport, after: RunReport) -> tuple[Verdicts, Verdicts
 
 
 def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunReport:
-    """Return the base's verdict, in which what only the change's own files call held has not fallen: it cannot be told."""
+    """Return the base's verdict; what only the change's own files call held is inconclusive instead of a regression."""
     report = by_base.model_copy(deep=True)
     for finding in report.all_findings():
         if (finding.agent_id or "", finding.dimension or "") in green and finding.exit_code == EXIT_REGRESSION:
@@ -78,7 +78,7 @@ def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunRepo
 def fresh_world(
     root: Path | None = None, against: str | None = None, *, settings: Settings | None = None
 ) -> Iterator[World]:
-    """Give a world with a store of its own that nobody wrote to; ``against``: the commit whose whole ``persona.yaml`` counts."""
+    """Give a world with an empty store; ``against``: the commit whose whole ``persona.yaml`` counts."""
     with TemporaryDirectory(prefix="persona-store-") as folder:
         world = World.open(root, f"sqlite:///{folder}/store.db", settings=settings)
         try:
@@ -90,9 +90,9 @@ def fresh_world(
 
 
 def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate) -> RunReport:
-    """Return the report of a run by what decides in ``request.against``, with what the change's own files would make of it.
+    """Return the report of a run by the files of ``request.against``, with the difference that the change's files make.
 
-    ``world`` is best a ``fresh_world``; ``ConfigError``: there is no such commit here, or the input is bad.
+    ``world`` is best a ``fresh_world``; ``ConfigError``: the commit is missing, or bad input.
     """
     if request.update_baseline:
         raise ConfigError("--against writes no baselines; take them without it")
@@ -116,7 +116,7 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
         none, taken = frozenset[str](), new
         by_base = run(taken)
         if _of_others(run(none), new) != _of_others(by_base, new):
-            # New golden files are for new agents; they do not move what is said of the others.
+            # New golden files are for new agents; they do not change the verdicts on others.
             taken, by_base = none, run(none)
         # What decides is the base's, or with it the golden files that are accepted.
         accepted = golden if request.accept_baseline else taken
@@ -150,7 +150,7 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
 
 @dataclass
 class AskedOnce:
-    """A live judge that is asked everything once, however often a run is repeated."""
+    """A live judge whose answers are kept, so that repeated runs ask nothing twice."""
 
     judging: Judge
     told: dict[tuple[str, str], Verdict] = field(default_factory=dict)
@@ -165,11 +165,11 @@ class AskedOnce:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a report should say of where its judgments come from."""
+        """Notes on the judgments for reports."""
         return getattr(self.judging, "notes", ())
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        """Return verdicts in the order of the requests; what was told before costs nothing now."""
+        """Return verdicts in the order of the requests; kept answers cost nothing."""
         keys = [(request.proposition_id, request.key) for request in requests]
         new = {key: request for key, request in zip(keys, requests, strict=True) if key not in self.told}
         self.told |= dict(zip(new, await self.judging.judge(list(new.values())), strict=True))
@@ -177,7 +177,7 @@ class AskedOnce:
 
     @property
     def ask(self) -> Ask | None:
-        """Answers other questions than claims; the judge's own cache has what was paid for. None: it answers none."""
+        """Answers other questions than claims; the judge's own cache keeps those. None: it only answers claims."""
         return getattr(self.judging, "ask", None)
 
 
@@ -199,7 +199,7 @@ def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str],
 def _findings(
     found: tuple[Verdicts, Verdicts], changed: Iterable[str], base: str, held: str, accepted: bool
 ) -> Iterator[Finding]:
-    """Yield what changed files make better and worse. All are named that the verdicts rest on, the agents' baselines first."""
+    """Yield the verdicts that changed files improve and worsen, with these files, the agents' baselines first."""
     better, worse = found
     own = {f"{BASELINES}{agent_id}.json" for agent_id, _ in {**better, **worse}}
     # Other agents' baselines count, too: by how many agents are watched, chance is corrected for.

@@ -1,4 +1,4 @@
-"""How far judges agree with people, and which judgments people can make too."""
+"""Agreement of judges with people, and the judgments that people can label."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ MOST_WINDOWS = 26
 
 @dataclass(frozen=True)
 class Judgment:
-    """One judged claim: what was shown and asked, and what judges said.
+    """A judged claim, as shown, and its answers.
 
-    ``request``: with claim, transcript and the persona that was shown (None: none was); of the first sample. ``window``: the
-    newest window it is part of. ``verdicts``: every answer to it and its repeats, of any judge; never empty.
+    ``request``: with claim, transcript and the shown persona (None: not shown); of the first sample. ``window``: the newest
+    with it. ``verdicts``: all answers to it and its repeats, of any judge; never empty.
     """
 
     request: JudgeRequest
@@ -56,13 +56,13 @@ def judged_population(
     agents: Sequence[str] | None = None,
     dimensions: Sequence[str] | None = None,
 ) -> list[Judgment]:
-    """Return every judgment of these agents (None: everybody) that a judge has answered, newest windows first, each once.
+    """Return the answered judgments of these agents (None: all agents), newest windows first, each once.
 
-    Windows are those the agents were evaluated on, and those of the same length before the newest as far back as anybody spoke, so
-    that a fresh copy of a world with recordings has the same population. Persona and claims are those of now.
+    Windows are the evaluated ones, and earlier ones of the same length back to the first message, so that a fresh copy of a
+    world with recordings has the same population. Persona and claims are the current ones.
 
     Raises:
-        ConfigError: files of these agents or recordings are not valid, or there is no message.
+        ConfigError: files of these agents or recordings are not valid, or there are no messages.
     """
     reader = WorldReader(world)
     now = reader.inputs(world.settled(EvaluationRequest(agents=agents, dimensions=dimensions)))
@@ -86,7 +86,7 @@ def judged_population(
 
 
 def _windows(now: Window, known: Iterable[Window], first: datetime | None) -> list[Window]:
-    """Return an agent's windows, the newest first: those it was evaluated on (``known``), and older ones since it spoke first."""
+    """Return an agent's windows, newest first: evaluated ones (``known``), and earlier ones back to its first message."""
     found = dict.fromkeys([*known, now])
     before = max(found, key=lambda window: window.end).previous()
     while first is not None and before is not None and before.end >= first and len(found) < MOST_WINDOWS:
@@ -104,7 +104,7 @@ def world_labels(world: World) -> tuple[list[Label], dict[tuple[str, str], str]]
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
-    """Return how far each judge agrees with people; nobody is asked."""
+    """Return each judge's agreement with people, without any call."""
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
     known, asked = WorldReader(world).known, _asked(world, labels)
@@ -119,7 +119,7 @@ def _asked(world: World, judged: Iterable[Label]) -> AskedOf:
 
 
 def _messages(world: World) -> list[MessageCalibration]:
-    """Return how far each judge's stored verdicts on messages agree with people's."""
+    """Return the agreement of each judge's stored verdicts on messages with people's."""
     every = load_message_labels(world.root / LABELS)
     labels = [label for label in every if label.source is MarkSource.PERSON]
     agents = sorted({label.agent_id for label in labels})

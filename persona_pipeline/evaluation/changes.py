@@ -1,6 +1,6 @@
-"""What changed since it was last evaluated: the data versions of what lies outside, and what must be evaluated again.
+"""Changes since the last evaluation: data versions of files and messages, and what to evaluate again.
 
-The versions are cheap enough to be taken of a thousand agents twice a minute.
+Versions of a thousand agents are cheap enough for two looks a minute.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 CONVERGENCE = "convergence"
 PERSONA, MESSAGES, BASELINE = "persona", "messages", "baseline"
-# A dimension stands for the claims about it.
+# A dimension is the source of its claims.
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
@@ -30,7 +30,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class MessageVersion:
-    """How often what an agent has said has changed so far, and when the newest message was sent."""
+    """Number of changes of an agent's messages, and the time of the newest."""
 
     revision: int
     newest: datetime | None = None
@@ -40,7 +40,7 @@ class MessageVersion:
 
     @classmethod
     def parse(cls, version: str | None) -> "MessageVersion | None":
-        """Return a recorded version without its time; None when there is none, or an earlier release recorded it."""
+        """Return a recorded version without its time; None: missing, or of an earlier release."""
         mark, number = (version or "")[:1], (version or "")[1:]
         return cls(int(number)) if mark == "r" and number.isdigit() else None
 
@@ -51,10 +51,10 @@ Versions = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class SourceVersions:
-    """The versions of all sources. A persona that has no file has no entry; every other file that is missing is ``absent``.
+    """Versions of all sources. Agents without a persona file have no entry; other missing files are ``absent``.
 
-    The version of convergence is of the lexicons, too; that of a baseline of all by which drops are measured and read: golden
-    file, labels. ``misnamed``: files whose names can be no agent's.
+    The version of convergence includes lexicons; that of a baseline its golden file and labels. ``misnamed``: files whose
+    names cannot be agent ids.
     """
 
     by_source: Versions
@@ -68,11 +68,11 @@ class SourceVersions:
 
 
 def source_versions(root: Path, store: Store) -> SourceVersions:
-    """Return the version of every source of every agent, valid or not: a broken file is a version like any other."""
+    """Return the version of every source of every agent; a broken file has a version, too."""
     files = _digests(root / PERSONAS, _YAML)
     personas = {stem: version for stem, version in files.items() if is_agent_id(stem)}
     golden = _digests(root / BASELINES, (".json",))
-    # What reports show beside the scores.
+    # Labels are shown in reports.
     weighing = _digests(root / LABELS, (".jsonl",))
     claims = {name: _proposition_versions(root / PROPOSITIONS / name, personas) for name in ALL_DIMENSIONS}
     words, said = _digests(root / LEXICONS, _YAML), message_versions(store, personas)
@@ -87,23 +87,23 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
 
 
 def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
-    """Return the version of what each agent has said up to now. New messages, edits and removals raise it.
+    """Return the version of each agent's messages. New messages, edits and removals raise it.
 
-    A change outside every window an agent was evaluated on does not, nor does a message of the future before its time.
+    A change outside every evaluated window does not, nor does a message of the future before its time.
     """
     found, newest = revisions(store), newest_times(store)
     return {name: MessageVersion(found.get(name, AgentRevision()).judged, newest.get(name)) for name in agent_ids}
 
 
 def _beside(version: str, others: Mapping[str, str]) -> str:
-    """Return a version with what counts beside the file; where there is nothing it stays as it is."""
+    """Return a version combined with further files; unchanged without any."""
     return _digest(f"{version} {sorted(others.items())}".encode()) if others else version
 
 
 def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, str]:
     files = _digests(folder, _YAML)
     default = files.get(DEFAULT, ABSENT)
-    # An agent without a file of its own shares the default's version.
+    # An agent without a separate file shares the default's version.
     return {
         agent_id: _digest(f"{default} {files[agent_id]}".encode()) if agent_id in files else default
         for agent_id in agent_ids
@@ -111,7 +111,7 @@ def _proposition_versions(folder: Path, agent_ids: Iterable[str]) -> dict[str, s
 
 
 def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
-    """Return a digest by file stem; two spellings of one name (an error when it is read) are digested together."""
+    """Return a digest by file stem; two spellings of a name (an error when they are read) are combined."""
     found: dict[str, str] = {}
     try:
         with os.scandir(folder) as entries:
@@ -127,14 +127,14 @@ def _digests(folder: Path, endings: tuple[str, ...]) -> dict[str, str]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            # Its run will say what is wrong with it.
+            # Its run reports the problem.
             digest = f"unreadable-{error.errno}"
         found[stem] = _digest(f"{found[stem]} {digest}".encode()) if stem in found else digest
     return found
 
 
 def _known_digest(entry: os.DirEntry[str]) -> str:
-    """Return a file's digest. Thousands a look: one that looks as it did is not opened, and a Path each would cost as much."""
+    """Return a file's digest. Thousands are looked at, so unchanged files are not opened and no Path is made."""
     if entry.is_symlink():
         digest = digest_within(entry.path, [repository_of(Path(entry.path).parent)])
     else:
@@ -151,7 +151,7 @@ Settled = Callable[[MessageVersion | None, MessageVersion], bool]
 
 @dataclass(frozen=True)
 class Debounce:
-    """When new messages are worth an evaluation: at least ``messages`` changes, or ``quiet`` since the newest."""
+    """When new messages are worth an evaluation: ``messages`` changes, or ``quiet`` since the newest."""
 
     messages: int = 20
     quiet: timedelta = timedelta(minutes=15)
@@ -167,7 +167,7 @@ class Debounce:
 
 @dataclass(frozen=True)
 class SourceChange:
-    """A source that is not as it was recorded."""
+    """A source that differs from its record."""
 
     agent_id: str
     source: str
@@ -182,13 +182,12 @@ def find_changes(
     is_settled: Settled,
     reading: bool = False,
 ) -> tuple[list[SourceChange], list[str]]:
-    """Return what must be recorded, agent by agent, and the agents whose new messages are not settled.
+    """Return the changes to record, agent by agent, and the agents whose new messages are not settled.
 
     Args:
-        known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed, and of
-            one whose messages were never recorded.
-        is_settled: whether messages are worth an evaluation, by what was recorded of them and what there is now.
-        reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
+        known: the agents that are partitions; everything is new of others, and of agents whose messages were never recorded.
+        is_settled: whether messages are worth an evaluation, by their recorded and current version.
+        reading: message files are being read: their messages are incomplete, and new agents wait.
     """
     changes, waiting = [], []
     observed = recorded.get(MESSAGES, {})

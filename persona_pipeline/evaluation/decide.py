@@ -397,14 +397,7 @@ def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 def _compared(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> Compared:
     """Return the comparison by the size of drops alone."""
-    found = compare(
-        evaluation.agent_id,
-        evaluation.dimensions,
-        baseline,
-        rules,
-        min_coverage=rules.min_coverage,
-        as_recorded=rules.as_recorded,
-    )
+    found = compare(evaluation.agent_id, evaluation.dimensions, baseline, rules)
     return Compared(found, evaluation.dimensions, baseline, judged_on(evaluation))
 
 

@@ -1,4 +1,4 @@
-"""What a run would take before it is paid for: judging, what confirming may add, and conversations to be generated."""
+"""Estimate of a run before it is paid for: judging, confirmation, and generated conversations."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,22 +20,22 @@ from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Question, Usage
 from persona_pipeline.world.world import World
 
-# Tokens of a generated message, and of the rules and the talk around it beside the persona; of a transcript made of them.
+# Tokens of a generated message, of its rules and context without the persona, and of a transcript of such messages.
 _MESSAGE, _AROUND, _TRANSCRIPT = (20, 90, 350), (350, 500, 1500), (400, 1500, 5000)
 _VERDICT = (60, 450, 1300)
 
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run is expected to take.
+    """Estimate of a run.
 
     Attributes:
-        judging: of what is neither recorded nor in the store.
-        recorded: how many judgments are recorded.
-        confirming: judgments that confirming adds if everything fell; mostly it adds none.
-        generated: calls for conversations that are to be generated, and for judging them.
-        usd: the range of all of it; None: the model has no known price.
-        worst_usd: what it costs at most.
+        judging: judgments that are neither recorded nor stored.
+        recorded: number of recorded judgments.
+        confirming: judgments that confirmation adds if everything drops; usually none.
+        generated: calls for generated conversations and their judgment.
+        usd: range of the total cost; None: the model's price is unknown.
+        worst_usd: largest cost.
     """
 
     judging: Estimate
@@ -116,7 +116,7 @@ def estimate_run(
 
 
 def questions_of(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
-    """Return what an evaluation would ask first: claims, messages and the judge's check. ``ConfigError``: bad input."""
+    """Return the first questions of an evaluation: claims, messages and the judge's check. ``ConfigError``: bad input."""
     request, reader = world.settled(request), WorldReader(world)
     inputs = reader.inputs(request)
     plans = list(plans_of(inputs, request))
@@ -128,7 +128,7 @@ def questions_of(world: World, options: ModelOptions, request: EvaluationRequest
 def _on_messages(
     reader: WorldReader, inputs: Inputs, request: EvaluationRequest, plans: Sequence[AgentPlan]
 ) -> list[Question]:
-    """Return what is asked of whole messages: those of the plans, and those by which the judge is checked."""
+    """Return the questions about whole messages: of the plans, and of the judge's check."""
     day = max(scope.window.end for scope in inputs.agents).date()
     baselines, _ = reader.baselines(scope.agent_id for scope in inputs.agents)
     asked = AnchorRound(reader.anchors(inputs, baselines, request), day, 2 if request.update_baseline else 1)
@@ -136,7 +136,7 @@ def _on_messages(
 
 
 def _facts_questions(reader: WorldReader, inputs: Inputs, *, fresh: bool) -> list[Question]:
-    """Return what is asked of conversations and not recorded; comparing the facts takes at most a call more for each agent."""
+    """Return unrecorded questions about conversations; comparing facts takes at most one more call an agent."""
     inputs, world = reader.with_canon(inputs), reader.world
     raise_problems(inputs.broken)
     known = {} if fresh else RecordedBackend(world.root / RECORDINGS, settings=world.settings).recordings
@@ -155,9 +155,9 @@ def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
 def missing_text(
     world: World, judging: Judge, command: str, judge: str | None = None, asking: JudgeOptions | None = None
 ) -> str:
-    """Return what a recording judge was not told, the command that asks it again, and about what that costs; "": nothing.
+    """Return failed judgments of a recording judge, the command that repeats them, and its price; "": none failed.
 
-    ``judging`` is as ``open_judge`` opened it; ``judge`` and ``asking`` are those of ``estimate_run``.
+    ``judging``: from ``open_judge``; ``judge`` and ``asking``: as in ``estimate_run``.
     """
     writer = judging.writer if isinstance(judging, OpenedJudge) else None
     if writer is None or not writer.failed:
@@ -173,7 +173,7 @@ def missing_text(
 
 
 def _one_judgment(asked: Sequence[JudgeRequest], options: ModelOptions) -> tuple[Range, float]:
-    """Return the price of one judgment on average, and the most one costs."""
+    """Return the average and the largest price of a judgment."""
     whole = estimate(asked, options=options)
     calls = max(1, whole.usage.calls)
     usd = whole.usd or Range()

@@ -1,6 +1,6 @@
-"""A world's folder where there is no store: read as a snapshot, and its golden baselines taken again from their recordings.
+"""A world's folder without a store: its inputs, and its golden baselines taken again from their recordings.
 
-Without a call: a baseline is no more forgeable than the recordings it names.
+This needs no call, and makes a baseline no easier to forge than its recordings.
 """
 
 import math
@@ -45,7 +45,7 @@ def folder_inputs(root: Path, now: datetime | None = None) -> Inputs:
 
 
 def asked_now(root: Path, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
-    """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
+    """Return the current persona and claims of judged agents, or problems of their files; deleted agents are left out."""
     labelled = grouped(dict.fromkeys(judged), lambda item: item[0])
     try:
         there = agent_ids(root) if labelled else []
@@ -70,9 +70,9 @@ GONE = "its recordings are not here, or its persona, claims or messages are othe
 
 @dataclass
 class Retaken:
-    """What came of one golden file.
+    """Check of a golden file.
 
-    ``wrong`` says what it says and its recordings do not; ``unknown`` has dimensions that could not be taken again, by the reason.
+    ``wrong``: differences to its recordings; ``unknown``: dimensions that cannot be taken again, by reason.
     """
 
     path: Path
@@ -126,7 +126,7 @@ def _scored(
     scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
     case = build_case(inputs, persona, scope, 1)
     if samples > 1:
-        # What fell was judged more often than the rest: each claim as often as it is recorded.
+        # Drops were judged more often: each claim as often as it is recorded.
         often = {item.id: samples for item in claims.propositions.propositions}
         for request in plan_case(replace(case, repeats={name: often}), scope, {name: claims}).requests:
             if not judge.has_recorded([request]):
@@ -146,7 +146,7 @@ def _differences(baseline: Baseline, name: str, windows: list[DimensionEvaluatio
     pairs: dict[str, tuple[Any, Any]] = {name: (baseline.dimensions[name], summary.score + moved)}
     judged = [key for key in {**said, **summary.claims} if not key.startswith("_")]
     pairs |= {f"{name}/{key}": (said.get(key), summary.claims.get(key)) for key in judged}
-    # How windows differ as a whole cannot be told from claims where something computed has moved.
+    # Where computed parts changed, claims do not determine the spread of whole windows.
     left_out = set(Windows.model_fields) if moved else set()
     spread, again = spread_of(baseline, name).model_dump(exclude=left_out), summary.spread.model_dump(exclude=left_out)
     pairs |= {f"{name}: {key}": pair for key, pair in _flat(spread, again)}

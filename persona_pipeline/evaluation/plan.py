@@ -28,7 +28,7 @@ HISTORY_WINDOWS = 4
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """All questions of one agent's evaluation, and what they are made from.
+    """All questions of an agent's evaluation, and what they are made from.
 
     Attributes:
         sets: the agent's merged claims by dimension.
@@ -273,7 +273,7 @@ def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judge
 
 
 def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
-    """Return the scores of one agent, from its verdicts alone."""
+    """Return the scores of an agent, from its verdicts alone."""
     plan, dimensions = judged.plan, judged.dimensions()
     models = sorted({verdict.model for verdict in judged.verdicts if verdict.model})
     prompts = sorted({verdict.prompt_version for verdict in judged.verdicts if verdict.prompt_version})

@@ -6,7 +6,7 @@ No other module reads for an evaluation. Data of many agents is read for all of 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
@@ -15,7 +15,13 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs, Reference, Signals, Snapshot
-from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
+from persona_pipeline.evaluation.voice import (
+    VoiceState,
+    followed,
+    messages_to_follow,
+    voice_at,
+    voice_findings,
+)
 from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents, windows_taken
@@ -33,22 +39,15 @@ from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
 from persona_pipeline.scoring.style.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
-from persona_pipeline.scoring.style.model import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN, everyday
+from persona_pipeline.scoring.style.model import everyday
 from persona_pipeline.scoring.style.monitor import (
-    LearntVoice,
-    current_voice,
-    learnt_from,
-    stored_voice,
     stored_voices,
-    write_voices,
 )
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world import runs
-from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.messages.store import (
     MessageLog,
-    message_counts,
     newest_message_time,
     read_alike,
     read_messages,
@@ -57,11 +56,10 @@ from persona_pipeline.world.messages.store import (
     read_talk,
     said_most,
 )
-from persona_pipeline.world.models import Message, Persona, Window, parse_window
+from persona_pipeline.world.models import Message, Window, parse_window
 from persona_pipeline.world.names import named_agents
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims, stored_sets
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, select_dimensions
-from persona_pipeline.world.revisions import Revision, revisions_during
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import World
 
@@ -363,10 +361,10 @@ class WorldReader:
 
         Args:
             length: a length of time, or ``all``.
-            since: where it begins instead.
+            since: its start instead.
 
         Raises:
-            ConfigError: ``length`` is neither, ``as_of`` has no offset, ``since`` is not before the end, or there is no message.
+            ConfigError: ``length`` is neither, ``as_of`` has no offset, ``since`` is not before the end, or messages are missing.
         """
         span = None if length == ALL_TIME else parse_window(length)
         if as_of is not None and as_of.tzinfo is None:
@@ -398,102 +396,27 @@ class WorldReader:
         return found
 
     def past_windows(self, agent_id: str) -> tuple[list[Window], datetime | None]:
-        """Return the windows an agent was evaluated on, the newest first, and when it spoke first."""
+        """Return an agent's evaluated windows, newest first, and the time of its first message."""
         first = next(iter(self.world.messages(agent_id=agent_id)), None)
         return runs.known_windows(self.world.store, agent_id, now=self.world.horizon), first and first.created_at
-
-    def voice(self, persona: Persona, stored: LearntVoice | None, window: Window, *, learn: bool = False) -> VoiceState:
-        """Return how an agent's voice stands at the end of a window, as it is ``stored``.
-
-        ``learn`` learns it if it is not: from what was said before the window, after a change of persona from all said since.
-        """
-        # A window of everything has nothing before it to learn from.
-        before = window.start or datetime.min.replace(tzinfo=UTC)
-        state = self.learnt_voice(persona, stored, before, learn=learn)
-        if state.learnt.model is None:
-            return state
-        said = self.messages_to_follow(state.learnt, min(window.end, self.world.horizon))
-        found = followed(state.learnt, said, window)
-        makers = runs.maker_rows(self.world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
-        changes = [
-            change
-            for span in found.spans
-            for change in known_changes(persona.agent_id, span, self._commits(span), makers)
-        ]
-        return replace(explained(found, changes), is_new=state.is_new)
-
-    def learnt_voice(
-        self,
-        persona: Persona,
-        stored: LearntVoice | None,
-        moment: datetime,
-        *,
-        learn: bool = True,
-        again: bool = False,
-    ) -> VoiceState:
-        """Return an agent's voice, learnt from what was said up to a moment if it is not yet; nothing is followed.
-
-        After a change of persona it is learnt from all that was said since, as soon as that is enough. Without ``learn`` it is as
-        it is stored; ``again`` learns it anew.
-        """
-        world, agent_id = self.world, persona.agent_id
-        newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)
-        learnt = current_voice(stored, persona, newest[0].created_at if newest else None)
-        is_new = stored is not None and learnt is not stored
-        if learnt.model is not None and not again:
-            return VoiceState(learnt, is_new=is_new)
-        span = Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
-        own = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
-        # As long as it has said too little itself, it is learnt from what its card lets it say.
-        examples = example_messages(world.root, agent_id, span.start) if own < FEWEST_OWN else []
-        state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
-        if not learn or not (state.learnable or (again and learnt.model is not None)):
-            return state
-        said = [*examples, *self._said(agent_id, span)]
-        return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True)
-
-    def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:
-        """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: older ones are in no window.
-
-        They begin at a multiple of 500, so that an alarm stays where it is while messages come.
-        """
-        assert learnt.model is not None
-        agent_id, span = learnt.agent_id, Window(end, learnt.follows_from)
-        if span.start is not None and span.start >= end:
-            return []
-        count = message_counts(self.world.store, span, agent_id=agent_id).get(agent_id, 0)
-        skipped = max(0, count // HORIZON - 1) * HORIZON
-        return read_messages(self.world.store, span, agent_id=agent_id, limit=count - skipped)
-
-    def _said(self, agent_id: str, span: Window) -> list[Message]:
-        own = read_messages(self.world.store, span, agent_id=agent_id, limit=MOST_OWN)
-        everybody = read_messages(self.world.store, span, limit=MOST_OWN + MOST_OTHERS)
-        return list(MessageLog.of([*own, *everybody]).messages)
-
-    def _commits(self, span: Window) -> Sequence[Revision]:
-        try:
-            return revisions_during(self.world.root, span)
-        except ConfigError:
-            # A world without git has no commits.
-            return ()
 
     def _voices(self, scopes: Sequence[AgentScope], *, learn: bool) -> dict[str, VoiceState]:
         known, found = stored_voices(self.world.store, {scope.agent_id for scope in scopes}), {}
         for scope in scopes:
             voice, persona = known.get(scope.agent_id), scope.persona
             same = persona is None or voice is None or voice.persona_hash == persona.hash
-            # What was never learnt raises no alarm.
+            # A voice that was never learnt raises no alarm.
             if scope.past or scope.synthetic or (not learn and same and (voice is None or voice.model is None)):
                 continue
-            found[scope.agent_id] = self.voice(
-                persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
+            found[scope.agent_id] = voice_at(
+                self.world, persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
             )
         return found
 
     def _drifts(
         self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
     ) -> tuple[dict[str, list[KnownDrift]], dict[str, tuple[Problem, ...]]]:
-        """Return the known drifts of agents up to now, whatever window they are judged on, and what is wrong with files of them."""
+        """Return the known drifts of agents up to now, and problems of their files."""
         folder, newest = self.world.rules_root / BASELINES, self.world.newest_message_time()
         stored = stored_voices(self.world.store, {scope.agent_id for scope in scopes})
         found: dict[str, list[KnownDrift]] = {}
@@ -507,15 +430,15 @@ class WorldReader:
                 continue
             known = list(state.drifts if state else ())
             if voice and voice.model and newest and (state is None or scope.window.end < newest):
-                # What is said after the window tells of a drift that begins in it.
-                said = self.messages_to_follow(voice, newest)
+                # Messages after the window may show a drift that begins in it.
+                said = messages_to_follow(self.world, voice, newest)
                 known = list(followed(voice, said, scope.window).drifts)
             if told or known:
                 found[agent_id] = [*filter(None, [told]), *known]
         return found, broken
 
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
-        """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
+        """Return the windows before that ``history`` or a baseline requests; windows without messages are left out."""
         windows_back = max(request.history, request.baseline_windows - 1)
         # A baseline of all time has one window.
         if not windows_back or (request.window == ALL_TIME and not request.history):
@@ -563,22 +486,3 @@ def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:
         else:
             found.append(window)
     return found
-
-
-def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:
-    """Return how an agent's voice stands at the end of a window, and keep what is new of it; see ``WorldReader.voice``."""
-    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
-    return _kept(world, WorldReader(world).voice(persona, stored, window, learn=learn))
-
-
-def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: bool = False) -> VoiceState:
-    """Return an agent's voice, learnt from what was said up to a moment if it is not yet, and keep it; nothing is followed."""
-    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
-    return _kept(world, WorldReader(world).learnt_voice(persona, stored, moment, again=again))
-
-
-def _kept(world: World, state: VoiceState) -> VoiceState:
-    if state.is_new:
-        with world.store.begin() as connection:
-            write_voices(connection, [state.learnt])
-    return state

@@ -42,7 +42,6 @@ from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
     NOT_JUDGED,
     GateRules,
@@ -384,11 +383,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "window_end": max(item.window_end for item in evaluations).isoformat() if evaluations else None,
             "dimensions": select_dimensions(request.dimensions),
             "samples": request.samples,
-            "min_coverage": least_coverage(
-                (item for one in evaluations for item in one.dimensions.values()),
-                rules.min_coverage,
-                as_recorded=rules.as_recorded,
-            ),
+            "min_coverage": rules.least_coverage(item for one in evaluations for item in one.dimensions.values()),
             "regression_delta": rules.regression_delta,
             "proposition_delta": rules.proposition_delta,
         },

@@ -165,7 +165,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Signals:
-    """Findings beside the scores of claims.
+    """Findings in addition to the scores of claims.
 
     Attributes:
         drifts: known drifts by agent.

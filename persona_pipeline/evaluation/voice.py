@@ -1,16 +1,27 @@
-"""How an agent's voice stands, told from what was read of it: followed message by message, and what changed around an alarm."""
+"""State of an agent's voice: followed message by message, with changes around an alarm."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
+from typing import Literal
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.style.model import ENOUGH_CONVERSATIONS, ENOUGH_OWN, FEWEST_OWN, VoiceProvenance
+from persona_pipeline.scoring.style.model import (
+    ENOUGH_CONVERSATIONS,
+    ENOUGH_OWN,
+    FEWEST_OWN,
+    HORIZON,
+    MOST_OTHERS,
+    MOST_OWN,
+    VoiceProvenance,
+)
 from persona_pipeline.scoring.style.monitor import (
     BEFORE,
     KnownChange,
@@ -18,33 +29,40 @@ from persona_pipeline.scoring.style.monitor import (
     VoiceAlarm,
     VoiceChange,
     VoiceReading,
+    current_voice,
     follow_voice,
+    learnt_from,
+    stored_voice,
     voice_change,
+    write_voices,
 )
 from persona_pipeline.scoring.text.tokens import UNKNOWN
-from persona_pipeline.world.cards.files import CARDS, CardFormat
+from persona_pipeline.world import runs
+from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.world.changes import FOLDERS
-from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.revisions import Revision
+from persona_pipeline.world.messages.store import MessageLog, message_counts, read_messages
+from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.revisions import Revision, revisions_during
 from persona_pipeline.world.runs import Row
+from persona_pipeline.world.world import World
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
 _HASH_DIGITS = 8
-# A window begins after its start: this is what stands between that and its first message.
+# A window excludes its start, so it begins this long before its first message.
 _INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
 class VoiceState:
-    """What an agent's messages say of its voice up to the end of a window.
+    """An agent's voice up to the end of a window.
 
     Attributes:
         learnt: the voice; without a model, why there is none.
-        own: messages of its own it can be learnt from, while it is not; ``examples``: how many of them its character card made up.
-        readings: of its newest messages, oldest first: all since the voice was learnt, of many the newest 500 to 1000.
-        alarms: those raised in the window, and the one that stands at its end; oldest first.
-        stands: the last of them stands: the agent does not sound like itself.
-        is_new: the voice is not stored as it is here.
+        own: number of messages it can be learnt from; ``examples``: those of its character card.
+        readings: of its newest messages, oldest first: all since the voice was learnt, at most the newest 500 to 1000.
+        alarms: raised in the window, and one that lasts until its end; oldest first.
+        stands: the last alarm lasts: the agent does not sound like itself.
+        is_new: the stored voice differs.
         drifts: all times up to the end of the window in which it did not sound like itself.
     """
 
@@ -64,7 +82,7 @@ class VoiceState:
 
     @property
     def spans(self) -> list[Window]:
-        """When something may have changed that made an alarm, for each of them."""
+        """Times of possible causes of each alarm."""
         alarms = (found.alarm for found in self.alarms)
         return [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in alarms]
 
@@ -75,7 +93,7 @@ class VoiceState:
 
     @property
     def text(self) -> str:
-        """How the voice stands, in words."""
+        """The state in words."""
         since = self.learnt.since
         anew = f"; its persona changed, and what it said up to {since.isoformat()} no longer counts" if since else ""
         if self.learnt.model is None:
@@ -118,7 +136,7 @@ def _learnt_from(known: VoiceProvenance) -> str:
 
 
 def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]:
-    """Return from when a voice is followed (None: since it was learnt), how soon a change shows, and what does not show."""
+    """Return since when a voice is followed (None: since it was learnt), how soon a change shows, and what does not show."""
     name, model = state.agent_id, state.learnt.model
     if model is None:
         return [f"{name}: not followed, and no change is seen: its voice is {state.text}"]
@@ -169,7 +187,7 @@ def alarm_window(found: VoiceChange) -> Window:
 
 
 def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -> VoiceState:
-    """Hold an agent's messages since its voice was learnt against it; what may have made an alarm is not looked for."""
+    """Compare an agent's messages since its voice was learnt with it; causes of alarms are not searched."""
     assert learnt.model is not None
     readings, alarms = follow_voice(learnt.model, messages)
     drifts = [
@@ -189,13 +207,13 @@ def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -
 
 def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
     """Return when an agent said the last message that does not sound like it, None while it goes on."""
-    # The level is 1 while an alarm stands, and 0 where it ends.
+    # The level is 1 during an alarm, and 0 at its end.
     pairs = ((last, now) for last, now in pairwise(readings) if now.message.created_at > alarm.raised_at.created_at)
     return next((last.message.created_at for last, now in pairs if now.level <= 0), None)
 
 
 def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
-    """Return how a voice stands, each alarm with the changes around it: those known beside the runs', which the messages tell."""
+    """Return a voice's state, each alarm with the known changes and the starts of agents' runs around it."""
     said = pairwise(reading.message for reading in state.readings)
     began = [now for before, now in said if now.run_id and now.run_id != before.run_id]
     runs = [KnownChange(now.created_at, f"run {now.run_id} of the agents began") for now in began]
@@ -206,7 +224,7 @@ def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
 def known_changes(
     agent_id: str, span: Window, commits: Iterable[Revision], makers: Sequence[Row]
 ) -> Iterator[KnownChange]:
-    """Yield what changed in a span of time: commits, and what evaluations (``runs.maker_rows``) saw of persona and judge."""
+    """Yield changes in a span of time: commits, and changes of persona and judge between runs (``runs.maker_rows``)."""
     assert span.start is not None
     for commit in commits:
         if touched := _touched(commit, agent_id):
@@ -223,7 +241,7 @@ def known_changes(
 
 
 def _touched(commit: Revision, agent_id: str) -> str:
-    """Return which files of a commit may change how an agent speaks: its persona, and what is no part of a world."""
+    """Return files of a commit that may change an agent's voice: its persona, and files outside of the world."""
     own = [f"personas/{agent_id}.{ending}" for ending in ("yaml", "yml")]
     own += [f"{CARDS}/{agent_id}.{name}" for name in CardFormat]
     found = [path for path in commit.paths if path in own or path.partition("/")[0] not in FOLDERS]
@@ -241,3 +259,98 @@ def _command(found: VoiceChange) -> str:
     assert window.start is not None
     since, as_of = (rfc3339(moment, exact=True) for moment in (window.start, window.end))
     return f"persona-pipeline evaluate --agents {shlex.quote(found.alarm.agent_id)} --since {since} --as-of {as_of}"
+
+
+def voice_at(
+    world: World, persona: Persona, stored: LearntVoice | None, window: Window, *, learn: bool = False
+) -> VoiceState:
+    """Return the state of an agent's ``stored`` voice at the end of a window.
+
+    ``learn``: learn it where it is missing, from messages before the window; after a change of persona from all since.
+    """
+    # A window of everything has nothing before it to learn from.
+    before = window.start or datetime.min.replace(tzinfo=UTC)
+    state = learnt_voice(world, persona, stored, before, learn=learn)
+    if state.learnt.model is None:
+        return state
+    said = messages_to_follow(world, state.learnt, min(window.end, world.horizon))
+    found = followed(state.learnt, said, window)
+    makers = runs.maker_rows(world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
+    changes = [
+        change
+        for span in found.spans
+        for change in known_changes(persona.agent_id, span, _commits(world.root, span), makers)
+    ]
+    return replace(explained(found, changes), is_new=state.is_new)
+
+
+def learnt_voice(
+    world: World, persona: Persona, stored: LearntVoice | None, moment: datetime, learn: bool | Literal["again"] = True
+) -> VoiceState:
+    """Return an agent's voice, learnt from messages up to a moment where it is missing; nothing is followed.
+
+    After a change of persona it is learnt from all messages since, as soon as they are enough. Without ``learn`` it is as
+    stored; ``again``: learn it even if it is stored.
+    """
+    agent_id = persona.agent_id
+    newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)
+    learnt = current_voice(stored, persona, newest[0].created_at if newest else None)
+    is_new = stored is not None and learnt is not stored
+    if learnt.model is not None and learn != "again":
+        return VoiceState(learnt, is_new=is_new)
+    span = Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
+    own = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+    # As long as it has said too little itself, it is learnt from what its card lets it say.
+    examples = example_messages(world.root, agent_id, span.start) if own < FEWEST_OWN else []
+    state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
+    if not learn or not (state.learnable or learnt.model is not None):
+        return state
+    said = [*examples, *_said(world, agent_id, span)]
+    return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True)
+
+
+def messages_to_follow(world: World, learnt: LearntVoice, end: datetime) -> list[Message]:
+    """Return an agent's messages since its voice was learnt, at most the newest 500 to 1000.
+
+    They begin at a multiple of 500, so that an alarm does not move when messages arrive.
+    """
+    assert learnt.model is not None
+    agent_id, span = learnt.agent_id, Window(end, learnt.follows_from)
+    if span.start is not None and span.start >= end:
+        return []
+    count = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+    skipped = max(0, count // HORIZON - 1) * HORIZON
+    return read_messages(world.store, span, agent_id=agent_id, limit=count - skipped)
+
+
+def _said(world: World, agent_id: str, span: Window) -> list[Message]:
+    own = read_messages(world.store, span, agent_id=agent_id, limit=MOST_OWN)
+    everybody = read_messages(world.store, span, limit=MOST_OWN + MOST_OTHERS)
+    return list(MessageLog.of([*own, *everybody]).messages)
+
+
+def _commits(root: Path, span: Window) -> Sequence[Revision]:
+    try:
+        return revisions_during(root, span)
+    except ConfigError:
+        # A world without git has no commits.
+        return ()
+
+
+def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:
+    """Return the state of an agent's voice at the end of a window, and store changes; see ``voice_at``."""
+    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
+    return _kept(world, voice_at(world, persona, stored, window, learn=learn))
+
+
+def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: bool = False) -> VoiceState:
+    """Return an agent's voice, learnt from messages up to a moment where it is missing, and store it."""
+    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
+    return _kept(world, learnt_voice(world, persona, stored, moment, "again" if again else True))
+
+
+def _kept(world: World, state: VoiceState) -> VoiceState:
+    if state.is_new:
+        with world.store.begin() as connection:
+            write_voices(connection, [state.learnt])
+    return state

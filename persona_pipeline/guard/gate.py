@@ -20,9 +20,7 @@ from persona_pipeline.guard.baselines.regression import (
     Rules,
     check_option,
     dropped,
-    is_covered,
     is_enough,
-    least_coverage,
 )
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
@@ -92,13 +90,10 @@ FAILURES: Mapping[str, Collection[str]] = {
 class GateRules(Rules):
     """When a run fails: a settled request's options of the same names.
 
-    ``as_recorded``: where all failures are recorded, the coverage of that time is enough. ``fail_on``, ``only_fail_on``: names of
-    ``FAILURES``, see ``counted``. ``accepted_drops``: drops that a person accepted, as of ``today``. ``usual``: the rules in
-    ``persona.yaml``. Raises ``ConfigError``: a value is invalid.
+    ``fail_on``, ``only_fail_on``: names of ``FAILURES``, see ``counted``. ``accepted_drops``: drops that a person accepted,
+    as of ``today``. ``usual``: the rules in ``persona.yaml``. Raises ``ConfigError``: a value is invalid.
     """
 
-    min_coverage: float = 1.0
-    as_recorded: bool = True
     threshold: float | None = None
     fail_on: Sequence[str] | None = None
     only_fail_on: Sequence[str] | None = None
@@ -109,8 +104,7 @@ class GateRules(Rules):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("min_coverage", "threshold"):
-            check_option(name, getattr(self, name))
+        check_option("threshold", self.threshold)
         for option in FAIL_LISTS:
             for name in getattr(self, option) or ():
                 if name not in FAILURES:
@@ -248,7 +242,7 @@ def looser_rules(rules: GateRules, evaluations: Collection[AgentEvaluation], *, 
     ``live``: the run may leave as many judgments unscored as a live judge.
     """
     items = (item for evaluation in evaluations for item in evaluation.dimensions.values())
-    least = least_coverage(items, rules.min_coverage, as_recorded=rules.as_recorded)
+    least = rules.least_coverage(items)
     usual: dict[str, float | None] = {name: _stricter(name, rules.usual.get(name)) for name in _DEFAULTS}
     usual |= {"min_coverage": LIVE_COVERAGE if live else 1.0, "threshold": rules.usual.get("threshold")}
     found = list[LooserRule]()
@@ -378,7 +372,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             text = f"{label} has a baseline and no score now: {_why_none(evaluation, item)}"
             remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
-        elif item.failed and (item.score is None or not _is_covered([item], rules) or (compared and compared.lost)):
+        elif item.failed and (item.score is None or not rules.are_covered([item]) or (compared and compared.lost)):
             rows = [row for row in item.propositions.values() if row.failed]
             more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             text = (
@@ -427,7 +421,7 @@ def run_coverage(reports: Collection[AgentReport], rules: GateRules) -> list[Fin
 def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, agent_id: str | None) -> list[Finding]:
     items = [item for evaluation in evaluations for item in evaluation.dimensions.values()]
     scored, expected = (sum(getattr(item, name) for item in items) for name in ("n_scored", "n_expected"))
-    if _is_covered(items, rules):
+    if rules.are_covered(items):
         return []
     failed = sum((Counter(item.failed) for item in items), Counter())
     text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({_counted(failed)})"
@@ -442,10 +436,6 @@ def _why_none(evaluation: AgentEvaluation, item: DimensionEvaluation) -> str:
 
 def _counted(failed: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {unscored_label(reason)}" for reason, count in sorted(failed.items()))
-
-
-def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:
-    return is_covered(items, rules.min_coverage, as_recorded=rules.as_recorded)
 
 
 def facts_findings(found: FactsFound, judge: str = "anthropic") -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, worst_exit_co
 from persona_pipeline.base.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
-from persona_pipeline.guard.baselines.regression import is_covered
+from persona_pipeline.guard.baselines.regression import Rules
 from persona_pipeline.guard.gate import counted, weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
@@ -216,5 +216,5 @@ def _not_covered(found: pp.Evaluation, agent_id: str) -> list[str]:
     return [
         f"{agent_id}: {name}: only {item.n_scored} of {item.n_expected} judgments are scored"
         for name, item in found[agent_id].evaluation.dimensions.items()
-        if not is_covered([item], least)
+        if not Rules(min_coverage=least).are_covered([item])
     ]

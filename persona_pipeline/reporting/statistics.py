@@ -18,8 +18,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import not_valid
 from persona_pipeline.evaluation.history import overall_points, points_of, score_history
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.read import voice_state
-from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.evaluation.voice import VoiceState, voice_state
 from persona_pipeline.guard.report import AgentEvaluation, RunReport
 from persona_pipeline.scoring.style.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.style.monitor import ALARM

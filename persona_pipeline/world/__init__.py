@@ -1,6 +1,6 @@
-"""The world: who is evaluated, on what they said, and when.
+"""The world: agents, their messages, and the windows of an evaluation.
 
-Names stand in ``__init__.pyi``; each brings in its own module only.
+Names are in ``__init__.pyi``; each imports its module only.
 """
 
 import lazy_loader

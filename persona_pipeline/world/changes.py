@@ -1,6 +1,6 @@
-"""What a change to a world adds, edits or removes, by name: all that is evaluated, and all that decides about it.
+"""Changes to a world by name: added, edited and removed files that are evaluated or decide a verdict.
 
-Read from git, without checking anything out and without believing what the changed files say of themselves.
+Read from git, without a checkout and without trusting the changed files.
 """
 
 import json
@@ -16,10 +16,10 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import ask_git, read_regular
 
-# What decides about scores beside what is scored. A pull request is judged by its base's.
+# Files that decide a verdict. A pull request is judged by its base's.
 DECIDING = ("baselines", "labels", "lexicons", "background", "nudges", "persona.yaml")
 FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", "interviews", *DECIDING, ".persona")
-# Besides, of the whole repository: what runs the evaluation, and what says how files are checked out.
+# Of the whole repository: workflows, and settings of the checkout.
 _EVERYWHERE = (
     ":(top).github",
     ":(top,glob)**/.gitattributes",
@@ -59,14 +59,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Change:
-    """One thing that a change touches.
+    """One change to a world.
 
-    ``what``: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``, ``card``,
-    ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``, ``workflow``,
-    ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file). ``name``: the agent's
-    id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are. ``path``: relative to the
-    world's folder. ``detail``: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``. ``rows``: how many
-    messages, labels or recordings were removed, edited and added.
+    Attributes:
+        what: ``persona``, ``claim``, ``claims`` (other settings of a file, or an unreadable file), ``baseline``, ``card``,
+            ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``,
+            ``workflow``, ``store`` (files of a run, which should not be committed) or ``link`` (in the place of a file).
+        name: agent id; of a claim ``dimension/file: id``; of recordings agent and dimension.
+        path: relative to the world's folder.
+        detail: old and new numbers of a baseline, such as ``adherence 8.7 → 0.5``.
+        rows: numbers of removed, edited and added messages, labels or recordings.
     """
 
     what: str
@@ -78,10 +80,10 @@ class Change:
 
 
 def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
-    """Return what differs between two commits of the repository a world stands in, in a fixed order.
+    """Return the differences between two commits of the world's repository, in a fixed order.
 
-    ``base``: the commit before, such as ``origin/main`` or ``HEAD^1`` of a merge. Raises ``ConfigError``: there is no git, no
-    repository, or no such commit.
+    ``base``: the commit before, such as ``origin/main`` or ``HEAD^1`` of a merge. Raises ``ConfigError``: git, the repository
+    or the commit is missing.
     """
     for commit in (base, head):
         if commit.startswith("-"):
@@ -162,7 +164,7 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
 
 
 def _recordings(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:
-    """Yield what is other, by what the lines say they are of. The same judgment with another answer was edited."""
+    """Yield changes by agent and dimension. The same judgment with another answer is an edit."""
     before, after = _lines(old, "key"), _lines(new, "key")
     names = {key: _recording_name(row) for rows in (after, before) for key, (row, _) in rows.items()}
     for name in dict.fromkeys(names.values()):
@@ -195,7 +197,7 @@ def _lines(data: bytes | None, name: str) -> _Rows:
         item: Mapping[str, Any] = row if isinstance(row, dict) else {}
         said = item.get(name)
         key = said if isinstance(said, str) else line
-        # One that stands there twice has both.
+        # Duplicate keys have all their lines.
         found[key] = (item, f"{found[key][1]}\n{line}" if key in found else line)
     return found
 
@@ -229,7 +231,7 @@ def _golden(data: bytes | None) -> dict[str, str]:
     by = accepted.get("by")
     why = f"{accepted.get('reason')} ({accepted.get('day')}; {', '.join(map(str, by)) if isinstance(by, list) else by})"
     found = {_ACCEPTED: why} if accepted else {}
-    # Of an interview more than the score stands there.
+    # An interview has more than the score.
     found |= {name: _number([_object(item).get("score", item)]) for name, item in scores.items()}
     for name, own in _object(content.get("propositionScores")).items():
         if isinstance(own, dict):
@@ -253,7 +255,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _number(values: Iterable[Any]) -> str:
-    """Return the mean of what is a number."""
+    """Return the mean of the numbers."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     return f"{sum(numbers) / len(numbers):.3g}" if numbers else "none"
 
@@ -295,7 +297,7 @@ def deciding_files(root: Path) -> dict[str, bytes]:
             continue
         paths = [Path(at, file) for at, _, files in os.walk(place) for file in files] if place.is_dir() else [place]
         for path in paths:
-            # What a writer of labels keeps beside them.
+            # The lock of writers of labels.
             if path.is_file() and not path.is_symlink() and path.name != ".lock":
                 found[path.relative_to(root).as_posix()] = read_regular(path)
     if sum(map(len, found.values())) > _MOST_DECIDING:

@@ -1,4 +1,4 @@
-"""What is evaluated: personas, messages, windows of time, and trajectories with marks where messages are left out."""
+"""Personas, messages, windows of time, and trajectories with marks where messages are left out."""
 
 import hashlib
 import re
@@ -29,13 +29,13 @@ REPLACED_SETTINGS = ("voice_check", "facts_check")
 
 
 class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
-    """Runtime corrections of one agent (spec/2 ``agent_evaluation_config``). All off by default.
+    """Runtime corrections of an agent (spec/2 ``agent_evaluation_config``). All off by default.
 
     Attributes:
         action_gate_threshold: score 0-9 an action must reach.
         convergence_threshold, repetition_threshold: shares 0-1 above which a nudge is given.
         max_correction_attempts: rejections before the text goes through.
-        shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
+        shadow_mode: enabled corrections only measure and record.
     """
 
     action_gate_enabled: bool = False
@@ -67,7 +67,7 @@ class Persona:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of what a judge can see of the persona (name and text)."""
+        """SHA-256 of the parts of the persona that a judge sees (name and text)."""
         return content_hash({"display_name": self.display_name, "persona": self.persona})
 
 
@@ -183,7 +183,7 @@ def window_indices(length: int, first_n: int, last_n: int) -> list[int]:
 def parse_window(text: str) -> timedelta:
     """Return the length of a window such as ``12h`` or ``7d``: whole hours or days.
 
-    Raises ``ConfigError``: the text is no such window.
+    Raises ``ConfigError``: the text is something else.
     """
     match = _WINDOW.fullmatch(text)
     if not match:
@@ -195,8 +195,8 @@ def parse_window(text: str) -> timedelta:
 class Entry:
     """One message of a trajectory. ``message_id`` is for attribution and is not part of the trajectory's content.
 
-    ``speaker``: display name, or an anonymous label such as ``Speaker A``. ``part``: the group it belongs to, such as ``pair 1,
-    earlier``; None where there are no groups.
+    ``speaker``: display name, or an anonymous label such as ``Speaker A``. ``part``: its group, such as ``pair 1, earlier``; None:
+    without groups.
     """
 
     speaker: str
@@ -209,7 +209,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Omission:
-    """Stands where ``count`` entries are left out."""
+    """Mark of ``count`` left out entries."""
 
     count: int
 

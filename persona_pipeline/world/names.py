@@ -1,4 +1,4 @@
-"""Other names of agents: what comes under an alias in a persona file is the agent's own."""
+"""Names of agents: messages under an alias of a persona file are the agent's."""
 
 import os
 import unicodedata
@@ -28,10 +28,9 @@ _LARGEST, _FEWEST_KEPT = 1_000_000, 200
 
 @dataclass(frozen=True)
 class AgentNames:
-    """What an agent is called, as far as its file tells, be it valid otherwise or not.
+    """Names of an agent in its file, valid otherwise or not.
 
-    ``display_name``: None: it cannot be told. ``aliases``: each with its place in the file; None: the file cannot be read, so
-    nobody knows.
+    ``display_name``: None: unknown. ``aliases``: each with its place in the file; None: the file cannot be read.
     """
 
     agent_id: str
@@ -40,7 +39,7 @@ class AgentNames:
 
 
 def same_name(name: str) -> str:
-    """Return what two spellings of one alias have in common: neither case nor white space matters."""
+    """Return an alias without case and white space."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
@@ -57,9 +56,9 @@ _SEEN: dict[Path, Seen] = {}
 
 
 def read_names(root: Path, kept: Path | None = None) -> dict[str, AgentNames]:
-    """Return what every agent is called, by id. Others' transcripts show it, whatever else is wrong with its file.
+    """Return names of every agent by id, also of invalid files: other transcripts show them.
 
-    ``kept``: a file in which processes leave one another what those of a large world say; what looks as it did is not read again.
+    ``kept``: a file that keeps the names of a large world between processes; unchanged files are not read again.
     """
     seen: Seen = _SEEN.get(kept, {}) if kept else {}
     if kept and not seen:
@@ -78,7 +77,7 @@ def read_names(root: Path, kept: Path | None = None) -> dict[str, AgentNames]:
 
 
 def named_agents(root: Path) -> list[str]:
-    """Return who has a persona file under a name that can be an agent's; no file is read."""
+    """Return the agents with a persona file; no file is read."""
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
 
 
@@ -115,7 +114,7 @@ def _parsed(agent_id: str, path: str, text: str) -> AgentNames:
 
 
 def alias_problems(names: Mapping[str, AgentNames]) -> dict[str, tuple[Problem, ...]]:
-    """Return what is wrong with aliases, by agent: one that is another's id or alias leaves open who is meant."""
+    """Return the problems of aliases by agent: one that is another agent's id or alias is ambiguous."""
     found: dict[str, list[Problem]] = {}
     owners: dict[str, tuple[str, Problem]] = {}
     for agent_id in sorted(names):
@@ -136,10 +135,10 @@ def alias_problems(names: Mapping[str, AgentNames]) -> dict[str, tuple[Problem, 
 
 @dataclass(frozen=True)
 class Aliases:
-    """Whose message it is that comes under a name.
+    """Agents by the names of their messages.
 
-    ``agent_ids``: agents by their own names; ``by_name``: agents by what ``same_name`` makes of their aliases. ``unread``: agents
-    whose files cannot be read: what was known of them stays.
+    ``agent_ids``: agents with persona files; ``by_name``: agents by ``same_name`` of their aliases. ``unread``: agents with
+    unreadable files: stored names stay.
     """
 
     agent_ids: frozenset[str] = frozenset()
@@ -148,7 +147,7 @@ class Aliases:
 
     @classmethod
     def of(cls, names: Mapping[str, AgentNames]) -> "Aliases":
-        """Return the aliases of agents; one that two agents claim is nobody's."""
+        """Return the aliases of agents; an alias claimed by two agents is ignored."""
         owners: dict[str, set[str]] = {}
         for agent_id, item in names.items():
             for alias, _ in item.aliases or ():
@@ -165,11 +164,11 @@ class Aliases:
         return content_hash([sorted(self.agent_ids), sorted((self.by_name or {}).items()), sorted(self.unread)])
 
     def agent_of(self, name: str) -> str:
-        """Return the agent a name stands for, or the name itself where it stands for none."""
+        """Return the agent of a name, or the name itself."""
         return name if name in self.agent_ids else (self.by_name or {}).get(same_name(name), name)
 
     def owned(self, message: Message) -> Message:
-        """Return a message as its agent's; the names it came under are kept beside."""
+        """Return a message as its agent's; its original names are kept."""
         said, told = message.speaker or message.agent_id, message.addressee or message.recipient
         agent_id, recipient = self.agent_of(said), told and self.agent_of(told)
         return replace(
@@ -182,7 +181,7 @@ class Aliases:
 
 
 def check_mapping(speakers: Collection[str], mapping: Mapping[str, str], agent_ids: Collection[str]) -> None:
-    """Look whether speakers of what is read can be mapped to agents; ConfigError: one is none, or nobody of that name speaks."""
+    """Check that speakers can be mapped to agents; ConfigError: an agent or a speaker is missing."""
     problems = [
         Problem(f"--map {speaker}={agent_id}: there is no personas/{agent_id}.yaml{did_you_mean(agent_id, agent_ids)}")
         for speaker, agent_id in mapping.items()
@@ -214,12 +213,12 @@ _COLUMNS = ((_TABLE.c.agent_id, _TABLE.c.speaker), (_TABLE.c.recipient_id, _TABL
 
 
 def rename_stored(store: Store, aliases: Aliases) -> None:
-    """Make stored messages those of the agents whose names or aliases they came under; windows they fall in are marked."""
+    """Assign stored messages to the agents of their names and aliases, and mark their windows."""
     with store.connect() as connection:
         due = [item for named, written in _COLUMNS for item in _due(connection, named, written, aliases)]
     for named, written, name, current in due:
         agent_id = aliases.agent_of(name)
-        # A message that is not renamed yet has its source's name where the agent's stands.
+        # A message that is not renamed yet has its source's name as the agent.
         came = written.is_(None) if name == current else written == name
         values = {named.name: agent_id, written.name: None if agent_id == name else name}
         with store.begin() as connection:
@@ -234,7 +233,7 @@ def rename_stored(store: Store, aliases: Aliases) -> None:
 
 
 def _renamed(connection: Connection, where: sa.ColumnElement[bool], values: Mapping[str, str | None]) -> int:
-    """Rename some of these messages, mark the windows the real ones fall in, and return how many it were."""
+    """Rename some messages, mark the windows of real ones, and return their number."""
     some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(where).limit(_CHUNK)
     rows = connection.execute(some).all()
     connection.execute(sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows])).values(values))
@@ -243,17 +242,17 @@ def _renamed(connection: Connection, where: sa.ColumnElement[bool], values: Mapp
 
 
 def names_are_followed(store: Store, aliases: Aliases) -> bool:
-    """Return whether stored messages were brought in line with these aliases."""
+    """Return whether stored messages follow these aliases."""
     known = sa.select(tables.remembered.c.value).where(tables.remembered.c.name == _FOLLOWED)
     return store.value(known) == aliases.digest
 
 
-# The columns, what a message came under, and under which name it stands now.
+# The columns, a message's original name, and its stored name.
 _Due = tuple[sa.Column[str], sa.Column[str], str, str]
 
 
 def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Due]:
-    """Yield whose messages are to become another's."""
+    """Yield names whose messages belong to another agent."""
     # Each is answered by an index, without a look at the messages.
     plain = [name for name in _names(connection, named) if aliases.agent_of(name) != name]
     raw = sa.select(named).where(named.in_(plain), written.is_(None)).distinct()

@@ -1,4 +1,4 @@
-"""Where a person stands in a world: found in the store, in files and in git; taken out of the store."""
+"""A person's data in a world: found in the store, in files and in git; removed from the store."""
 
 import os
 import re
@@ -14,15 +14,14 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import FileRefusedError, read_regular
-from persona_pipeline.world.changes import ask_git
+from persona_pipeline.base.files import FileRefusedError, ask_git, read_regular
 from persona_pipeline.world.messages.store import Selected, Selection, remove_messages, select_messages
 
 REMOVED = "[removed]"
 _MESSAGES = tables.run_messages
 # Rows of no worth once something in them is gone: they hold a digest of themselves, or wait for what belongs to them.
 _DROPPED = (tables.judgments, tables.trace_pieces)
-# Shorter words may be anybody's.
+# Shorter texts are not specific to a person.
 _OWN_WORDS, _QUOTED = 20, re.compile(r'"([^"]{12,})"')
 _SKIPPED = (".git", ".venv", "__pycache__", "node_modules")
 _FILE, _GIT = "change the file and commit it", "rewrite the history, or let the repository go; nobody else can"
@@ -31,7 +30,7 @@ _KEY = "a key of other rows, which stays; remove the messages of that channel, o
 
 @dataclass(frozen=True)
 class Mention:
-    """Where a person stands, and how often; ``remedy``: what is to be done about it by hand, ``""`` where it is taken out."""
+    """A place with a person's data and its count; ``remedy``: the manual step, ``""``: it is removed."""
 
     where: str
     count: int
@@ -39,7 +38,7 @@ class Mention:
 
 
 class Person:
-    """Somebody, by ids and names: the messages that they wrote, and where else they stand."""
+    """A person by ids and names: their messages, and other places with their data."""
 
     def __init__(self, store: Store, names: Sequence[str]) -> None:
         self.store, self.names = store, [name.strip() for name in names]
@@ -47,7 +46,7 @@ class Person:
             raise ConfigError("an id or name of one letter stands everywhere; give all of it")
         self._written: list[Selected] = []
         for selection in (Selection(agents=self.names), Selection(speakers=self.names)):
-            # Whoever wrote nothing may stand elsewhere.
+            # A person without messages may be mentioned elsewhere.
             with suppress(ConfigError):
                 self._written.append(select_messages(store, selection))
         self.messages = frozenset(name for found in self._written for name in found.ids)
@@ -56,7 +55,7 @@ class Person:
         self._names = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in self.names), re.IGNORECASE)
 
     def without(self, value: Any) -> Any:
-        """Return a stored value without them: their names, their words, and what a judge said with their words before it."""
+        """Return a stored value without their names and words, also in a judge's quotes."""
         if isinstance(value, str):
             is_theirs = len(value) >= _OWN_WORDS and value in self._words
             quotes = is_theirs or any(quoted in self._words for quoted in _QUOTED.findall(value))
@@ -71,7 +70,7 @@ class Person:
         return value
 
     def in_store(self, *, remove: bool = False) -> list[Mention]:
-        """Return where they stand in the store, and take them out of it where that is asked for."""
+        """Return the places in the store, and remove them on request."""
         found = [Mention("store: messages they wrote", len(self.messages))] if self.messages else []
         if remove:
             for selected in self._written:
@@ -80,7 +79,7 @@ class Person:
             for table in tables.metadata.sorted_tables:
                 found += self._in_table(connection, table, remove)
         if remove and self.store.is_sqlite:
-            # What was deleted stays readable in the file until its pages are written anew.
+            # Deleted data stays readable in the file until its pages are rewritten.
             raw = self.store.engine.raw_connection()
             raw.cursor().execute("VACUUM")
             raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -109,7 +108,7 @@ class Person:
             yield Mention(f"store: {table.name}.{name}", count, _KEY if name in kept else "")
 
     def in_files(self, root: Path) -> Iterator[Mention]:
-        """Yield the files of a world in which they stand, links left out."""
+        """Yield the files of a world that mention them, without links."""
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in _SKIPPED)
             for name in sorted(files):
@@ -126,7 +125,7 @@ class Person:
                     yield Mention(shown, count, _FILE)
 
     def in_history(self, root: Path) -> Iterator[Mention]:
-        """Yield how many commits add or take away one of their names; nothing where there is no git."""
+        """Yield the number of commits that add or remove one of their names; nothing without git."""
         for name in self.names:
             try:
                 told = ask_git(root, "log", "--all", "--format=%h", "-i", f"-G{re.escape(name)}", "--", ".").split()

@@ -16,9 +16,9 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.world.models import REPLACED_SETTINGS, CorrectionSettings, NotBlank, Persona
 
-# Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
+# Ending of proposed files, which are not used: <agent>.draft.yaml.
 DRAFT = ".draft"
-# Ends the name of a file of what is laid down of an agent: <agent>.canon.yaml.
+# Ending of files with canon facts: <agent>.canon.yaml.
 CANON = ".canon"
 _LOGGER = logging.getLogger(__name__)
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -61,7 +61,7 @@ def yaml_stems(folder: Path) -> list[str]:
 
 
 def yaml_files(folder: Path) -> dict[str, list[os.DirEntry[str]]]:
-    """Return the YAML files of a folder by their names without ending, drafts and canon left out; a name may stand for two."""
+    """Return the YAML files of a folder by name, drafts and canon left out; a name may have two files."""
     found: dict[str, list[os.DirEntry[str]]] = {}
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
@@ -80,9 +80,9 @@ def is_world(folder: Path) -> bool:
 
 
 def find_world(settings: Settings, root: Path | str | None = None) -> Path:
-    """Return the world's folder, absolute: the one that is named, else that of ``PERSONA_ROOT``, else the current one.
+    """Return the world's folder, absolute: the named one, else that of ``PERSONA_ROOT``, else the current one.
 
-    Raises ``ConfigError``: it is no world; says where it was looked for, and what to do.
+    Raises ``ConfigError``: it is not a world; the message says where it was searched, and what to do.
     """
     folder = settings.world_root if root is None else Path(root).expanduser().resolve()
     if is_world(folder):

@@ -1,6 +1,6 @@
-"""A world as it stands in a commit: read from git as data, into a folder of its own. No checkout, and nothing of it is run.
+"""A world as of a commit: read from git as data into a temporary folder, without a checkout and without running anything.
 
-Without git, a repository or such a commit all of it raises ``ConfigError``.
+Without git, a repository or the commit, all functions raise ``ConfigError``.
 """
 
 import tempfile
@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import ask_git
 from persona_pipeline.base.text import printable
-from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.models import Window
 
 LEXICONS = "lexicons"
@@ -25,10 +25,10 @@ _MOST_COMMITS = 200
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit of the repository a world stands in.
+    """A commit of the world's repository.
 
-    ``id``: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message. ``paths``: the files it
-    touches, relative to the world's folder, where that is asked for.
+    ``id``: all 40 digits; ``name``: as requested; ``subject``: the first line of its message. ``paths``: touched files,
+    relative to the world's folder, on request.
     """
 
     id: str
@@ -53,8 +53,8 @@ def find_revision(root: Path, name: str) -> Revision:
 def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> list[Revision]:
     """Return the commits from ``good`` to ``bad`` that touch paths of a world's folder, oldest first, along first parents.
 
-    ``good`` stands first, whatever it touches. Raises ``ConfigError``: there is no git, no repository, or no such commit, or the
-    one is no ancestor of the other.
+    ``good`` is always first. Raises ``ConfigError``: git, the repository or a commit is missing, or ``good`` is not an
+    ancestor.
     """
     first, last = find_revision(root, good), find_revision(root, bad)
     if first.id == last.id:
@@ -133,9 +133,9 @@ def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str
 
 @contextmanager
 def revision_folder(root: Path, revision: Revision) -> Iterator[Path]:
-    """Give a folder with the world's files as they stand in a commit, while it is needed.
+    """Give a temporary folder with the world's files as of a commit.
 
-    Raises ``ConfigError``: git cannot tell, or the commit has no persona.
+    Raises ``ConfigError``: git fails, or the commit has no persona.
     """
     files = files_at(root, revision.id)
     if not any(path.startswith("personas/") for path in files):
@@ -151,7 +151,7 @@ def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) ->
     parts = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace").split("\0")
     found, paths = [], list[str]()
     for before, part in pairwise(parts):
-        # A commit stands behind an empty part; so does the first of its paths, behind a line feed. No subject holds a NUL.
+        # A commit follows an empty part; so does the first of its paths, after a line feed. No subject has a NUL.
         if part and not before and not part.startswith("\n"):
             commit, at, subject = part.split("\x1f", 2)
             paths = list[str]()

@@ -1,4 +1,4 @@
-"""Evaluation runs and their windows in the store, as rows: what they say is the caller's. Bounds of windows never move."""
+"""Evaluation runs and their windows in the store, as rows; callers interpret them. Bounds of windows never change."""
 
 import hashlib
 import uuid
@@ -72,9 +72,9 @@ def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str,
 
 
 def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
-    """Mark the windows that messages of these moments fall into, or into the window before, which consistency compares with.
+    """Mark windows that contain messages of these moments, and the windows after those, which consistency compares.
 
-    Messages newer than every window, the usual case, mark none and cost one look into an index.
+    Messages newer than every window, the usual case, mark none and cost one index look-up.
     """
     times: Sequence[datetime] = sorted(moments)
     if not times:
@@ -101,28 +101,28 @@ def _window_id(agent_id: str, window: Window) -> uuid.UUID:
 Row: TypeAlias = sa.Row
 _RUNS, _SCORES, _NEWEST = tables.evaluation_runs, tables.evaluation_scores, tables.newest_runs
 _VERDICTS = tables.message_verdicts
-# Runs of which something is still to be judged or decided.
+# Runs that are not decided yet.
 UNFINISHED = ("pending", "running")
 # Which of an agent's runs counts: of the newest window, a whole one before one of a part, a finished one, the later.
 _NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.status.not_in(UNFINISHED), _RUNS.c.completed_at, _RUNS.c.id)
 _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
-# A run counts whatever became of it: one without a score hides no older verdict, it has one of its own.
+# A run without a score counts, too: it has a verdict.
 _REAL = _RUNS.c.synthetic.is_(False)
 # Series over time are drawn from runs that have a score.
 _SCORED = (_RUNS.c.status == "completed", _REAL)
 # Windows of an agent that a history goes back.
 MOST_WINDOWS = 60
-# Runs of one transaction, so that other writers have their turn.
+# Runs per transaction, so that other writers have their turn.
 AT_ONCE = 200
 
 
 @dataclass(frozen=True)
 class RunRows:
-    """A run as it is written.
+    """A run as rows.
 
-    ``run``: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``; ``messages``: those of
-    ``message_verdicts``. ``window``: None: the run is about no window of what the agent really said. ``read_at``: when its messages
-    were read. ``is_baseline``: the agent's baseline was taken from it.
+    ``run``: of ``evaluation_runs``; ``scores``: of ``evaluation_scores``; ``messages``: of ``message_verdicts``. ``window``:
+    None: it has no window of real messages. ``read_at``: when its messages were read. ``is_baseline``: the agent's baseline
+    was taken from it.
     """
 
     run: Mapping[str, Any]
@@ -154,7 +154,7 @@ def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
 
 
 def note_newest(connection: Connection, agent_ids: Sequence[str]) -> None:
-    """Keep which run of each agent is the newest; whoever else writes runs of them meanwhile waits for this transaction's end."""
+    """Store the newest run of each agent; other writers of their runs wait for the end of this transaction."""
     upsert(connection, _NEWEST, [{"agent_id": agent_id} for agent_id in agent_ids], update=False)
     for some in chunks(agent_ids):
         theirs = sa.select(_NEWEST.c.agent_id).where(_NEWEST.c.agent_id.in_(some)).order_by(_NEWEST.c.agent_id)
@@ -229,9 +229,9 @@ def newest_verdict_rows(store: Store) -> Sequence[sa.Row]:
 def summary_rows(
     store: Store, agent_ids: Collection[str], *, until: datetime | None = None, since: datetime | None = None
 ) -> Sequence[sa.Row]:
-    """Return agent, window's end, ``whole`` and ``summary`` of finished runs; of one window the last is the one that counts.
+    """Return agent, window's end, ``whole`` and ``summary`` of finished runs; the last run of a window counts.
 
-    Of each agent they are those of its newest 60 windows, at least: what lies before everybody's is not read.
+    They cover at least each agent's newest 60 windows; runs before all of those are not read.
     """
     bounds = [] if until is None else [_RUNS.c.window_end <= until]
     bounds += [] if since is None else [_RUNS.c.window_end >= since]
@@ -248,7 +248,7 @@ def summary_rows(
 
 
 def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row]:
-    """Return agent, window's end and ``overall_score`` of the newest so many runs of each agent, oldest first."""
+    """Return agent, window's end and ``overall_score`` of the newest ``most`` runs of each agent, oldest first."""
     place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=_NEWEST_FIRST).label("place")
     columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
     ranked = sa.select(*columns, place).where(*_SCORED, _RUNS.c.window_end <= until).subquery()
@@ -257,9 +257,9 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
 
 
 def message_verdict_rows(store: Store, agent_ids: Collection[str], *, until: datetime, most: int) -> Sequence[sa.Row]:
-    """Return the verdicts on each agent's newest so many messages up to a moment, oldest first.
+    """Return the verdicts on each agent's newest ``most`` messages up to a moment, oldest first.
 
-    Of the verdicts on one message the one of the latest run counts.
+    The verdict of the latest run on a message counts.
     """
     place = sa.func.row_number().over(
         partition_by=(_VERDICTS.c.agent_id, _VERDICTS.c.message_id), order_by=_NEWEST_FIRST
@@ -334,9 +334,9 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
 
 
 def evaluated_since(store: Store, agent_ids: Collection[str], moment: datetime) -> set[str]:
-    """Return the agents whose evaluation a sensor asked for, or anybody made, between a moment and now.
+    """Return the agents whose evaluation was requested by a sensor, or made, between a moment and now.
 
-    What is dated later comes from a clock that was ahead, and holds nobody back.
+    Later dates come from a clock that is ahead and are ignored.
     """
     until = datetime.now(UTC) + CLOCKS_DIFFER
     asked = sa.select(_ASKED.c.agent_id).where(

@@ -1,7 +1,7 @@
-"""``persona.yaml`` at a world's root: what holds for every evaluation of the world, wherever it is started.
+"""``persona.yaml`` at a world's root: settings of every evaluation of the world.
 
-It names a judge's provider and model and whom to alert, and holds no address, variable or key: else a pull request would choose
-where the key goes.
+It names a judge's provider and model and alert receivers, but has no address, variable or key: otherwise a pull request could
+choose where the key goes.
 """
 
 import re
@@ -49,7 +49,7 @@ def _known(dimension: str) -> str:
 
 
 class AllowedDrops(BaseModel, extra="forbid"):
-    """What one dimension may drop, in points (0-9); what is not said is as for all dimensions."""
+    """Allowed drops of a dimension, in points (0-9); default: those of all dimensions."""
 
     regression_delta: float | None = Field(default=None, ge=0, le=9, description="Its score.")
     proposition_delta: float | None = Field(default=None, ge=0, le=9, description="A claim of it.")
@@ -58,7 +58,7 @@ class AllowedDrops(BaseModel, extra="forbid"):
     )
 
 
-# Days and months of dates such as 03/04/2026 come in the order that stands behind the field.
+# The field's suffix is the order of days and months in dates such as 03/04/2026.
 ImportField = MessageField | Literal["role", "created_at:day-first", "created_at:month-first"]
 
 
@@ -74,7 +74,7 @@ class ImportRules(BaseModel, extra="forbid"):
 
 
 class WorldFile(BaseModel, extra="forbid", title="World"):
-    """A world's settings as they are written; what is not said is as the options, the environment or the defaults say."""
+    """A world's settings as written; defaults are those of options, environment and package."""
 
     judge: JudgeNames = Field(default=JudgeNames(), description="Who judges, by names.")
     leave_out: list[str] = Field(
@@ -154,7 +154,7 @@ def with_rule(text: str, key: str, value: Any) -> str:
 
 
 def remember(root: Path, *, fields: Mapping[str, str] | None = None, people: Iterable[str] = ()) -> None:
-    """Write into a world's settings which columns are whose, and who is a person, beside what they say already."""
+    """Add names of columns and people to a world's settings."""
     path, known = root / WORLD_FILE, load_world_file(root)
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if fields:

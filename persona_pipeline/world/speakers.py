@@ -1,4 +1,4 @@
-"""Names that do not match: who speaks and has no persona, and which personas nobody speaks as."""
+"""Names that do not match: speakers without a persona, and personas without messages."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from persona_pipeline.world.names import AgentNames, Aliases, named_agents, plai
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.world import World
 
-# Of many names that are nearly an agent's most are people's, who are not listed on a screen.
+# Many names close to an agent's are people's, which are not listed on a screen.
 _MOST_NAMED = 3
 _SHORT = 5
 
 
 @dataclass(frozen=True)
 class Stranger:
-    """Somebody who speaks and has no persona.
+    """A speaker without a persona.
 
-    ``agent_id``: the agent whose name this nearly is; None: it is like nobody's. ``spelling``: it is that agent's name but for
-    case, accents and signs.
+    ``agent_id``: the agent with a similar name; None: there is none. ``spelling``: the same name but for case, accents and
+    signs.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Stranger:
 
     @property
     def text(self) -> str:
-        """What is odd, and what to do about it."""
+        """The problem and its remedy."""
         said = f"{self.name!r} has {self.said} and no persona"
         return f"{said}; did you mean {self.agent_id!r}? {self.remedy}" if self.agent_id else said
 
     @property
     def remedy(self) -> str:
-        """What makes these messages the agent's; empty where it is like nobody."""
+        """How to assign these messages to the agent; empty without a similar name."""
         if self.agent_id is None:
             return ""
         # JSON's strings are YAML's.
@@ -59,10 +59,10 @@ class Stranger:
 
 @dataclass(frozen=True)
 class NameMatch:
-    """How speakers and personas go together.
+    """Match of speakers and personas.
 
-    ``strangers``: who speaks without a persona, by how much; people are among them, and belong there. ``silent``: agents without
-    a message; none while nobody has said anything.
+    ``strangers``: speakers without a persona by number of messages, people among them. ``silent``: agents without messages;
+    empty while there are no messages at all.
     """
 
     strangers: tuple[Stranger, ...] = ()
@@ -80,7 +80,7 @@ class NameMatch:
         return NameMatch(tuple(item for item in self.strangers if item.name in speakers), self.silent)
 
     def warnings(self) -> list[str]:
-        """Return what is probably a mistake: names that are nearly an agent's, and agents without messages."""
+        """Return probable mistakes: names similar to an agent's, and agents without messages."""
         return [*first_few([item.text for item in self.strangers if item.agent_id]), *map(silence, self.silent)]
 
     def note(self, *, named: bool = False) -> str:
@@ -114,10 +114,9 @@ def silence(agent_id: str) -> str:
 
 
 def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames], people: Sequence[str] = ()) -> NameMatch:
-    """Return how speakers and agents go together; ``people``: names of speakers who are known to be people.
+    """Return the match of speakers and agents; ``people``: names of known people.
 
-    ``said``: how many messages everybody has, by agent or, where nobody has a persona, by name. ``names``: what every agent is
-    called.
+    ``said``: number of messages by agent, or by name without a persona. ``names``: names of every agent.
     """
     silent = _silent(said, names)
     known = _Known.of(names, silent)
@@ -128,9 +127,9 @@ def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames], people
 
 
 def stored_names(world: World) -> NameMatch:
-    """Return how the speakers in the store and the agents go together."""
+    """Return the match of the store's speakers and the agents."""
     said, agents = dict.fromkeys(speakers(world.store), 1), named_agents(world.root)
-    # What agents are called only matters where somebody may be meant by another's name.
+    # Names of agents only matter where a stranger may be an agent.
     if strangers := said.keys() - {*agents}:
         return match_names(said | speaker_counts(world.store, strangers), world.names(), world.written.people)
     return NameMatch((), _silent(said, agents))
@@ -141,7 +140,7 @@ def _silent(said: Mapping[str, int], agents: Collection[str]) -> tuple[str, ...]
 
 
 def named_in_files(world: World) -> NameMatch:
-    """Return how speakers and agents go together, from the world's message files as they are now and the rest of the store."""
+    """Return the match of speakers and agents, from current message files and the rest of the store."""
     files = {path.relative_to(world.root).as_posix(): path for path in world.message_files()}
     said = speaker_counts(world.store, without=files.keys())
     names = world.names()
@@ -164,10 +163,10 @@ def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames],
 
 @dataclass(frozen=True)
 class _Known:
-    """The agents by what they are called; of several whose name something could be, one that has nothing to say comes first.
+    """Agents by their names; where several match, one without messages comes first.
 
-    ``whole``: by their names' letters; ``first``: by first names. ``near``: names and agents by their first two letters, either
-    of which a slip leaves in its place or the other's.
+    ``whole``: by letters of the names; ``first``: by first names. ``near``: names and agents by each of their first two
+    letters, one of which a slip keeps.
     """
 
     silent: Collection[str]
@@ -190,7 +189,7 @@ class _Known:
         return cls(quiet, whole, first, near)
 
     def stranger(self, name: str, count: int) -> Stranger:
-        """Return somebody who has no persona, with who might be meant."""
+        """Return a speaker without a persona, with the probable agent."""
         own, (first_name, *_) = _letters(name), [*plain_words(name).split(), ""]
         if own in self.whole:
             return Stranger(name, count, self.whole[own][0], spelling=True)
@@ -213,10 +212,10 @@ def _letters(text: str) -> str:
 
 
 def _slips(one: str, other: str) -> int | None:
-    """Return in how many letters two names differ; None where that is too many to be a slip, or a number is another."""
+    """Return in how many letters two names differ; None: too many for a slip, or another number."""
     shorter = min(len(one), len(other))
     most = 1 if shorter <= _SHORT else 2
-    # A slip changes two letters of which names are made at most; most pairs are told apart by that, cheaply.
+    # A slip changes at most two letters of a name: a cheap test that excludes most pairs.
     if shorter <= 2 or abs(len(one) - len(other)) > most or len(set(one) ^ set(other)) > 2 * most:
         return None
     numbers = [[sign for sign in name if sign.isdigit()] for name in (one, other)]

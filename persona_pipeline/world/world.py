@@ -62,10 +62,10 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Brought:
-    """What was brought into the store of some agents, for an evaluation.
+    """Files brought into the store for an evaluation.
 
-    ``claims``: by agent and dimension, as far as their files are valid. ``broken``: what is wrong with the files of the others.
-    ``problems``: lines of message files that were left out, and messages of the future.
+    ``claims``: by agent and dimension, of valid files. ``broken``: problems of the other files. ``problems``: skipped lines
+    of message files, and messages of the future.
     """
 
     personas: Mapping[str, Persona]
@@ -76,13 +76,13 @@ class Brought:
 
 @dataclass(frozen=True)
 class World:
-    """Where everything is. Cheap to make; holds no data of its own.
+    """A world's folder and store. Cheap to create; it holds no data.
 
     Attributes:
         clock: returns the time, UTC.
-        environment: its settings as they were given or the environment has them; None: those of this process.
-        file: what ``persona.yaml`` says; None: what stands there.
-        decided_by: the folder whose baselines, labels, judge changes and lexicons decide; None: the world's own.
+        environment: settings of the caller or the environment; None: those of this process.
+        file: contents of ``persona.yaml``; None: as it is now.
+        decided_by: the folder whose baselines, labels and lexicons decide; None: the world's own.
     """
 
     root: Path
@@ -133,13 +133,13 @@ class World:
         return personas.agent_ids(self.root)
 
     def chosen(self, agents: Sequence[str] | None) -> list[str]:
-        """Return the agents asked for, in order, each once; whether they have a persona file is seen when it is read.
+        """Return the requested agents, in order, each once; missing persona files are found when they are read.
 
         Args:
             agents: None: all but those that ``persona.yaml`` leaves out.
 
         Raises:
-            NothingError: there is no agent, or all are left out.
+            NothingError: there are no agents, or all are left out.
             ConfigError: ``persona.yaml`` is not valid.
         """
         if agents is None:
@@ -152,7 +152,7 @@ class World:
     def settled(self, request: EvaluationRequest) -> EvaluationRequest:
         """Return a request with what the settings say where it says nothing: the one place where an evaluation reads them."""
         file, settings = self.written, self.settings
-        # The environment goes before the file, and the file before what is so by default.
+        # The environment comes before the file, and the file before the defaults.
         ahead = {name: getattr(settings, name) for name in ("undecided_delta", "require_calibration")}
         said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
         if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
@@ -161,7 +161,7 @@ class World:
         return request.settled({"judge": settings.judge, **said, **own})
 
     def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
-        """Bring agents' persona and proposition files and all messages into the store, and return what stands in the former.
+        """Bring agents' persona and proposition files and all messages into the store, and return the files' content.
 
         Args:
             named: an agent without claims of one of the dimensions is broken.
@@ -197,7 +197,7 @@ class World:
         return found[agent_id]
 
     def sync_personas(self, agent_ids: Iterable[str]) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
-        """Read persona files, write them to the store, and return them by agent, and what is wrong with the others'."""
+        """Read persona files, write them to the store, and return them by agent, and problems of invalid ones."""
         found, broken = self._read_personas(agent_ids)
         self._write(found)
         return found, broken
@@ -220,7 +220,7 @@ class World:
     def _write(
         self, found: Mapping[str, Persona], sets: _Sets = _NONE, names: Mapping[str, AgentNames] = _NONE
     ) -> None:
-        """Write personas, sets of claims and everybody's names in one transaction, as far as they are not the same already."""
+        """Write changed personas, claim sets and names in one transaction."""
         rows = [
             {"id": agent_id, "display_name": item.display_name, "persona": item.persona, "persona_hash": item.hash}
             for agent_id, item in found.items()
@@ -248,29 +248,29 @@ class World:
                 write_sets(connection, new_sets)
 
     def sync_messages(self) -> SyncResult:
-        """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
-        # Read once: in a world of thousands that is most of what is read.
+        """Bring all names and messages into the store; messages of the future are among the problems."""
+        # Read once: most of the work in a large world.
         names = self.names()
         self.agent_ids()
-        # Whoever is evaluated, the others are shown by their names.
+        # Transcripts show the names of all agents.
         self._write({}, names=names)
         result = self.mirror_messages(names)
         result.problems += self.future_messages()
         return result
 
     def mirror_messages(self, names: Mapping[str, AgentNames] | None = None) -> SyncResult:
-        """Mirror ``messages/**`` into the store; files are read from where they were read last. Aliases are followed.
+        """Mirror ``messages/**`` into the store, aliases followed; files are read on from their last place.
 
-        ``names``: what everybody is called, if that is read already. A file that cannot be read is a problem, and stops no other.
+        ``names``: names of every agent, if known already. An unreadable file is a problem and stops no other.
         """
         aliases = Aliases.of(self.names() if names is None else names)
         rename_stored(self.store, aliases)
         return mirror_files(self.store, self._named_files(), aliases)
 
     def unread_messages(self) -> Unread:
-        """Return which message files must be read, by a look at them from outside; all messages where names changed.
+        """Return the message files to read, without opening unchanged ones; all messages where names changed.
 
-        Names change where an alias was added or taken away, or a runtime writes under one.
+        Names change through a new or removed alias, or where a runtime writes under one.
         """
         unread = unread_files(self.store, self._named_files())
         aliases = Aliases.of(self.names())
@@ -297,15 +297,15 @@ class World:
         mapping: Mapping[str, str] | None = None,
         restore: bool = False,
     ) -> SyncResult:
-        """Add the messages of files from anywhere; nothing is removed.
+        """Add the messages of any files; nothing is removed.
 
         Args:
-            files: of each its name in the store, its name for people, and what reads it from its start.
-            mapping: agents by speaker: their messages in these files are read as if they said so.
-            restore: bring back those that were taken out of the store.
+            files: for each its name in the store, its name for people, and its reader.
+            mapping: agents by speaker, whose messages in these files they take over.
+            restore: add messages again that were removed from the store.
 
         Raises:
-            ConfigError: a file cannot be read at all, or the mapping names no agent or nobody who speaks in them.
+            ConfigError: a file cannot be read, or the mapping names an unknown agent or speaker.
         """
         names, result = self.names(), SyncResult()
         if mapping:
@@ -327,21 +327,21 @@ class World:
         return (whole.relative_to(self.root.resolve()) if inside else whole).as_posix()
 
     def persona(self, agent_id: str) -> Persona:
-        """Return the persona last brought into the store."""
+        """Return the stored persona."""
         found = self.stored_personas([agent_id]).get(agent_id)
         if found is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
         return found
 
     def stored_personas(self, agent_ids: Collection[str]) -> dict[str, Persona]:
-        """Return the personas last brought into the store of some agents; those of whom none was are left out."""
+        """Return the stored personas of some agents; others are left out."""
         agents = tables.agents
         query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
         rows = self.store.rows(query)
         return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows if row.id in agent_ids}
 
     def display_names(self) -> dict[str, str]:
-        """Return the display name of everybody who ever spoke or has a persona."""
+        """Return the display names of all speakers and agents."""
         rows = self.store.rows(sa.select(tables.agents.c.id, tables.agents.c.display_name))
         return {row.id: row.display_name for row in rows}
 
@@ -379,13 +379,16 @@ class World:
 
 
 def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
-    """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
+    """Bring rows into the store as messages; a known id is updated, nothing is removed.
 
-    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. Without an ``id`` a message
-    gets one made of what it says; without ``channel`` and ``recipient`` its channel is ``source``. Other columns are left alone.
-    ``rows``: a frame of pandas, polars or Arrow, records, or a mapping with such for values. ``source``: what the store says the
-    messages come from. ``columns``: what the rows call it, by field of a message, where they call it something else. Raises
-    ``ConfigError``: the rows are none of these, or a field or column is unknown.
+    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. The default ``id`` is made
+    of the content; without ``channel`` and ``recipient`` the channel is ``source``. Other columns are ignored. Raises
+    ``ConfigError``: the rows have another type, or a field or column is unknown.
+
+    Args:
+        rows: a frame of pandas, polars or Arrow, records, or a mapping with such for values.
+        source: origin of the messages in the store.
+        columns: names of columns by message field, where they differ.
     """
     columns = dict(columns or {})
     for name in columns:

@@ -15,8 +15,6 @@ from persona_pipeline.guard.baselines.regression import (
     check_option,
     compare,
     dropped,
-    is_covered,
-    least_coverage,
     not_shown,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
@@ -228,7 +226,8 @@ def test_a_comparison_says_by_how_much_a_dimension_fell() -> None:
     ],
 )
 def test_one_failed_judgment_of_few_is_no_failed_run(scored: int, expected: int, least: float, covered: bool) -> None:
-    assert is_covered([evaluated(5.0, n_scored=scored, n_expected=expected)], least) is covered
+    items = [evaluated(5.0, n_scored=scored, n_expected=expected)]
+    assert Rules(min_coverage=least).are_covered(items) is covered
 
 
 @pytest.mark.parametrize(
@@ -248,7 +247,7 @@ def test_recorded_failures_need_what_was_asked_for_then(asked: list, as_recorded
     for failed, share in asked:
         items.append(evaluated(5.0, {"p": 5.0}, min_coverage=share))
         items[-1].propositions["p"].failed = {"timeout": failed} if failed else {}
-    assert least_coverage(items, 0.9, as_recorded=as_recorded) == least
+    assert Rules(min_coverage=0.9, as_recorded=as_recorded).least_coverage(items) == least
 
 
 @pytest.mark.parametrize(

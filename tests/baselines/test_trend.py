@@ -4,11 +4,9 @@ import math
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from statistics import NormalDist, fmean
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from persona_pipeline.guard.baselines import drift
 from persona_pipeline.guard.baselines.drift import WindowScore, find_moved, winnings
@@ -67,43 +65,6 @@ def test_what_is_at_its_limit_is_not_beyond_it(monkeypatch: pytest.MonkeyPatch) 
     for times, found in ((1.0, {("ann", "adherence")}), (1 + 1e-9, set())):
         monkeypatch.setattr(drift, "CERTAIN", times * math.exp(held) / len(drifted) * (1 - 1e-12))
         assert find_moved(drifted).keys() == found
-
-
-def _weeks_that_differ() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return series of several lengths, and of each the variance and the degrees of freedom of its first eight weeks."""
-    generator = np.random.default_rng(11)
-    scores = generator.normal(6, 0.6, (12, 20))
-    scores[:4, 12:] -= 1.1
-    scores[5, 14:] -= 9.0
-    for row, end in ((3, 15), (4, 9), (7, 19)):
-        scores[row, end:] = np.nan
-    return scores, *drift._steady(scores[:, :8])
-
-
-def _normal(t: float, degrees: float) -> float:
-    return math.copysign(min(-NormalDist().inv_cdf(max(stats.t.cdf(-abs(t), degrees), 1e-12)), 6.0), t)
-
-
-def test_what_is_won_is_what_bets_on_each_week_win() -> None:
-    scores, variances, degrees = _weeks_that_differ()
-    ends = [int(np.isfinite(own).sum()) for own in scores]
-    off = np.zeros(scores.shape)
-    for row, own in enumerate(scores):
-        for week in range(8, ends[row]):
-            off[row, week] = (fmean(own[:week]) - own[week]) / math.sqrt(variances[row] * (1 + 1 / week))
-    held = np.zeros((3, *scores.shape))
-    for week in range(8, scores.shape[1]):
-        kept = [
-            sum(off[row, 8 : week - 1] * off[row, 9:week]) / max(sum(off[row, :week] ** 2), 1e-9) for row in range(12)
-        ]
-        alike = min(max(float(np.median(kept)), 0.0), 0.9)
-        for row in range(12):
-            fall = (off[row, week] - alike * off[row, week - 1]) / math.sqrt(1 - alike**2)
-            won = min(_normal(fall, degrees[row]), 3.0) if week < ends[row] else None
-            for place, rate in enumerate((0.5, 1.0, 2.0)):
-                held[place, row, week] = held[place, row, week - 1] + (0 if won is None else rate * won - rate**2 / 2)
-    assert winnings(scores) == pytest.approx(np.log(np.exp(held).mean(axis=0)))
-    assert winnings(np.empty((0, 9))).shape == (0, 9)
 
 
 def stepped(fall: float, at: int, weeks: int) -> Fleet:

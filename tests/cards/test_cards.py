@@ -336,7 +336,7 @@ def test_examples_are_what_the_character_says() -> None:
 def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> None:
     from datetime import UTC, datetime, timedelta
 
-    from persona_pipeline.evaluation.read import learn_voice_before, voice_state
+    from persona_pipeline.evaluation.voice import learn_voice_before, voice_state
     from persona_pipeline.world.messages.store import write_messages
     from persona_pipeline.world.models import Message, Window
 

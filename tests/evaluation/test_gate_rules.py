@@ -44,8 +44,8 @@ def judged(
         run_id="r", agent_id="ann", display_name="Ann", overall=overall, dimensions=dimensions, window_end=END,
         sample_size=sample_size,
     )  # fmt: skip
-    least = rules.get("min_coverage", 1.0)
-    comparison = compare("ann", dimensions, golden(before, claims) if before else None, min_coverage=least)
+    least = Rules(min_coverage=rules.get("min_coverage", 1.0))
+    comparison = compare("ann", dimensions, golden(before, claims) if before else None, least)
     return judge_agent(evaluation, comparison, GateRules(today=TODAY, **rules))
 
 

@@ -238,6 +238,13 @@ def test_what_moves_between_files_that_stay_is_kept(world: World) -> None:
         assert world.mirror_messages().problems == []
         assert list(texts(world)) == [item["id"] for item in TEN]
         assert not world.unread_messages().gone
+    # The copy in the other file, which does not change, takes their place.
+    one.write_text(jsonl(TEN[:2]), encoding="utf-8")
+    assert world.mirror_messages().problems == []
+    assert list(texts(world)) == [item["id"] for item in TEN]
+    one.unlink()
+    world.mirror_messages()
+    assert list(texts(world)) == [item["id"] for item in TEN]
 
 
 def test_a_copy_of_a_file_that_was_read_is_known_by_its_content(world: World, parsed: list[str]) -> None:

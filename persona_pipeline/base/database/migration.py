@@ -56,13 +56,13 @@ def _schema(connection: Connection) -> str | None:
 
 
 def _drop_counts(connection: Connection) -> None:
-    """Drop what earlier releases counted of messages, and the triggers for it."""
+    """Drop counts and copies of messages of earlier releases, and their triggers."""
     if schema := _schema(connection):
         connection.execute(sa.text(f"DROP FUNCTION IF EXISTS {schema}.count_messages CASCADE"))
     else:
         for what in ("replaced", "inserted", "deleted", "updated"):
             connection.execute(sa.text(f"DROP TRIGGER IF EXISTS count_{what}"))
-    for name in ("message_changes", "message_days", "message_totals"):
+    for name in ("message_changes", "message_copies", "message_days", "message_totals"):
         connection.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData(schema=schema)), if_exists=True))
 
 

@@ -206,15 +206,6 @@ message_sources = _table(
     sa.Column("seen", sa.Text()),
     # Counts the times it was read from its start; what an earlier one found and the last did not is gone from the file.
     sa.Column("reading", sa.Integer(), nullable=False, server_default="0"),
-    sa.Column("unfinished", sa.Boolean(), nullable=False, server_default=sa.false()),
-)
-
-message_copies = _table(
-    "message_copies",
-    # Ids that stand in a file too and whose message comes from another: it is read again when that one lets go of them.
-    sa.Column("id", sa.Text(), primary_key=True),
-    sa.Column("path", sa.Text(), primary_key=True),
-    sa.Index(None, "path"),
 )
 
 message_changes = _table(

@@ -161,8 +161,7 @@ def _messages(settings: "Settings") -> "ProbeFinding":
 def _voices(settings: "Settings") -> "list[ProbeFinding]":
     """What each agent's stored voice is followed against, and what cannot be seen of it; what is broken is named above."""
     from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.evaluation.read import WorldReader
-    from persona_pipeline.evaluation.voice import followed_text
+    from persona_pipeline.evaluation.voice import followed_text, learnt_voice
     from persona_pipeline.scoring.style.monitor import stored_voices
     from persona_pipeline.world.personas import agent_ids, load_persona
     from persona_pipeline.world.world import World
@@ -171,9 +170,9 @@ def _voices(settings: "Settings") -> "list[ProbeFinding]":
     remedy = "persona-pipeline watch --once learns what can be learnt and says what is missing"
     with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
         world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
-        reader, stored = WorldReader(world), stored_voices(store, names)
+        stored = stored_voices(store, names)
         for name in names:
-            state = reader.learnt_voice(load_persona(world.root, name), stored.get(name), world.horizon, learn=False)
+            state = learnt_voice(world, load_persona(world.root, name), stored.get(name), world.horizon, False)
             followed = state.learnt.model is not None and state.learnt.model.tells
             said = "; ".join(followed_text(state))
             found.append(_finding("voice", "ok" if followed else "note", said, "" if followed else remedy))

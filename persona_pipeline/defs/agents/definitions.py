@@ -12,7 +12,8 @@ from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.weeks import build_weekly_scores
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.defs.platform.resources import evaluation_of, known_failures, world_of
-from persona_pipeline.evaluation.read import WorldReader, voice_state
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.voice import voice_state
 
 
 def build_voices(specs: Specs) -> dg.AssetsDefinition:

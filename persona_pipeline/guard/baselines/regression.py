@@ -65,32 +65,11 @@ def check_option(name: str, value: float | None) -> None:
         raise ConfigError(f"--{name.replace('_', '-')} must be {finite}{bounds_text((least, most))}, not {value!r}")
 
 
-def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
-    """Return whether enough of the due judgments of these dimensions are scored.
-
-    Args:
-        min_coverage, as_recorded: see ``least_coverage``; below 1, one failure among fewer than 20 judgments is allowed.
-    """
-    scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
-    return is_enough(scored, expected, least_coverage(items, min_coverage, as_recorded=as_recorded))
-
-
 def is_enough(scored: int, expected: int, least: float) -> bool:
     """Return whether at least ``least`` (0-1) of the expected judgments are scored; one of few may fail."""
     if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
         return True
     return expected == 0 or scored / expected >= least - TOLERANCE
-
-
-def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> float:
-    """Return the share (0-1) of judgments that must be scored.
-
-    ``min_coverage``: of this run. ``as_recorded``: where all failures are recorded, the coverage of that time is enough.
-    """
-    asked = [item.min_coverage for item in items if item.failed]
-    if not as_recorded or not asked or None in asked:
-        return min_coverage
-    return min(min_coverage, max(least for least in asked if least is not None))
 
 
 @dataclass(frozen=True)
@@ -112,15 +91,23 @@ class Rule:
 
 @dataclass(frozen=True)
 class Rules(Rule):
-    """The rule of all dimensions, and the numbers that are others for some: by dimension and name, as ``Rule`` has them.
+    """Rules of a comparison.
 
-    Raises ``ConfigError``: a dimension or one of its numbers cannot be.
+    Attributes:
+        by_dimension: other numbers of some dimensions, by name, as in ``Rule``.
+        min_coverage: share (0-1) of judgments that must be scored; below 1, one failure among fewer than 20 is allowed.
+        as_recorded: where all failures are recorded, the coverage of that time is enough.
+
+    Raises ``ConfigError``: a value is invalid.
     """
 
     by_dimension: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    min_coverage: float = 1.0
+    as_recorded: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_option("min_coverage", self.min_coverage)
         for name in select_dimensions([*self.by_dimension]):
             self.of(name)
 
@@ -129,22 +116,26 @@ class Rules(Rule):
         usual = {item.name: getattr(self, item.name) for item in fields(Rule)}
         return Rule(**{**usual, **self.by_dimension.get(dimension, {})})
 
+    def least_coverage(self, items: Iterable[DimensionEvaluation]) -> float:
+        """Return the share (0-1) of these dimensions' judgments that must be scored."""
+        asked = [item.min_coverage for item in items if item.failed]
+        if not self.as_recorded or not asked or None in asked:
+            return self.min_coverage
+        return min(self.min_coverage, max(least for least in asked if least is not None))
+
+    def are_covered(self, items: Collection[DimensionEvaluation]) -> bool:
+        """Return whether enough of these dimensions' judgments are scored."""
+        scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
+        return is_enough(scored, expected, self.least_coverage(items))
+
 
 def compare(
     agent_id: str,
     dimensions: Mapping[str, DimensionEvaluation],
     baseline: Baseline | None,
     rules: Rules | None = None,
-    *,
-    min_coverage: float = 1.0,
-    as_recorded: bool = True,
 ) -> BaselineComparison:
-    """Compare evaluated dimensions with the baseline.
-
-    Args:
-        rules: the allowed drops.
-        min_coverage, as_recorded: see ``least_coverage``.
-    """
+    """Compare evaluated dimensions with the baseline by the size of drops."""
     golden, rules = baseline.dimensions if baseline else {}, rules or Rules()
     order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
     comparison = BaselineComparison(agent_id=agent_id)
@@ -153,7 +144,7 @@ def compare(
         item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
         if item.current is None:
             item.status = "unscored"
-        elif not is_covered([evaluated], min_coverage, as_recorded=as_recorded):
+        elif not rules.are_covered([evaluated]):
             item.status = "incomplete"
         elif item.baseline is None:
             item.status = "no_baseline"
@@ -163,7 +154,7 @@ def compare(
             item.delta = item.current - item.baseline
         if baseline is not None:
             item.drops = _drops(name, evaluated, baseline, rule.proposition_delta)
-            item.lost = _lost(evaluated, least_coverage([evaluated], min_coverage, as_recorded=as_recorded))
+            item.lost = _lost(evaluated, rules.least_coverage([evaluated]))
         comparison.dimensions[name] = item
     if baseline is not None:
         comparison.warnings = _warnings(dimensions, baseline)

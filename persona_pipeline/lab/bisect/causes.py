@@ -11,7 +11,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.read import WorldReader, voice_state
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.results import Cause, CauseKind

@@ -106,15 +106,15 @@ class Card:
 
     @property
     def called(self) -> str:
-        """What ``{{char}}`` stands for: the nickname where there is one."""
+        """The text for ``{{char}}``: the nickname where there is one."""
         return " ".join(self.field("nickname").split()) or self.name
 
     @property
     def persona(self) -> str:
         """Persona, description, personality and scenario as one text, names filled in.
 
-        Empty where the card has none of them, and where it has a scenario alone and is of no version that is known: what
-        the character is like may stand in a form that is not.
+        Empty where the card has none of them, and where an unknown version has a scenario alone: the character may be described in
+        an unknown form.
         """
         parts = [("", _described(self._fields.get("persona")))] + [(words, self.field(name)) for name, words in _PARTS]
         texts = [(opening, self.filled(text).strip()) for opening, text in parts]
@@ -147,9 +147,9 @@ class Card:
         return found
 
     def changed(self, name: str, persona: str) -> "Card":
-        """Return the card of a persona that was edited since; the card itself where nothing was.
+        """Return the card of a persona that was edited since; the card itself without an edit.
 
-        An edited text stands in ``description``: nobody knows which part of it is whose.
+        An edited text goes into ``description``: its parts are unknown.
         """
         values = {"name": name} if name != self.name else {}
         if persona != self.persona:
@@ -161,7 +161,7 @@ class Card:
         if isinstance(inner, dict):
             inner = data["data"] = dict(inner)
         for fields in (data, inner) if isinstance(inner, dict) else (data,):
-            # Some write the first version's fields beside the second's: those say the same.
+            # Some programs write the first version's fields next to the second's.
             own = values if fields is inner or self.version == 1 else {k: v for k, v in values.items() if k in fields}
             fields.update(own)
             for key in own:
@@ -208,14 +208,14 @@ class CardFormat(StrEnum):
 
 @dataclass(frozen=True)
 class CardFile:
-    """A card, and the file it stood in."""
+    """A card and its file."""
 
     card: Card
     format: CardFormat
     data: bytes
 
     def written(self, format: CardFormat, image: bytes | None = None) -> bytes:
-        """Return the card in a format; ``image``: the picture of a PNG, None: its own. ValueError: it has none, or it is no PNG."""
+        """Return the card in a format; ``image``: a picture for PNG; ValueError: it is missing, or not a PNG."""
         text = self.card.text().encode("utf-8")
         if format is CardFormat.JSON:
             return text
@@ -232,9 +232,9 @@ class CardFile:
 
 
 def read_card(path: Path) -> CardFile:
-    """Read a card, whatever the file is called.
+    """Read a card under any file name.
 
-    ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
+    ConfigError: it is not a card, or too large: 8 MB of card, 200 MB of file, 500 MB unpacked.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -269,10 +269,10 @@ def parse_card(data: bytes) -> CardFile:
 
 
 def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[str, list[Path]]:
-    """Write a persona file from a card, and the card beside it; nothing is overwritten.
+    """Write a persona file from a card and keep the card; nothing is overwritten.
 
-    Returns the agent's id, and the files. Raises ``ConfigError``: the card cannot be read or says nothing of the character, or a
-    file is there already.
+    Returns the agent's id and the files. Raises ``ConfigError``: the card cannot be read or does not describe the character, or a
+    file exists.
     """
     file = read_card(path)
     card = file.card
@@ -312,7 +312,7 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
 
 @dataclass(frozen=True)
 class Exported:
-    """A card to be written. ``notes``: what is not in it, or not where it was."""
+    """A card to write. ``notes``: parts that are missing or moved."""
 
     data: bytes
     format: CardFormat
@@ -320,10 +320,10 @@ class Exported:
 
 
 def export_card(root: Path, agent_id: str, format: CardFormat | None = None, image: Path | None = None) -> Exported:
-    """Return an agent's card: the one its persona came from with what was edited since, or a new one.
+    """Return an agent's card: the one of its persona with later edits, or a new one.
 
-    Where nothing was edited and the format is the card's own, it is the same bytes. Raises ``ConfigError``: the agent has no
-    persona file, its card or the picture cannot be read.
+    Without an edit, in the card's own format, the bytes are the same. Raises ``ConfigError``: the agent has no persona file, or its
+    card or the picture cannot be read.
     """
     persona = load_persona(root, agent_id)
     stored = _stored(root, agent_id)

@@ -36,7 +36,7 @@ def read_png(data: bytes) -> bytes:
 
 
 def write_png(data: bytes, cards: dict[bytes, bytes]) -> bytes:
-    """Return a picture with the JSON of cards by keyword in place of its own; ValueError: it is no PNG, or damaged."""
+    """Return a picture with the JSON of cards by keyword, replacing others; ValueError: it is not a PNG, or damaged."""
     parts = [_SIGNATURE]
     for kind, body in _chunks(data):
         if kind == b"IEND":

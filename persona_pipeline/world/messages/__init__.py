@@ -1,1 +1,1 @@
-"""Messages: files of them, the store's mirror of those files, and counts of what everybody said"""
+"""Messages: their files, the store's mirror of them, and revision numbers"""

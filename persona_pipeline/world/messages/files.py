@@ -39,25 +39,20 @@ _LONGEST_HEADER = 300
 
 @dataclass(frozen=True)
 class Row:
-    """A message of a file, or why a line is none.
-
-    ``line``: where it begins, from 1. ``settled``: what is wrong with it will not mend itself: the end of the file may still be
-    written.
-    """
+    """A message of a file, or the error in a line. ``line``: where it begins, from 1."""
 
     line: int
     found: Message | ValueError
-    settled: bool = True
 
 
 class MessageFile:
-    """A message file that is read from its start or from a place up to which it is known. Use it as a context manager.
+    """A message file that is read from its start, or on from a known place. Use it as a context manager.
 
     Raises:
         ConfigError: the file cannot be read, or its ending is neither .jsonl nor .csv.
 
     Attributes:
-        end, lines: how many bytes and lines were read or skipped, without a last line that is not settled.
+        end, lines: numbers of bytes and lines read so far, up to the last line feed: more may be written behind it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,30 +79,24 @@ class MessageFile:
         return self._hash.hexdigest()
 
     def skip(self, size: int, lines: int, digest: str) -> bool:
-        """Go to where the file was read to before; return False and stay where it does not begin as it did then.
-
-        ``size``, ``lines``, ``digest``: how many bytes and lines were read, and the SHA-256 of the bytes.
-        """
-        known, last = hashlib.sha256(), b""
+        """Go to a place of an earlier reading; return False and stay where the file no longer begins the same."""
+        known, last, remaining = hashlib.sha256(), b"", size
         with self._errors():
-            stream = self._opened
-            stream.seek(0)
-            remaining = size
-            while remaining:
-                block = stream.read(min(_BLOCK, remaining))
-                if not block:
-                    return False
+            self._opened.seek(0)
+            while remaining and (block := self._opened.read(min(_BLOCK, remaining))):
                 known.update(block)
                 remaining, last = remaining - len(block), block[-1:]
-            follows = stream.read(1)
-        # What was read as a last line without its end must not have grown.
-        if known.hexdigest() != digest or (last not in (b"", b"\n", b"\r") and follows not in (b"", b"\n", b"\r")):
+        if remaining or last != b"\n" or known.hexdigest() != digest:
             return False
         self._hash, self.end, self.lines = known, size, lines
         return True
 
+    def restart(self) -> None:
+        """Go to the start."""
+        self._hash, self.end, self.lines = hashlib.sha256(), 0, 0
+
     def require_text(self) -> None:
-        """Look at the bytes that follow; ConfigError: they are not UTF-8."""
+        """Check the following bytes; ConfigError: they are not UTF-8."""
         decoder, at = codecs.getincrementaldecoder("utf-8")(), self.end
         with self._errors():
             self._opened.seek(at)
@@ -123,10 +112,10 @@ class MessageFile:
                 at += len(block)
 
     def rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
-        """Yield what follows, a line (of CSV: a record) at a time; ``end``, ``lines`` and ``digest`` go along.
+        """Yield the following lines (of CSV: records); ``end``, ``lines`` and ``digest`` advance.
 
-        ``parse``: makes a message of a decoded line, or raises a ``ValueError``. Raises ``ConfigError``: it cannot be read, or
-        CSV has no header that names what a message needs.
+        ``parse``: returns the message of a decoded line, or raises a ``ValueError``. Raises ``ConfigError``: the file cannot be
+        read, or CSV lacks a header with the required columns.
         """
         with self._errors():
             yield from self._csv_rows(parse) if self._csv else self._jsonl_rows(parse)
@@ -141,24 +130,20 @@ class MessageFile:
         stream.seek(self.end)
         # Only "\n" ends a line: str.splitlines would cut at U+2028 and others, which JSON strings may hold.
         while raw := stream.readline(_LONGEST_LINE):
-            line = self.lines + 1
-            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
-                self._take(raw, 0)
-                while not raw.endswith(b"\n") and (raw := stream.readline(_LONGEST_LINE)):
-                    self._take(raw, raw.count(b"\n"))
+            line, is_short = self.lines + 1, len(raw) < _LONGEST_LINE or raw.endswith(b"\n")
+            while not raw.endswith(b"\n") and (more := stream.readline(_LONGEST_LINE)):
+                self._take(raw, self.lines)
+                raw = more
+            # A last line without its end may still be written.
+            if raw.endswith(b"\n"):
+                self._take(raw, line)
+            if not is_short:
                 yield Row(line, ValueError("is too long; split the message"))
-                continue
-            try:
-                value = _json_value(raw.removeprefix(codecs.BOM_UTF8) if line == 1 else raw) if raw.strip() else None
-            except ValueError as error:
-                # Half of an object is none: it is read again when there is more of it.
-                if settled := raw.endswith(b"\n"):
-                    self._take(raw, 1)
-                yield Row(line, error, settled)
-                continue
-            self._take(raw, raw.count(b"\n"))
-            if raw.strip():
-                yield Row(line, _parsed(parse, value))
+            elif raw.strip():
+                try:
+                    yield Row(line, parse(_json_value(raw.removeprefix(codecs.BOM_UTF8) if line == 1 else raw)))
+                except ValueError as error:
+                    yield Row(line, error)
 
     def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
@@ -168,39 +153,40 @@ class MessageFile:
             known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
             wrong = f"{wrong}; here the columns are {here}, {known}"
             raise ConfigError(Problem(wrong, str(self.path), 1))
-        header = self.end == 0
         self._opened.seek(self.end)
         text = io.TextIOWrapper(self._opened, encoding="utf-8", errors="surrogateescape", newline="")
-        consumed: list[str] = []
+        consumed, line = list[str](), self.lines
+        reader = csv.reader(_noted(text, consumed), strict=True)
         try:
-            reader = csv.reader(_noted(text, consumed), strict=True)
             while True:
-                line, cells, found = self.lines + 1, [], None
+                begin, cells, error = line + 1, list[str](), None
                 try:
                     cells = next(reader)
                 except StopIteration:
                     return
-                except csv.Error as error:
-                    found = ValueError(f"is not CSV ({error}); check the quotes")
-                raw = "".join(consumed)
+                except csv.Error as said:
+                    error = ValueError(f"is not CSV ({said}); check the quotes")
                 # A quote that is open at the end of the file may still be closed.
-                settled = raw.endswith(("\n", "\r")) and not (found and consumed[-1] == "")
+                is_open = error is not None and consumed[-1] == ""
+                raw = "".join(consumed)
                 consumed.clear()
-                if not header and (cells or found):
-                    found = found or _parsed(parse, _csv_value(cells, names))
-                    if settled or not isinstance(found, ValueError):
-                        self._take(raw.encode("utf-8", "surrogateescape"), raw.count("\n") or raw.endswith("\r"))
-                    yield Row(line, found, settled)
-                else:
-                    header = False
-                    self._take(raw.encode("utf-8", "surrogateescape"), raw.count("\n") or raw.endswith("\r"))
+                line += raw.count("\n") or raw.endswith("\r")
+                if raw.endswith(("\n", "\r")) and not is_open:
+                    self._take(raw.encode("utf-8", "surrogateescape"), line)
+                if error:
+                    yield Row(begin, error)
+                elif cells and begin > 1:
+                    try:
+                        yield Row(begin, parse(_csv_value(cells, names)))
+                    except ValueError as wrong:
+                        yield Row(begin, wrong)
         finally:
             text.detach()
 
     def _take(self, raw: bytes, lines: int) -> None:
         self._hash.update(raw)
         self.end += len(raw)
-        self.lines += lines
+        self.lines = lines
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -211,7 +197,7 @@ class MessageFile:
 
 
 def _wrong_header(names: Sequence[str]) -> str:
-    """Return what is wrong with the names of columns; a name that is not known is an extra."""
+    """Return the problem of column names; unknown names are extras."""
     missing = next((name for name in REQUIRED if name not in names), None)
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if not set(names) & set(FIELDS):
@@ -219,13 +205,6 @@ def _wrong_header(names: Sequence[str]) -> str:
     if missing:
         return f"column {missing!r} is missing{did_you_mean(missing, names)}"
     return f"column {twice!r} stands twice" if twice is not None else ""
-
-
-def _parsed(parse: Callable[[Any], Message], value: Any) -> Message | ValueError:
-    try:
-        return parse(value)
-    except ValueError as error:
-        return error
 
 
 def _json_value(raw: bytes) -> Any:
@@ -254,7 +233,7 @@ def _csv_value(cells: Sequence[str], names: Sequence[str]) -> Any:
 
 # Characters of JSON that a message keeps, and how deeply it nests.
 MOST_EXTRAS, DEEPEST = 16_000, 20
-# Under this key stand the names of the keys that were cut, the first so many of them and of each so many characters.
+# Key of the list of names that were cut, with limits of its length and of each name.
 CUT = "_cut"
 _MOST_NAMED, _LONGEST_NAME = 20, 64
 
@@ -289,7 +268,7 @@ def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
         text = json.dumps({key: value}, ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         return None
-    # What is cleaned is no longer than it was.
+    # Cleaning never makes it longer.
     found = json.loads(text) if len(text) <= room else None
     return clean_data(found) if found and is_shallow(found, DEEPEST + 2) else None
 
@@ -302,7 +281,7 @@ _NAMES = ("id", "agent_id", "channel", "recipient")
 
 @dataclass
 class ParsedMessages:
-    """The good lines of a file in order, and what was wrong with the others. ``lines``: where a message stands, by id."""
+    """The valid lines of a file in order, and the problems of others. ``lines``: line numbers by message id."""
 
     messages: list[Message] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -312,8 +291,8 @@ class ParsedMessages:
 def parse_messages(path: Path) -> ParsedMessages:
     """Read a message file.
 
-    Returns its messages; a line that is not a valid message, or repeats an id with other content, is a problem instead. Raises
-    ``ConfigError``: the file cannot be read at all, or its ending is neither .jsonl nor .csv.
+    A line that is invalid, or repeats an id with other content, is a problem. Raises ``ConfigError``: the file cannot be
+    read, or its ending is neither .jsonl nor .csv.
     """
     parsed = ParsedMessages()
     seen: dict[str, tuple[int, Message]] = {}
@@ -333,15 +312,14 @@ def parse_messages(path: Path) -> ParsedMessages:
 
 
 def taken(message_id: str, line: int | None) -> str:
-    """Return what is wrong with a message whose id stands in its file before, in a line (None: it is not known in which)."""
+    """Return the problem of an id that an earlier line of its file has (None: unknown line)."""
     return f"id {message_id!r} is taken by {f'line {line}' if line else 'a line before'}; give this message its own"
 
 
 def parse_message(row: Any) -> Message:
-    """Return the message of one decoded line; keys that are not known are kept among its extras, and so is thinking in front
-    of its text, unless the line says that a user wrote it.
+    """Return the message of a decoded line. Unknown keys are extras, and so is thinking before the text of an agent.
 
-    ValueError: what is wrong and how to mend it; one that is passed in as the row is raised again.
+    ValueError: the problem and its remedy; one that is passed in as the row is raised again.
     """
     if isinstance(row, ValueError):
         raise row
@@ -410,9 +388,9 @@ def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def rows_of_records(rows: Any, source: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    """Yield the messages of a frame or of records, each with its line, or what is wrong with it.
+    """Yield the messages of a frame or of records by line, or their problems.
 
-    ``columns``: what the rows call it, by field of a message, where they call it something else.
+    ``columns``: names of columns by message field, where they differ.
     """
     for line, record in enumerate(records_of(rows), 1):
         if not isinstance(record, Mapping):

@@ -1,7 +1,7 @@
-"""Mirroring the world's message files into the store: what stands in them is in it, once, whichever file it stands in.
+"""Mirror the world's message files into the store: each message once, whatever file it is in.
 
-A file is read from where it was read last, as long as it begins as it did then, in batches each of which is written together with
-how far it goes: whoever is killed in between loses nothing and doubles nothing.
+A file that still begins the same is read on from the last place, else from the start. Messages are written by id in batches; the
+place is stored at the end, so a killed reading is repeated and doubles nothing.
 """
 
 import secrets
@@ -36,16 +36,16 @@ from persona_pipeline.world.names import Aliases
 from persona_pipeline.world.runs import touch_windows
 
 _TABLE = tables.run_messages
-_SOURCES, _COPIES = tables.message_sources, tables.message_copies
+_SOURCES = tables.message_sources
 _CHUNK = 5000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of a file from its start, maybe in several goes.
+    """A reading of a file.
 
-    ``source``: the file's name in the store; ``number``: tells this reading from those before. ``others``: files whose messages
-    are left to them; ``gone``: files that are no more, whose messages are taken over.
+    ``source``: the file's name in the store; ``number``: distinguishes it from earlier readings of other content. ``others``:
+    files that keep their messages; ``gone``: deleted files, whose messages are taken over.
     """
 
     source: str
@@ -54,26 +54,15 @@ class Reading:
     gone: Collection[str] = frozenset()
 
 
-@dataclass
-class _Sorted:
-    """What becomes of a batch: lines by message that are new or changed, and of those that stand where they stood."""
-
-    inserted: dict[Message, int] = field(default_factory=dict)
-    updated: dict[Message, int] = field(default_factory=dict)
-    found: dict[Message, int] = field(default_factory=dict)
-    copies: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 def write_batch(
     connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
 ) -> tuple[WriteResult, list[Problem]]:
-    """Write messages with the lines they stand in, and return what was done and what is wrong with those that were not written.
+    """Write messages with their lines; return the result, and the problems of messages that were not written.
 
-    An id that is known is updated, unless it is taken by another message.
+    A known id is updated, unless another message has taken it.
     """
     first: dict[str, tuple[int, Message]] = {}
-    problems = []
+    problems, refused = list[Problem](), 0
     for line, message in batch:
         before = first.setdefault(message.id, (line, message))
         if before[1] != message:
@@ -81,27 +70,45 @@ def write_batch(
     out = kept_out(connection, [message for _, message in first.values()])
     kept = [item for item in first.values() if item[1].id not in out]
     known = known_rows(connection, list(first))
-    done = _sort(kept, known, reading)
-    changed = done.inserted | done.updated
-    rows = [
-        {**row_of(message, reading.source), "line": line, "reading": reading.number}
-        for message, line in changed.items()
-    ]
-    updated = [(message_of(known[message.id]), message) for message in done.updated]
-    write_rows(connection, rows, list(done.inserted), updated)
-    _find(connection, done.found, reading)
-    copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
-    upsert(connection, _COPIES, copies, update=False)
-    unchanged = len(kept) - len(changed) - len(done.problems)
-    written = WriteResult(len(done.inserted), len(done.updated), unchanged, 0, len(out))
-    return written, [*problems, *done.problems]
+    inserted, updated, found = dict[Message, int](), dict[Message, int](), dict[Message, int]()
+    for line, message in kept:
+        row = known.get(message.id)
+        if row is None:
+            inserted[message] = line
+        elif why := _taken(row, message, line, reading):
+            problems.append(Problem(why, reading.source, line))
+            refused += 1
+        elif message_of(row) != message:
+            updated[message] = line
+        elif not _is_own(row, reading) and row.source in {reading.source, *reading.gone}:
+            found[message] = line
+    changed = inserted | updated
+    place = {"reading": reading.number}
+    rows = [{**row_of(message, reading.source), "line": line, **place} for message, line in changed.items()]
+    write_rows(connection, rows, list(inserted), [(message_of(known[message.id]), message) for message in updated])
+    _find(connection, found, reading)
+    unchanged = len(kept) - len(changed) - refused
+    return WriteResult(len(inserted), len(updated), unchanged, 0, len(out)), problems
+
+
+def _is_own(row: sa.Row, reading: Reading) -> bool:
+    """Return whether this reading has stored the message before."""
+    return row.source == reading.source and (row.reading or 0) == reading.number
+
+
+def _taken(row: sa.Row, message: Message, line: int, reading: Reading) -> str:
+    """Return the problem of an id that another message has; "": no other message has it."""
+    if message_of(row) == message:
+        return ""
+    if _is_own(row, reading) and row.line != line:
+        return taken(message.id, row.line)
+    return (
+        f"id {message.id!r} is taken in {row.source}; give this message its own" if row.source in reading.others else ""
+    )
 
 
 def remove_unread(store: Store, reading: Reading) -> int:
-    """Remove what an earlier reading of a file found and this one did not, and return how many messages that were.
-
-    Files that hold a copy of one of them are to be read again.
-    """
+    """Remove messages that an earlier reading of a file found and this one did not, and return their number."""
     lost = sa.and_(_TABLE.c.source == reading.source, sa.func.coalesce(_TABLE.c.reading, 0) != reading.number)
     removed = 0
     while True:
@@ -110,47 +117,12 @@ def remove_unread(store: Store, reading: Reading) -> int:
             rows = connection.execute(query).all()
             if not rows:
                 return removed
-            ids = [row.id for row in rows]
-            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids)))
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows])))
             touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
-            held = sa.select(_COPIES.c.path).where(_COPIES.c.id.in_(ids)).distinct()
-            for path in connection.execute(held).scalars().all():
-                read_again(connection, path)
             removed += len(rows)
 
 
-def read_again(connection: Connection, path: str) -> None:
-    """Forget how far a file was read."""
-    sources = tables.message_sources
-    again = {"size": 0, "lines": 0, "content_hash": "", "problems": [], "seen": None, "unfinished": True}
-    connection.execute(sa.update(sources).where(sources.c.path == path).values(reading=sources.c.reading + 1, **again))
-    connection.execute(sa.delete(_COPIES).where(_COPIES.c.path == path))
-
-
-def _sort(batch: Sequence[tuple[int, Message]], known: dict[str, sa.Row], reading: Reading) -> _Sorted:
-    done = _Sorted()
-    for line, message in batch:
-        row = known.get(message.id)
-        if row is None:
-            done.inserted[message] = line
-            continue
-        same = message_of(row) == message
-        if row.source == reading.source and (row.reading or 0) == reading.number:
-            if not same:
-                done.problems.append(Problem(taken(message.id, row.line), reading.source, line))
-        elif row.source in reading.others:
-            done.copies.append(message.id)
-            if not same:
-                text = f"id {message.id!r} is taken in {row.source}; give this message its own"
-                done.problems.append(Problem(text, reading.source, line))
-        elif not same:
-            done.updated[message] = line
-        elif row.source == reading.source or row.source in reading.gone:
-            done.found[message] = line
-    return done
-
-
-def _find(connection: Connection, found: dict[Message, int], reading: Reading) -> None:
+def _find(connection: Connection, found: Mapping[Message, int], reading: Reading) -> None:
     if found:
         at = sa.update(_TABLE).where(_TABLE.c.id == sa.bindparam("found_id"))
         values = at.values(source=reading.source, reading=reading.number, line=sa.bindparam("found_line"))
@@ -158,17 +130,17 @@ def _find(connection: Connection, found: dict[Message, int], reading: Reading) -
 
 
 LEASE = "message files"
-# What one transaction writes: so many lines, or so many characters.
+# Limits of a transaction.
 BATCH_LINES, _BATCH_CHARACTERS = 5000, 8_000_000
 _MOST_PROBLEMS, _ANY_SIZE = 1000, 2**62
 
 
 @dataclass
 class SyncResult:
-    """What bringing files into the store did.
+    """Result of bringing files into the store.
 
-    ``problems``: lines of message files that were left out, of each file the first 1000; ``unnamed``: how many more.
-    ``speakers``: whose messages were read, by agent id, or by name where nobody has a persona.
+    ``problems``: skipped lines, the first 1000 of each file; ``unnamed``: the number of others. ``speakers``: agent ids, or names
+    without a persona.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -177,14 +149,14 @@ class SyncResult:
     unnamed: int = 0
 
     def add(self, other: "SyncResult") -> None:
-        """Take in what bringing another file in did."""
+        """Add the result of another file."""
         self.name(other.problems)
         self.unnamed += other.unnamed
         self.written += other.written
         self.speakers |= other.speakers
 
     def name(self, problems: Iterable[Problem]) -> None:
-        """Take problems in, as many as are named."""
+        """Add problems, up to the limit."""
         for problem in problems:
             if len(self.problems) < _MOST_PROBLEMS:
                 self.problems.append(problem)
@@ -198,37 +170,46 @@ def is_any_known(store: Store) -> bool:
 
 
 def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> SyncResult:
-    """Mirror message files into the store; one that did not change is not opened, one that cannot be read stops no other.
+    """Mirror message files into the store; unchanged files are not opened, an unreadable file stops no other.
 
-    ``files``: all there are, by the name the store has for them.
+    ``files``: all message files, by their name in the store.
     """
-    written = WriteResult()
+    result = SyncResult()
     if unread_files(store, files):
         with store.together(), exclusive(store, [LEASE]):
-            # What went from one file may stand in another one too, which is then read again.
-            while unread := unread_files(store, files):
-                before = written
-                size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
-                # What is little is one transaction; of more each batch is.
-                with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
-                    for name, digest in unread.files.items():
-                        reading = Reading(name, 0, files.keys() - {name}, unread.gone)
-                        written += _mirror(store, files[name], digest, reading, aliases)
-                for name in unread.gone:
-                    written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
-                    with store.begin() as connection:
-                        connection.execute(sa.delete(_COPIES).where(_COPIES.c.path == name))
-                        connection.execute(sa.delete(_SOURCES).where(_SOURCES.c.path == name))
-                if written.removed == before.removed:
-                    break
+            # Another process may have read them meanwhile.
+            unread = unread_files(store, files)
+            written = _mirror_all(store, files, unread, aliases)
+            while written.removed and (len(files) > 1 or unread.gone):
+                result.written += written
+                # A removed message may be in another file, too.
+                every = Unread({name: _digest(path) for name, path in files.items()})
+                written = replace(_mirror_all(store, files, every, aliases, whole=True), unchanged=0)
+            result.written += written
         raise_revisions(store)
-    result = SyncResult(written=written)
     kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
     for row in sorted(store.rows(kept), key=lambda row: row.path):
         found = _loaded(row.problems)
         result.problems += found.problems
         result.unnamed += found.unnamed
     return result
+
+
+def _mirror_all(
+    store: Store, files: Mapping[str, Path], unread: "Unread", aliases: Aliases, *, whole: bool = False
+) -> WriteResult:
+    written = WriteResult()
+    size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
+    # Small files are one transaction; of larger ones each batch is.
+    with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
+        for name, digest in unread.files.items():
+            reading = Reading(name, 0, files.keys() - {name}, unread.gone)
+            written += _mirror(store, files[name], digest, reading, aliases, whole=whole)
+    for name in unread.gone:
+        written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
+        with store.begin() as connection:
+            connection.execute(sa.delete(_SOURCES).where(_SOURCES.c.path == name))
+    return written
 
 
 def ingest_rows(
@@ -240,22 +221,22 @@ def ingest_rows(
     restore: bool = False,
     shown: str = "",
 ) -> SyncResult:
-    """Add the messages of a file from anywhere; nothing is removed.
+    """Add the messages of any file; nothing is removed.
 
-    ``source``: their name in the store; ``shown``: what people call it. ``owned``: makes a message its agent's. ``restore``: bring
-    back those that were taken out of the store. Raises ``ConfigError``: the file cannot be read at all.
+    ``source``: its name in the store; ``shown``: its name for people. ``owned``: assigns a message to its agent. ``restore``: add
+    messages again that were removed from the store. Raises ``ConfigError``: the file cannot be read.
     """
-    # No other reading has this number: an id that this one met is told from one that was there before.
+    # No other reading has this number, so ids of this file are distinguished from stored ones.
     result, reading = SyncResult(), Reading(source, -2 - secrets.randbelow(2**31 - 2))
     speakers: set[str] = set()
     for lot in _batches(rows):
-        read, *wrong = _split(lot, source, owned)
+        read, wrong = _split(lot, source, owned)
         with store.begin() as connection:
             if restore:
                 let_in(connection, [message for _, message in read])
             done, refused = write_batch(connection, read, reading)
-        problems = [*wrong[0], *wrong[1], *refused]
-        result.name(replace(item, path=shown or source) for item in sorted(problems, key=lambda item: item.line or 0))
+        problems = sorted([*wrong, *refused], key=lambda item: item.line or 0)
+        result.name(replace(item, path=shown or source) for item in problems)
         result.written += done
         speakers.update(message.agent_id for _, message in read)
     raise_revisions(store)
@@ -263,7 +244,7 @@ def ingest_rows(
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in bounded lots; what is read goes no further than the last of a lot."""
+    """Yield rows in bounded lots; nothing is read ahead of a lot."""
     while lot := list(islice(rows, 1)):
         size = _characters(lot[0])
         while size < _BATCH_CHARACTERS and len(lot) < BATCH_LINES and (more := next(rows, None)):
@@ -276,107 +257,75 @@ def _characters(row: Row) -> int:
     return len(row.found.text) if isinstance(row.found, Message) else 0
 
 
-def _mirror(store: Store, path: Path, digest: str, reading: Reading, aliases: Aliases) -> WriteResult:
-    """Read a file from where it was read last to its end. ``digest``: of the file before: what comes meanwhile is another one."""
-    written, open_end = WriteResult(), []
+def _mirror(
+    store: Store, path: Path, digest: str, reading: Reading, aliases: Aliases, *, whole: bool = False
+) -> WriteResult:
+    """Read a file to its end, on from the last place or from the start; ``whole``: from the start, for messages of other files.
+
+    ``digest``: of the file before: it is read again if it changes meanwhile.
+    """
+    name, written, found = reading.source, WriteResult(), SyncResult()
+    row = store.row(sa.select(_SOURCES).where(_SOURCES.c.path == name))
+    number = row.reading if row else 0
     try:
         with MessageFile(path) as file:
-            reading = replace(reading, number=_place(store, file, reading.source))
-            # An open end is read again.
-            found = _loaded(store.value(_of(reading.source, _SOURCES.c.problems)), settled=True)
+            is_known = row is not None and bool(row.size) and file.skip(row.size, row.lines, row.content_hash)
+            if row and is_known:
+                before = _loaded(row.problems)
+                found.name(item for item in before.problems if item.line and item.line <= file.lines)
+                found.unnamed = before.unnamed
+            if is_known and whole:
+                file.restart()
+                found = SyncResult()
             file.require_text()
+            reading = replace(reading, number=number if is_known else number + 1)
+            # A reading that is killed begins again from the start.
+            _note(store, name, reading=reading.number, size=0, content_hash="", seen=None)
             for lot in _batches(file.rows(parse_message)):
-                read, wrong, open_end = _split(lot, reading.source, aliases.owned)
+                read, wrong = _split(lot, name, aliases.owned)
                 with store.begin() as connection:
                     done, refused = write_batch(connection, read, reading)
-                    found.name(sorted([*wrong, *refused], key=lambda problem: problem.line or 0))
-                    _note(connection, file, reading.source, problems=_dumped(found, open_end))
+                found.name(sorted([*wrong, *refused], key=lambda problem: problem.line or 0))
                 written += done
     except ConfigError as error:
-        # What was read of it before stays, and it is read again once it has changed.
-        problems = [Problem(p.message, reading.source, p.line, p.column) for p in error.problems]
-        with store.begin() as connection:
-            row = {"path": reading.source, "content_hash": "", "size": 0}
-            upsert(connection, _SOURCES, [row], update=False)
-            known = connection.execute(_of(reading.source, _SOURCES.c.problems)).scalar()
-            kept = _dumped(_loaded(known, settled=True), problems)
-            _update(connection, reading.source, seen=digest, problems=kept)
+        # Its messages stay, and it is read again once it has changed.
+        problems = [Problem(p.message, name, p.line, p.column) for p in error.problems]
+        _note(store, name, size=0, content_hash="", seen=digest, problems=_dumped(SyncResult(problems)))
         return written
-    if store.value(_of(reading.source, _SOURCES.c.unfinished)):
+    if not is_known:
         written += WriteResult(removed=remove_unread(store, reading))
-    with store.begin() as connection:
-        _note(connection, file, reading.source, seen=digest, unfinished=False, problems=_dumped(found, open_end))
+    _note(store, name, size=file.end, lines=file.lines, content_hash=file.digest, seen=digest, problems=_dumped(found))
     return written
 
 
-def _place(store: Store, file: MessageFile, name: str) -> int:
-    """Go to where a file was read to, or to its start where it does not begin as it did then; return the reading's number."""
-    row = store.row(_of(name, _SOURCES))
-    if row is None:
-        with store.begin() as connection:
-            stored = connection.execute(sa.select(1).where(tables.run_messages.c.source == name).limit(1)).scalar()
-            state = {
-                "path": name,
-                "content_hash": file.digest,
-                "size": 0,
-                "reading": 1,
-                "unfinished": stored is not None,
-            }
-            upsert(connection, _SOURCES, [state])
-        return 1
-    known = file.skip(row.size, row.lines, row.content_hash) if row.size else row.unfinished
-    with store.begin() as connection:
-        if known:
-            _update(connection, name, size=file.end, lines=file.lines, content_hash=file.digest, seen=None)
-            return row.reading
-        read_again(connection, name)
-    return row.reading + 1
-
-
 def _split(
-    lot: list[Row], name: str, owned: Callable[[Message], Message]
-) -> tuple[list[tuple[int, Message]], list[Problem], list[Problem]]:
-    """Return messages with their lines, what is wrong with other lines, and with an end of the file that may still be written."""
+    lot: Iterable[Row], name: str, owned: Callable[[Message], Message]
+) -> tuple[list[tuple[int, Message]], list[Problem]]:
+    """Return messages with their lines, and the problems of other lines."""
     read = [(row.line, owned(row.found)) for row in lot if isinstance(row.found, Message)]
-    wrong = [row for row in lot if isinstance(row.found, ValueError)]
-    problems = [(row.settled, Problem(str(row.found), name, row.line)) for row in wrong]
-    return read, [item for settled, item in problems if settled], [item for settled, item in problems if not settled]
+    return read, [Problem(str(row.found), name, row.line) for row in lot if isinstance(row.found, ValueError)]
 
 
-def _of(name: str, what: Any) -> sa.Select[Any]:
-    return sa.select(what).where(_SOURCES.c.path == name)
+def _note(store: Store, name: str, **values: Any) -> None:
+    with store.begin() as connection:
+        upsert(connection, _SOURCES, [{"path": name, **values}])
 
 
-def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -> None:
-    _update(connection, name, size=file.end, lines=file.lines, content_hash=file.digest, **values)
+def _dumped(found: SyncResult) -> list[dict[str, Any]]:
+    return [*map(dict, map(vars, found.problems)), *([{"more": found.unnamed}] if found.unnamed else [])]
 
 
-def _update(connection: Connection, name: str, **values: Any) -> None:
-    connection.execute(sa.update(_SOURCES).where(_SOURCES.c.path == name).values(**values))
-
-
-def _dumped(found: SyncResult, open_end: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Return problems as they are stored: those of an end that may still be written are marked."""
-    more = [{"more": found.unnamed}] if found.unnamed else []
-    return [*map(dict, map(vars, found.problems)), *({**vars(problem), "open": True} for problem in open_end), *more]
-
-
-def _loaded(stored: list[dict[str, Any]] | None, *, settled: bool = False) -> SyncResult:
-    result = SyncResult()
-    for item in stored or ():
-        if "more" in item:
-            result.unnamed += item["more"]
-        elif not (settled and item.get("open")):
-            result.problems.append(Problem(**{key: value for key, value in item.items() if key != "open"}))
-    return result
+def _loaded(stored: Sequence[Mapping[str, Any]] | None) -> SyncResult:
+    items = stored or ()
+    problems = [
+        Problem(**{key: value for key, value in item.items() if key != "open"}) for item in items if "more" not in item
+    ]
+    return SyncResult(problems, unnamed=sum(item.get("more", 0) for item in items))
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Message files that are not as they were read, each with its digest now, and those that are gone.
-
-    ``renamed``: speakers are others by now.
-    """
+    """Changed message files with their current digests, and deleted ones. ``renamed``: names of speakers changed."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
@@ -387,12 +336,12 @@ class Unread:
 
     @property
     def version(self) -> str:
-        """A digest: the same until something is read, or changes again."""
+        """A digest that stays the same until a file is read or changes again."""
         return content_hash([self.files, sorted(self.gone), self.renamed])[:16]
 
 
 def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
-    """Return which of all files must be read. ``files``: as for ``mirror_files``."""
+    """Return the files to read. ``files``: as for ``mirror_files``."""
     seen = {row.path: row.seen for row in store.rows(sa.select(_SOURCES.c.path, _SOURCES.c.seen))}
     now = {name: _digest(path) for name, path in files.items()}
     return Unread(
@@ -401,7 +350,7 @@ def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
 
 
 def _digest(path: Path) -> str:
-    """Return the digest of a file, or why it has none."""
+    """Return the digest of a file, or the reason why it has no digest."""
     try:
         return regular_digest(str(path), path.stat(), _ANY_SIZE) or "not a regular file"
     except OSError as error:

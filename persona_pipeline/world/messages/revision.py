@@ -1,7 +1,7 @@
-"""How often what agents said has changed, so that a look costs what changed; and messages that are deleted for their age.
+"""Revision numbers of agents' messages, so that a look costs only the changes, and deletion of old messages.
 
-Triggers in the database note each change in the transaction of whoever makes it. Here the notes become numbers that only rise, one
-of each agent and one of each of its days.
+Database triggers note each change in the transaction that makes it. Here the notes become numbers that only rise, by agent and by
+agent and day.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ _DAYS, _REVISIONS, _WINDOWS = tables.message_days, tables.message_revisions, tab
 _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 _ROWS, _TURN = 5000, 0.15
 _MOMENT = timedelta(microseconds=1)
-# A sender's clock may be a little ahead; what is dated later than this is not judged yet.
+# A sender's clock may be a little ahead; later messages are not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
 
 
@@ -132,9 +132,9 @@ def aged_out_before(connection: Connection) -> datetime | None:
 
 
 def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
-    """Delete the real messages of UTC days more than some days ago, and return how many there were.
+    """Delete real messages of UTC days more than ``days`` ago, and return their number.
 
-    They stay out, whoever writes them again. What was evaluated on them stays as it is and is not evaluated again. They go in
+    They stay out even if they are written again. Earlier evaluations of them stay and are not repeated. Deletion is in
     batches, so that other writers have their turn.
     """
     day = ((now or pruning_time()) - timedelta(days=days)).date()

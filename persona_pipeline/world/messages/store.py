@@ -30,10 +30,10 @@ _SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
 
 @dataclass(frozen=True)
 class Selection:
-    """Which real messages are meant: those to which everything that is given applies; of several values of one thing, any.
+    """Selected real messages: all given conditions apply; of several values of one condition, any.
 
-    ``agents``: whose they are; ``speakers``: what their source calls who wrote them. ``sources``: the files they came from, as
-    ``message_source`` names them. ``between``: from when to when they were sent, both included.
+    ``agents``: agent ids; ``speakers``: names in the source. ``sources``: files, as ``message_source`` names them.
+    ``between``: first and last time, both included.
     """
 
     agents: Sequence[str] = ()
@@ -54,7 +54,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Selected:
-    """What a selection comes to: how many messages of each agent and from each file (None: written by a runtime), and of when."""
+    """A selection's messages: number by agent and by file (None: written by a runtime), first and last time."""
 
     ids: tuple[str, ...] = ()
     agents: Mapping[str, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def select_messages(store: Store, selection: Selection) -> Selected:
 
 
 def remove_messages(store: Store, selected: Selected) -> int:
-    """Take messages out of the store, note that they stay out, mark the windows they were in, and return how many there were."""
+    """Remove messages from the store for good, mark their windows, and return their number."""
     removed = 0
     with store.begin() as connection:
         for some in chunks(selected.ids):
@@ -98,7 +98,7 @@ def remove_messages(store: Store, selected: Selected) -> int:
 
 
 def kept_out(connection: Connection, messages: Sequence[Message]) -> set[str]:
-    """Return the ids of messages that were taken out and that say what they said then, or that aged out."""
+    """Return the ids of messages that were removed and have not changed since, or that aged out."""
     aged = aged_out_before(connection)
     said: dict[str, str] = {}
     for these in chunks([message.id for message in messages]):
@@ -115,7 +115,7 @@ def let_in(connection: Connection, messages: Sequence[Message]) -> None:
 
 
 def _hash(message: Message) -> str:
-    # As the source has it: an alias that comes or goes is no reason to let a message in again.
+    # By the source's names: a changed alias does not let a message in again.
     speaker, recipient = message.speaker or message.agent_id, message.addressee or message.recipient
     return content_hash([speaker, message.channel, recipient, message.text, message.created_at.isoformat()])
 
@@ -185,7 +185,7 @@ def write_messages_in(
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(some)))
     rows = [row_of(message, source) for message in (*inserted, *updated)]
     write_rows(connection, rows, inserted, [(known[message.id], message) for message in updated])
-    # What was made up is in nobody's window.
+    # Generated messages are in no window.
     touch_windows(connection, (row.created_at for row in gone if not row.synthetic))
     return WriteResult(len(inserted), len(updated), len(messages) - len(rows), len(gone), len(out))
 
@@ -200,8 +200,8 @@ def read_messages(
 ) -> list[Message]:
     """Return messages in order of time (then id).
 
-    ``window``: None for all times. ``agent_id``: only this speaker's. ``synthetic``: generated messages instead of real ones, never
-    both. ``limit``: the newest so many, still in order of time.
+    ``window``: None: all times. ``agent_id``: of this speaker only. ``synthetic``: generated messages instead of real ones.
+    ``limit``: the newest messages, in order of time.
     """
     query = sa.select(_TABLE).where(*_said_during(window, synthetic=synthetic))
     if agent_id is not None:
@@ -211,7 +211,7 @@ def read_messages(
 
 
 def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
-    """Return, in whatever order, what some agents really said in a span of time, and all that was said in their channels then."""
+    """Return, unordered, real messages of some agents in a span of time, and all messages of their channels in it."""
     during = _said_during(span)
     theirs = among(_TABLE.c.agent_id, agent_ids)
     channels = sa.select(_TABLE.c.channel_id).where(*during, theirs, _TABLE.c.channel_id.is_not(None)).distinct()
@@ -221,22 +221,22 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
 
 
 def read_received(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
-    """Return, in whatever order, what was really sent to some agents in direct messages in a span of time."""
+    """Return, unordered, real direct messages to some agents in a span of time."""
     query = sa.select(_TABLE).where(*_said_during(span), among(_TABLE.c.recipient_id, agent_ids))
     with store.connect() as connection:
         return [message_of(row) for row in connection.execute(query)]
 
 
-# Of a beginning or an ending so many lines are read: a stock phrase that one agent begins with must not hide what it says after.
+# Lines per beginning or ending: a stock phrase at the start must not hide the rest.
 _MOST_ALIKE = 128
 # The first fields of a message.
 _SAID = ("id", "agent_id", "text", "created_at", "channel_id")
 
 
 def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
-    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each.
+    """Return, unordered, the newest ``each`` real messages of each agent in a span of time.
 
-    Who said what, where and when, and nothing else: of a large world these are most of what one agent's evaluation reads.
+    Only author, text, place and time are read: these are most of the rows of an evaluation in a large world.
     """
     agents, own = tables.agents, _TABLE.alias("own")
     # Looked up agent by agent, so that what the others of a large world said between is not read.
@@ -246,9 +246,9 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
 
 
 def read_alike(store: Store, span: Window, lines: Iterable[Message]) -> list[Message]:
-    """Return, in whatever order, what others really said in a span of time that begins or ends as one of some lines does.
+    """Return, unordered, real messages of others in a span of time that begin or end like one of some lines.
 
-    Of each beginning and each ending those that were said first. However many speak, nobody else's messages are looked at.
+    The first of each beginning and ending are returned. The cost does not grow with the number of speakers.
     """
     ours, others, ids = _TABLE.alias("ours"), _TABLE.alias("others"), [line.id for line in lines]
     found: list[Message] = []
@@ -261,7 +261,7 @@ def read_alike(store: Store, span: Window, lines: Iterable[Message]) -> list[Mes
 
 
 def said_most(store: Store, least: Mapping[Window, int], agent_ids: Collection[str], most: int) -> list[str]:
-    """Return who of some agents really said at least so many messages in each of some spans; not more than ``most`` of them."""
+    """Return at most ``most`` agents that really said at least the given number of messages in each span."""
     agents, own, found = tables.agents, _TABLE.alias("own"), []
     for some in chunks(sorted(agent_ids)):
         query = sa.select(agents.c.id).where(agents.c.id.in_(some))
@@ -273,7 +273,7 @@ def said_most(store: Store, least: Mapping[Window, int], agent_ids: Collection[s
 
 
 def _for_each(store: Store, table: sa.FromClause, own: sa.FromClause, some: sa.Select[Any]) -> sa.Select[Any]:
-    """Return the query of who said what, where and when in the messages, ``own``, that ``some`` picks for each row of a table."""
+    """Return author, text, place and time of the messages ``own`` that ``some`` selects for each row of a table."""
     if store.is_sqlite:
         ids = some.with_only_columns(own.c.id).correlate(table).scalar_subquery()
         return sa.select(*(_TABLE.c[name] for name in _SAID)).join_from(table, _TABLE, _TABLE.c.id.in_(ids))
@@ -295,7 +295,7 @@ def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = 
 
 
 def speakers(store: Store) -> set[str]:
-    """Return who has a real message. Each is looked up in an index; messages are not counted."""
+    """Return all authors of real messages, by index look-ups."""
     agents = tables.agents
     own = sa.exists().where(_TABLE.c.agent_id == agents.c.id, *_said_during(None))
     return {row.id for row in store.rows(sa.select(agents.c.id).where(own))}
@@ -335,7 +335,7 @@ def later_messages(store: Store, moment: datetime) -> Sequence[sa.Row]:
 
 
 def messages_hash(messages: Iterable[Message]) -> str:
-    """Return a hash of what was said, by whom, where and when."""
+    """Return a hash of author, place, time and text of messages."""
     return content_hash(
         [[m.id, m.agent_id, m.channel, m.recipient, m.text, m.created_at.isoformat()] for m in messages]
     )
@@ -356,9 +356,9 @@ def write_rows(
     inserted: Sequence[Message],
     updated: Sequence[tuple[Message, Message]],
 ) -> None:
-    """Write rows of messages with what they refer to, and mark the windows that they fall into.
+    """Write rows of messages with the rows they refer to, and mark the windows they are in.
 
-    ``inserted``, ``updated``: the new messages, and of the others how they were and are.
+    ``inserted``: new messages; ``updated``: changed ones, before and after.
     """
     parents = ((tables.agents, "agent_id"), (tables.channels, "channel_id"), (tables.runs, "run_id"))
     for table, name in parents:
@@ -409,7 +409,7 @@ class MessageLog:
 
     @classmethod
     def of(cls, messages: Iterable[Message]) -> "MessageLog":
-        """Return the log of messages in whatever order; of one id the first counts."""
+        """Return the log of messages in any order; the first of an id counts."""
         found: dict[str, Message] = {}
         for message in messages:
             found.setdefault(message.id, message)
@@ -431,7 +431,7 @@ class MessageLog:
         return parts[0] if len(parts) == 1 else sorted((message for part in parts for message in part), key=_place)
 
     def talk(self, agent_id: str, window: Window) -> list[Message]:
-        """Return everybody's messages in a window in the places where an agent spoke in it, in order of time."""
+        """Return all messages in a window in the places where an agent spoke in it, in order of time."""
         places = dict.fromkeys(message.conversation for message in self.within(window, agent_id=agent_id))
         return sorted((m for place in places for m in _within(self._by_place[place], window)), key=_place)
 
@@ -450,14 +450,14 @@ class MessageLog:
 
     @cached_property
     def _by_channel(self) -> Mapping[str | None, list[Message]]:
-        """By ``None`` direct messages, which nobody asks for here."""
+        """``None``: direct messages."""
         return grouped(self.messages, lambda message: message.channel)
 
 
 def folder_messages(root: Path, names: Mapping[str, AgentNames], *, until: datetime) -> MessageLog:
-    """Return the messages of a world's folder up to a moment, aliases followed; what is not valid is left out.
+    """Return the messages of a world's folder up to a moment, aliases followed; invalid ones are left out.
 
-    ``names``: what every agent is called.
+    ``names``: names of every agent.
     """
     aliases = Aliases.of(names)
     said = (aliases.owned(message) for path in message_files(root) for message in parse_messages(path).messages)

@@ -31,7 +31,7 @@ _SETTINGS = ("include_personas", "hard", "target_type", "level", "first_n", "las
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One proposition file: its content and where each piece of it stands."""
+    """A proposition file: its content and the place of each piece."""
 
     document: Document
     content: PropositionFile
@@ -96,7 +96,7 @@ def _checked(document: Document, more: Sequence[Problem] = ()) -> LoadedFile:
 
 
 def _misplaced(document: Document) -> list[Problem]:
-    """What does not belong in this file. Looks at plain data: other mistakes must not hide these."""
+    """Return problems of misplaced content. It uses plain data, so other errors do not hide these."""
     data = document.data if isinstance(document.data, dict) else {}
     path, dimension, agent_id = Path(document.path).absolute(), data.get("dimension"), data.get("agent_id")
     problems = []
@@ -145,7 +145,7 @@ def _merge(dimension: str, default: LoadedFile | None, own: LoadedFile | None, a
 
 
 def _duplicates(documents: Sequence[Document]) -> list[Problem]:
-    """Ids that stand twice, in one file or in both; ids that are none at all are not this function's concern."""
+    """Return problems of duplicate ids, in one file or both; missing ids are not checked here."""
     seen: dict[str, str] = {}
     problems = []
     for document in documents:
@@ -194,7 +194,7 @@ class StoredSet:
 
 
 def own_claims(folder: Path, dimension: str, agent_id: str) -> frozenset[str]:
-    """Return the ids of the claims that stand in an agent's own file of a dimension."""
+    """Return the ids of the claims in an agent's own file of a dimension."""
     path = find_yaml(folder / dimension, agent_id)
     return (
         frozenset(entry["id"] for entry in load_document(path).data.get("propositions") or ()) if path else frozenset()
@@ -204,9 +204,9 @@ def own_claims(folder: Path, dimension: str, agent_id: str) -> frozenset[str]:
 def read_claims(
     folder: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool = False
 ) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
-    """Return the claims of agents by dimension, as far as their files are valid, and what is wrong with the others'.
+    """Return agents' claims by dimension, and problems of invalid files.
 
-    ``folder``: of propositions. ``named``: that an agent has no claims of one of the dimensions is wrong, too.
+    ``folder``: of propositions. ``named``: an agent without claims of one of the dimensions is a problem.
     """
     claims: dict[str, dict[str, StoredSet]] = {}
     broken: dict[str, tuple[Problem, ...]] = {}

@@ -1,4 +1,4 @@
-"""Dimensions, and propositions: claims about an agent, the set they stand in, their files as written, and template variables."""
+"""Dimensions; propositions, which are claims about an agent; their sets and files; and template variables."""
 
 import os
 import re
@@ -21,19 +21,19 @@ VARIABLE = "PERSONA_DIMENSIONS"
 
 @dataclass(frozen=True)
 class Dimension:
-    """One dimension.
+    """A dimension.
 
     Attributes:
         name: in files, tables and options.
-        scorer: what plans its judgments and puts its score together, ``package.module:function``; see ``scoring.Scorer``.
-        about: what its claims are about and what their judge sees, in a clause, for whoever drafts claims.
-        label, short_label: its heading, and where there is little room; "": the name.
-        shows_persona: the judge is shown the persona unless a file says otherwise; the others never show it.
+        scorer: plans its judgments and computes its score, ``package.module:function``; see ``scoring.Scorer``.
+        about: subject of its claims and what their judge sees, in a clause, for drafts of claims.
+        label, short_label: its heading, and a short one; "": the name.
+        shows_persona: the judge sees the persona unless a file says otherwise; other dimensions never show it.
         shows_channel: its judge reads a whole channel, which claims may name.
         by_action: files may ask for single messages to be judged (``level: action``).
         has_catchphrases: files may list phrases.
         in_overall: its score is part of the overall score.
-        judged_weight, parts: what its judged claims and its computed parts, by id, weigh in its score.
+        judged_weight, parts: weights of its judged claims and of its computed parts, by id, in its score.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Catchphrase:
 
 @dataclass(frozen=True)
 class PropositionSet:
-    """The merged propositions of one dimension for one agent (default file, then the agent's)."""
+    """The merged propositions of a dimension for an agent (default file, then the agent's)."""
 
     dimension: str
     propositions: tuple[Proposition, ...]
