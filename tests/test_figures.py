@@ -22,7 +22,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (346, 400),
     "lines": (73_903, 63_000),
-    "lines of the core": (33_595, 28_500),
+    "lines of the core": (33_576, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (137, 70),
     "class names in several modules": (3, 8),

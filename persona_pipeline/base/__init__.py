@@ -1,1 +1,1 @@
-"""What every room stands on: errors, settings, strict documents, the database, HTTP, telemetry"""
+"""Foundations of every room: errors, settings, strict documents, the database, HTTP, telemetry"""

@@ -1,4 +1,4 @@
-"""Calls that leave this process: made by code that waits, and not made any more where they keep failing."""
+"""Calls that leave this process: an event loop in the background, and breakers that stop calls after repeated failures."""
 
 import asyncio
 import inspect
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end, also where an event loop already runs in this thread (a notebook, an async caller)."""
+    """Run a coroutine to its end, also where an event loop already runs in this thread, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -27,9 +27,9 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def positional_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return what a function's positional parameters stand for, by name; a first one of another name gets the first of ``named``.
+    """Return the values of a function's positional parameters by their names. The first parameter may have any name.
 
-    Raises ``ValueError``: a further one without a default has no such name.
+    Raises ``ValueError``: a further parameter has neither a known name nor a default.
     """
     first = next(iter(named.values()))
     try:
@@ -51,7 +51,7 @@ def positional_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> 
 
 @dataclass
 class Timing:
-    """When what happened to a call, on the monotonic clock: begun, sent for the last time, first heard of, and answered."""
+    """Moments of a call on the monotonic clock: begun, last sent, first piece received, and answered."""
 
     asked: float = field(default_factory=time.monotonic)
     sent: float | None = None
@@ -59,7 +59,7 @@ class Timing:
     ended: float | None = None
 
     async def follow(self, event: str, _: Any) -> None:
-        """Hear what the HTTP client does (its ``trace``): a request counts from when it goes out over an open connection."""
+        """Note events of the HTTP client (its ``trace``). A request counts from when it goes out over an open connection."""
         if event.endswith("send_request_headers.started"):
             self.sent = time.monotonic()
 
@@ -68,7 +68,7 @@ class Timing:
 
 
 class BackgroundLoop:
-    """Runs coroutines one caller at a time or many, from any thread. Begins with the first and ends with ``close``, or never."""
+    """Runs coroutines of any thread. It starts with the first coroutine and ends with ``close``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class BackgroundLoop:
         self._lock = threading.Lock()
 
     def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Begin a coroutine, in the caller's context, and return what will hold its result."""
+        """Begin a coroutine in the caller's context and return its future."""
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
@@ -93,19 +93,19 @@ class BackgroundLoop:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
-        """Return what a coroutine returns; TimeoutError: it took longer than ``timeout`` seconds (None: any), and was cancelled."""
+        """Return a coroutine's result; TimeoutError: it took longer than ``timeout`` seconds and was cancelled."""
         future = self.start(work)
         try:
             return future.result(timeout)
         except TimeoutError:
             if future.done():
-                # The work's own.
+                # Raised by the work itself.
                 raise
             future.cancel()
             raise TimeoutError(f"not done within {timeout:g} s") from None
 
     def close(self) -> None:
-        """Cancel what is under way and end the loop; another ``wait`` begins a new one."""
+        """Cancel running coroutines and end the loop; another ``wait`` begins a new loop."""
         with self._lock:
             if self._loop and self._thread:
                 asyncio.run_coroutine_threadsafe(_cancelled(), self._loop).result()
@@ -116,7 +116,7 @@ class BackgroundLoop:
 
 
 async def _cancelled() -> None:
-    """Cancel what is still under way, and wait until it has let go of what it holds."""
+    """Cancel running tasks and wait until they have released their resources."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -146,7 +146,7 @@ class Breaker:
         self._why = ""
 
     def refusal(self) -> str | None:
-        """Return why no call may go now, or None. Past the cool-down the first to ask is the trial."""
+        """Return why no call may go now, or None. After the cool-down the first caller is the trial."""
         if self._open_until is None:
             return None
         if self._clock() < self._open_until:
@@ -159,7 +159,7 @@ class Breaker:
         self._succeeded_at = self._clock()
 
     def abandoned(self) -> None:
-        """The call under way was given up for a reason of our own: if it was the trial, the next one may be."""
+        """Note a call that this side gave up. If it was the trial, the next call may be one."""
         if self._open_until is not None:
             self._open_until = self._clock()
 
@@ -183,7 +183,7 @@ class Breaker:
 
 
 class AgentBreakers:
-    """A ``Breaker`` for each agent: what is wrong with one agent's requests stops no other's."""
+    """A ``Breaker`` for each agent, so that one agent's failing requests do not stop the others."""
 
     def __init__(self, *, threshold: int = 10, cooldown: float = 30.0) -> None:
         self._threshold, self._cooldown = threshold, cooldown
@@ -198,7 +198,7 @@ class AgentBreakers:
         self._of.pop(agent_id, None)
 
     def failed(self, agent_id: str, detail: str) -> None:
-        """Count a request of this agent that the endpoint will not have."""
+        """Count a request of this agent that the endpoint rejected."""
         breaker = self._of.get(agent_id) or Breaker(threshold=self._threshold, cooldown=self._cooldown)
         breaker.failed("request", detail)
         self._of[agent_id] = breaker

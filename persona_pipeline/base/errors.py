@@ -20,7 +20,7 @@ class PersonaError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with an input: where it stands (1-based line and column) and what to do about it."""
+    """A problem in an input: its place (1-based line and column) and what to do about it."""
 
     message: str
     path: str | None = None
@@ -33,7 +33,7 @@ class Problem:
         return printable(f"{':'.join(place)}: {self.message}" if place else self.message)
 
 
-# What differs between problems of one kind: quoted names and values, and numbers.
+# Parts that differ between problems of the same kind: quoted names and values, and numbers.
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
@@ -59,7 +59,7 @@ class ConfigError(PersonaError):
 
 
 class NothingError(ConfigError):
-    """There is nothing to look at, so nothing is found either. The message names what was looked for, and where."""
+    """Nothing to read. The message names the expected input and its place."""
 
     exit_code = EXIT_COVERAGE
 
@@ -71,15 +71,15 @@ class NewerStoreError(ConfigError):
 
 
 def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
-    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once."""
+    """Raise the problems of some agents, if there are any. A problem of a default file, which all agents share, is named once."""
     problems = dict.fromkeys(problem for found in broken.values() for problem in found)
     if problems:
         raise ConfigError(list(problems))
 
 
 def not_valid(error: "ValidationError", said: str, path: str | None = None) -> ConfigError:
-    """Return what pydantic found wrong: of each problem ``said``, in which ``{name}`` stands for the names down to the value,
-    ``{variable}`` for these in capitals, ``{value}`` for what it is, and ``{why}`` for what is wrong with it.
+    """Return pydantic's problems as an error. ``said`` is the text of each: ``{name}`` is the path to the value, ``{variable}`` the
+    same in capitals, ``{value}`` the value, and ``{why}`` the reason.
     """
     problems = []
     for item in error.errors(include_url=False):
@@ -105,5 +105,5 @@ _SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
 
 
 def worst_exit_code(codes: Collection[int]) -> int:
-    """Return the one code that stands for several: 2 over 1 over 4 over 3 over 0."""
+    """Return the worst code: 2 over 1 over 4 over 3 over 0."""
     return next((code for code in _SEVERITY if code in codes), EXIT_OK)

@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import ConfigError
 # A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
 _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
 
-# Of what a fingerprint is taken, at most.
+# Largest file that is fingerprinted.
 MOST_BYTES = 64_000_000
 
 _CHUNK = 1_000_000
@@ -65,10 +65,10 @@ class FileRefusedError(OSError):
 
 
 def read_regular(path: str | os.PathLike[str], most: int = MOST_BYTES, roots: Sequence[Path] | None = None) -> bytes:
-    """Return the bytes of a regular file, of no pipe and no device; at most ``most`` are read, also of one that says it is empty.
+    """Return the bytes of a regular file; at most ``most`` are read, also of a file whose size is reported as 0.
 
-    Links followed, it must lie in one of ``roots``, resolved folders, where they are given. ``FileRefusedError`` says in plain
-    words that it is no regular file, larger, or elsewhere; ``OSError``: it cannot be read.
+    ``roots``: resolved folders in which the file must lie once links are followed. ``FileRefusedError``: it is a pipe or a
+    device, too large, or elsewhere; ``OSError``: it cannot be read.
     """
     with open_regular(path, roots) as stream:
         data = stream.read(most + 1)

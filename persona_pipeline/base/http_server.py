@@ -55,7 +55,7 @@ class Access:
         token: the bearer token of every request except for health and the API description; None: no token is asked for, and
             only requests addressed to this machine by name are served, so that no web page reaches it by another name.
         max_body: bytes.
-        config_token: the bearer token that changes settings, and reads them and statistics; None: nobody changes any over HTTP.
+        config_token: the bearer token to change settings, and to read them and statistics; None: HTTP changes no settings.
         body_seconds: in which a body must be there.
     """
 
@@ -106,7 +106,7 @@ class Boundary:
     def refusal(self, method: str, path: str, headers: dict[str, str]) -> JSONResponse | None:
         access, host = self._access, headers.get("host", "")
         if {"content-length", "transfer-encoding"} <= headers.keys():
-            # Whoever reads the other one takes the rest of the body for a request.
+            # A proxy that reads the other header takes the rest of the body for a request.
             detail = "a request has a Content-Length or a Transfer-Encoding, not both"
             return _refused(400, detail, {"connection": "close"})
         if access.token is None and _host_name(host) not in _LOOPBACK_NAMES:
@@ -183,7 +183,7 @@ def _host_name(host: str) -> str:
 
 
 _BACKLOG = 2048
-# For requests under way when the process is told to stop.
+# For requests under way when the process is asked to stop.
 _LAST_SECONDS = 30
 # File descriptors for all but connections: the store, the judge, logs.
 _SPARE_FILES = 256
@@ -196,7 +196,7 @@ class ServerLimits:
     Attributes:
         header_seconds: in which the head of a request must be there, from the connection or its first byte on.
         connections: open at once, of all clients.
-        connections_per_address: of one address; a unix socket has none.
+        connections_per_address: open at once for an address; a unix socket has no such limit.
     """
 
     header_seconds: float = 5.0
@@ -213,11 +213,11 @@ def serve(
     limits: ServerLimits | None = None,
     turned_away: Callable[[str], None] = lambda reason: None,
 ) -> None:
-    """Serve until the process is told to stop; ``ConfigError``: the address or the path cannot be listened on.
+    """Serve until the process is asked to stop; ``ConfigError``: the address or the path cannot be listened on.
 
     Args:
         unix_socket: listen there instead, for this user alone.
-        turned_away: is told of each connection that is closed before it asked: ``connections`` or ``slow_head``.
+        turned_away: called for each connection that is closed before its request, with ``connections`` or ``slow_head``.
     """
     limits = _within_files(limits or ServerLimits())
     config = uvicorn.Config(
@@ -242,8 +242,8 @@ def guarded_protocol(
 ) -> type[H11Protocol]:
     """Return uvicorn's HTTP protocol with a time limit for heads and limits on connections, counted over all that it makes.
 
-    A connection beyond a limit takes the place of the oldest that has not sent a head yet, of its own address where that has more
-    than its share; where there is none, it is closed.
+    A connection beyond a limit replaces the oldest one that has not sent a head yet: one of the same address where that exceeds
+    its share. Without such a connection the new one is closed.
     """
     open_by_address: Counter[str] = Counter()
     headless: dict[Any, None] = {}
@@ -315,7 +315,7 @@ _LAST_DATA_RECEIVED = struct.Struct("=8x44xI")
 
 
 def _waited(transport: Any) -> float:
-    """Return for how many seconds what has come lay with the system, while this process had no turn; 0 where it does not say."""
+    """Return the seconds since the system received the latest data; 0 where it does not say."""
     connection = transport.get_extra_info("socket")
     try:
         told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_RECEIVED.size)

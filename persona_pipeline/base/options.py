@@ -1,4 +1,4 @@
-"""What can be asked for, declared once: the options of an evaluation for every surface, and classes by the names that files use."""
+"""Options of an evaluation, declared once for every surface, and registries of classes by the names that files use."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -18,7 +18,7 @@ PROPOSITION_DELTA = 3.0
 # Windows of a baseline that is asked for; the settings of an evaluation mean one.
 BASELINE_WINDOWS = 4
 
-# How a text asks for what is not a text.
+# Words in texts for values that are not texts.
 EVERYTHING, NOTHING = "all", "none"
 FAIL_LISTS = ("fail_on", "only_fail_on")
 _LISTS = ("agents", "dimensions", *FAIL_LISTS)
@@ -43,7 +43,7 @@ Day = Annotated[date, BeforeValidator(_day)]
 
 
 class AcceptedDrop(BaseModel, frozen=True, extra="forbid"):
-    """A drop that somebody answers for: up to a day it fails nothing and is said, after it it fails again."""
+    """A known drop that a person accepts until a day. Until then it is reported and fails nothing."""
 
     agent: str = Field(description="Whose drop.")
     dimension: str = Field(description="In which dimension; without a claim all drops in it.")
@@ -53,7 +53,7 @@ class AcceptedDrop(BaseModel, frozen=True, extra="forbid"):
 
 
 class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What to evaluate, who judges, and when it fails. What is not given is as the world's settings say, else the default.
+    """What to evaluate, who judges, and when it fails. Options that are not given come from the world's settings or defaults.
 
     Raises:
         ConfigError: a value cannot be; all such are named.
@@ -209,7 +209,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
 
 
 class Asking(TypedDict, total=False):
-    """What may be asked of an evaluation by name; each as in ``EvaluationRequest``."""
+    """Options of an evaluation by name, as in ``EvaluationRequest``."""
 
     agents: Sequence[str] | str | None
     dimensions: Sequence[str] | str | None
@@ -265,7 +265,7 @@ def with_fields(model: type[Model], fields: Mapping[str, Any]) -> type[Model]:
 
 
 def kind_of(name: str) -> type:
-    """Return the type of an option as a surface without lists or times of its own has it: ``list`` stands for names."""
+    """Return the type of an option for surfaces without times. ``list`` is a list of names."""
     annotation = EvaluationRequest.model_fields[name].annotation
     kinds = get_args(annotation) or (annotation,)
     return list if name in _LISTS else next((kind for kind in (bool, int, float) if kind in kinds), str)
@@ -282,7 +282,7 @@ def told(name: str, *, links: bool = False) -> str:
 
 
 def given(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what run config or settings ask for, without what they leave open: None, and what was once written for it."""
+    """Return the options that run config or settings give. None, and values that once meant None, are left out."""
     return {
         name: value
         for name, value in asked.items()
@@ -296,7 +296,7 @@ def given(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moment(text: str | None, name: str = "--as-of") -> datetime | None:
-    """Return the time of an option, None where it is not given; ``ConfigError``: it is no RFC 3339 time with an offset."""
+    """Return the time of an option, None where it is not given; ``ConfigError``: it is not an RFC 3339 time with an offset."""
     try:
         return None if text is None else parse_time(text, name=name)
     except ValueError as error:
@@ -377,7 +377,7 @@ def offered(group: str) -> dict[str, EntryPoint]:
 
 
 class Registry(Generic[Base]):
-    """The classes of a kind by name, each imported when it is asked for. A built-in name is nobody else's to take."""
+    """Classes of a kind by name, each imported when it is needed. Built-in names cannot be taken by plugins."""
 
     def __init__(
         self,
@@ -397,7 +397,7 @@ class Registry(Generic[Base]):
         self.loaded: dict[str, type[Base]] = {}
 
     def find(self, name: str) -> type[Base] | None:
-        """Return a class by its registered spelling, None where nobody offers it; ConfigError: it cannot be loaded or used."""
+        """Return a class by its registered spelling, None for an unknown name; ConfigError: it cannot be loaded or used."""
         if name not in self.loaded:
             point = EntryPoint(name, self.built_in[name], self.group) if name in self.built_in else self._others(name)
             if point is None:

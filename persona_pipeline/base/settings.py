@@ -35,7 +35,7 @@ class Settings(BaseSettings):
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
             folder.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
-        state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the
+        state: folder of generated files outside git (reports, results of suites); default ``.persona`` in the world, or at the
             top of a suite's repository. To be set where the world cannot be written.
         reports: where Dagster's jobs write reports: a folder, or a URL of an object store such as ``s3://bucket/reports``; default
             ``reports`` in the folder of the state.
@@ -43,31 +43,31 @@ class Settings(BaseSettings):
         judge_model: model id the live judge asks for.
         judge_prices: prices of models as ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them, in US dollars a
             million tokens.
-        judge_effort: how much the judge thinks, where the model can be told; empty: not sent.
-        judge_grouping: claims of one transcript in one call.
+        judge_effort: how much the judge thinks, where the model takes that parameter; empty: not sent.
+        judge_grouping: claims per call, all about the same transcript.
         judge_canaries: share (0-1) of transcripts that a live judge also gets two claims with a known answer about; 1 takes all.
         judge_width: calls to the judge under way at once.
-        judge_max_tokens: tokens of one answer and the thinking before it.
+        judge_max_tokens: tokens of an answer and the thinking before it.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
         message_verdicts: an agent's messages in a window that are judged one by one, the newest; 0: none.
         anchors: messages with a known verdict by which the judge is checked in every run; 0: it is not checked.
         daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
-        run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
+        run_deadline: wall-clock seconds all judge calls of an evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
         suite_allow_targets: let targets of such a file ask servers.
-        suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
+        suite_allow_path: folders, with commas between them, whose files suites may name in addition to those of their repository.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
         keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
         keep_messages_days: days after which messages are deleted from the store; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
-        undecided_delta: points (0-9) from which a dimension's drop cannot be told rather than have held, where it may be chance.
+        undecided_delta: points (0-9) from which a drop that may be chance is inconclusive instead of held.
         require_calibration: the gate fails until people have labelled 20 messages or 50 judgments.
         otel_events: send scores as OpenTelemetry events.
         otel_explanations: send the judge's reasons along with them.
-        score_backends: where scores of spans are shown besides, with commas between them: ``langfuse``, ``phoenix``.
+        score_backends: further places that show scores of spans, with commas between them: ``langfuse``, ``phoenix``.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
@@ -145,14 +145,14 @@ class Settings(BaseSettings):
 
     @property
     def world_root(self) -> Path:
-        """The folder where a world is looked for, absolute: never another than was named, or than one stands in."""
+        """The world's folder, absolute: the named one, else the current folder."""
         return Path.cwd() if self.root is None else self.root.expanduser().resolve()
 
 
 def read_prices(text: str) -> dict[str, TokenPrices]:
     """Return prices by model from ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them.
 
-    ``ValueError``: it is not written so, a price is no finite number from 0, or a model stands twice.
+    ``ValueError``: the form is wrong, a price is not a finite number from 0, or a model occurs twice.
     """
     found: dict[str, TokenPrices] = {}
     for item in names_in(text):
@@ -168,7 +168,7 @@ def read_prices(text: str) -> dict[str, TokenPrices]:
             )
         if model in found:
             raise ValueError(f"{model!r} has two prices")
-        # What is read from a cache is not taken to be cheaper, nor what is written to be dearer, unless it is said.
+        # Without prices for the cache, reading and writing it cost as much as other input.
         found[model] = TokenPrices(*prices, *(prices[:1] * 2 if len(prices) == 2 else []))
     return found
 

@@ -1,6 +1,6 @@
 """Shares of messages, answers or tests that come in groups: their intervals, and whether one share is below another.
 
-Messages of one conversation, and trials of one test, are not independent of each other, so everything here takes whole groups.
+Messages of a conversation, and trials of a test, are not independent of each other, so everything here takes whole groups.
 Making one case worse never makes a result better: a case that fails instead of passing raises no limit of an interval, and turns
 no drop into none.
 """
@@ -17,12 +17,12 @@ FEWEST_CONVERSATIONS = 5
 # messages out of character do not show how they cluster. The second value is for too few conversations.
 LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 CONFIDENCE = 0.95
-# A share fell when it is lower by this much, and surely lower (one-sided), and this number of messages is out of character: one
+# A share dropped when it is lower by this much, and surely lower (one-sided), and this number of messages is out of character: one
 # of four messages is what a reader's error looks like.
 LEAST_DROP, DROP_LEVEL, LEAST_OUT = 0.1, 0.05, 3
 _SUBSETS = 2000
 
-# Numbers of messages in, out and unclear of one conversation.
+# Numbers of messages in, out and unclear in a conversation.
 Counts = tuple[int, int, int]
 
 
@@ -86,7 +86,7 @@ def share_of_counts(counts: Sequence[Counts], confidence: float = CONFIDENCE) ->
 def share_drop(before: Sequence[Counts], now: Sequence[Counts], level: float = DROP_LEVEL) -> ShareDrop | None:
     """Return how much lower the second share is; None where one of them has nothing that is decided.
 
-    ``level``: of each limit, one-sided: 5 %, or the part of it that one of several comparisons has.
+    ``level``: of each limit, one-sided: 5 %, or less where several are compared.
 
     The limits of the difference are made from those of the two shares (Newcombe's hybrid score interval, 1998, Statistics in
     Medicine 17; for any intervals: Zou and Donner, 2008).

@@ -10,7 +10,7 @@ Tone = Literal["", "good", "bad", "warn", "dim"]
 
 
 class Result(StrEnum):
-    """The three verdicts on claims, dimensions, agents and runs. Tests of suites have words of their own."""
+    """The three verdicts on claims, dimensions, agents and runs. Tests of suites have other words."""
 
     HELD = "held"
     FELL = "fell"
@@ -72,6 +72,6 @@ NOTHING, BROKEN, ACCEPTED = STATUSES["nothing"], STATUSES["broken"], STATUSES["a
 
 
 def status_of(exit_code: int) -> Status:
-    """Return the status of a finding or a run by its exit code: 0 in character, 1 drifted, 2 broken, 3 and 4 cannot be told."""
+    """Return the status of a finding or a run by its exit code: 0 in character, 1 drifted, 2 broken, 3 and 4 inconclusive."""
     by_code = {EXIT_OK: Result.HELD, EXIT_REGRESSION: Result.FELL}
     return BROKEN if exit_code == EXIT_CONFIG else by_code.get(exit_code, Result.CANNOT_TELL).status

@@ -1,4 +1,4 @@
-"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API, and to backends that show them beside their spans.
+"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API, and to backends that show them with their spans.
 
 Off unless asked for; nothing waits for them.
 """
@@ -21,11 +21,11 @@ from persona_pipeline.base.text import names_in
 from persona_pipeline.version import __version__
 
 EVENT = "gen_ai.evaluation.result"
-# A run of many agents has thousands of events at once; more than this many that wait are dropped.
+# A large run has thousands of events at once. Beyond this number of waiting events, further ones are dropped.
 _MOST_WAITING = 100_000
 # Seconds that the end of a process waits for a collector.
 _PATIENCE = 5.0
-# All zeros is no id.
+# All zeros is not an id.
 _TRACE_ID, _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]{16}")
 _RESULT = ("score", "label", "explanation")
 _SCORE = ("name", "score.value", "score.label", "explanation")
@@ -50,14 +50,14 @@ class SpanIds:
 
 @dataclass(frozen=True)
 class EvaluationEvent:
-    """One score of one thing, or why there is none.
+    """A score, or why there is none.
 
     Attributes:
-        name: what was measured, such as ``adherence`` or ``adherence/dry``.
+        name: the measure, such as ``adherence`` or ``adherence/dry``.
         score: None where there is none; ``error`` says why.
         label: what the score means, one of a few words.
         explanation: the judge's reason; it is sent only where that is asked for.
-        span: what was evaluated, where that is one span that is known; None: the span that is current, if any is.
+        span: the evaluated span, where it is known; None: the current span, if there is one.
         response_id: the id that the model's provider gave to the answer that was evaluated.
         attributes: what else is known.
     """
@@ -88,8 +88,8 @@ class EvaluationEvent:
 class Emitter:
     """Hands events to threads that send them; never raises, never waits.
 
-    They go over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says (``otlp``), and those of spans to score ``backends``, each of
-    which its own variables describe.
+    ``otlp``: send them over OTLP/HTTP as ``OTEL_EXPORTER_OTLP_*`` says. ``backends``: send scores of spans to these too; each
+    reads its own variables.
     """
 
     def __init__(self, *, explained: bool = False, otlp: bool = True, backends: Sequence[str] = ()) -> None:
@@ -127,14 +127,14 @@ class Emitter:
         closing.join(seconds)
 
     def _close(self) -> None:
-        # To shut down alone would drop what is not sent in a time of its own.
+        # Shutting down alone drops events that are not sent within a fixed time.
         self._provider.force_flush()
         self._provider.shutdown()
 
 
 @dataclass(frozen=True)
 class SpanScore:
-    """One score of one span; ``id`` is the same whenever the same is measured again, and the newest score counts."""
+    """A score of a span. ``id`` is stable when the same is measured again, so that the newest score counts."""
 
     name: str
     score: float
@@ -159,7 +159,7 @@ class SpanScore:
 
 
 class SpanScores:
-    """Where scores are shown beside the spans they are of: a backend's own client, as an exporter of events."""
+    """A backend that shows scores with their spans: its own client as an exporter of events."""
 
     def __init__(self, send: Callable[[list[SpanScore]], None], flush: Callable[[], Any] = lambda: None) -> None:
         self._send, self._flush = send, flush
@@ -179,7 +179,7 @@ def _langfuse() -> SpanScores:
 
     if missing := [name for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not os.environ.get(name)]:
         raise ValueError(f"{' and '.join(missing)} must be set")
-    # One for the whole process, whoever makes it, so that it is never shut down here, nor becomes what takes the program's spans.
+    # The client is shared by the whole process: it is never shut down here and must not collect the program's spans.
     client = Langfuse(tracer_provider=TracerProvider())
 
     def send(scores: list[SpanScore]) -> None:
@@ -226,7 +226,7 @@ def _phoenix() -> SpanScores:
                 if attempt + 1 == _ATTEMPTS or (answer < 500 and answer != 429):
                     _LOGGER.warning("Phoenix did not take %d scores: %s", len(found), str(error).split("\n")[0])
                     return
-                # What is sent again takes the place of what may have arrived.
+                # Scores that are sent again replace those that arrived.
                 time.sleep(0.2 * 4**attempt)
 
     return SpanScores(send)

@@ -1,4 +1,4 @@
-"""Foreign text: what cannot be stored becomes U+FFFD where it enters, and what must not be shown goes where it is printed."""
+"""Foreign text: characters that cannot be stored become U+FFFD on entry, and unsafe ones are removed for printing."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Marks, embeddings, overrides and isolates that reorder what stands around them.
+# Marks, embeddings, overrides and isolates that reorder the text around them.
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _LIKE_AN_ESCAPE, _ESCAPED = re.compile(r"\\u(?=[0-9a-f]{4})"), re.compile(r"\\u([0-9a-f]{4})")
@@ -32,7 +32,7 @@ def storable(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # Two halves of one character that follow each other become that character.
+        # Two adjacent halves become the character that they encode.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
@@ -78,7 +78,7 @@ def without_controls(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most so many characters of a text, with an ellipsis where there are more."""
+    """Return at most ``most`` characters of a text, with an ellipsis where there are more."""
     return text if len(text) <= most else f"{text[:most].rstrip()}…"
 
 
@@ -115,5 +115,5 @@ def plural(count: int, one: str) -> str:
 
 
 def names_in(text: str) -> list[str]:
-    """Return what is written with commas between it."""
+    """Return the names in a text with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]

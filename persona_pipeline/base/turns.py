@@ -36,7 +36,7 @@ _CALL_IN_TEXT = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
-# A line of a prompt that says its role, or names who speaks.
+# A line of a prompt that begins with a role or a name.
 _ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
 # What a program writes of its objects, and JSON that could not be read, as it is where an attribute was cut off.
 _NO_WORDS = re.compile(
@@ -79,13 +79,13 @@ class ToolCall:
 
 @dataclass
 class Turn:
-    """What one side said, and which tools it called.
+    """A message with the tools that its speaker called.
 
     Attributes:
         role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written, in lower case.
         text: its words without thinking; None: it has none.
-        speaker: the name that is written on it.
-        data: what stands in place of words, such as an object.
+        speaker: its name, where it has one.
+        data: content in place of words, such as an object.
         calls: None where nothing is known of them: the form has no place for calls, or the text holds one that no server took out.
         stop: why the model stopped, in lower case, where that is written.
         attachments: parts of its content that are not words, thinking or calls, such as pictures.
@@ -118,7 +118,7 @@ class Turn:
         return "tool call without words" if self.calls else "turn without text"
 
     def say(self, text: Any, joint: str = "") -> None:
-        """Add words, after ``joint`` where others stand before them. Thinking in front of an answer's words is kept apart."""
+        """Add words, with ``joint`` between them and earlier ones. Thinking in front of an answer's words is kept apart."""
         if isinstance(text, str):
             thinking, words = split_thinking(text) if self.role == ASSISTANT and not self.text else ("", text)
             before = f"{self.text}{joint}" if self.text and words else self.text or ""
@@ -149,10 +149,10 @@ def split_thinking(text: str) -> tuple[str, str]:
 
 
 def read_turns(value: Any) -> list[Turn]:
-    """Return the turns of a value in any known form; results of tools stand in the calls that they answer.
+    """Return the turns of a value in any known form; results of tools are in the calls that they answer.
 
     Raises:
-        TurnError: it is no turn; ``UnknownCallError``: something that looks like a tool call has no known form.
+        TurnError: it is not a turn; ``UnknownCallError``: something that looks like a tool call has no known form.
     """
     reader = _Reader()
     try:
@@ -169,10 +169,10 @@ def read_turns(value: Any) -> list[Turn]:
 
 
 def read_message(value: Any, at: str = "", role: str = "") -> Turn:
-    """Return the turn of one chat message in any known form; the texts of its parts are lines.
+    """Return the turn of a chat message in any known form; the texts of its parts are lines.
 
     Args:
-        at: the place of the message in what is read, for errors.
+        at: the place of the message, for errors.
         role: its role where none is written.
 
     Raises:
@@ -204,7 +204,7 @@ def find_turns(value: Any, role: str, at: str = "") -> list[Turn]:
 
     Args:
         role: of turns that have none.
-        at: the place of the value in what is read, for errors.
+        at: the place of the value, for errors.
 
     Raises:
         TurnError: a message in it cannot be read; ``UnknownCallError``: something that looks like a tool call has no known form.
@@ -226,14 +226,14 @@ def unpacked(value: Any, times: int = 2) -> Any:
 
 
 def is_one_answer(listed: Sequence[Any]) -> bool:
-    """Return whether a list holds the messages or parts of one answer, not several answers."""
+    """Return whether a list holds the messages or parts of a single answer, not several answers."""
     return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
 
 
 class _Reader:
-    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``.
+    """Collects turns. ``at`` is the place of a value, such as ``messages[2].content[0]``.
 
-    ``joint`` stands between the texts of several parts.
+    ``joint``: the text between the texts of parts.
     """
 
     def __init__(self, joint: str = "") -> None:
@@ -308,13 +308,13 @@ class _Reader:
                 self.find(item, role, f"{at}[{index}]", depth)
 
     def find_inside(self, value: Mapping[str, Any], role: str, at: str, depth: int) -> None:
-        """Read what is around turns: the first key that may hold some, of alternatives the first."""
+        """Read a wrapper of turns: the first key that may hold some, of alternatives the first."""
         alternatives = [key for key in _KEYS["alternatives"] if isinstance(value.get(key), list) and value[key]]
         calls = {key: item for key in _KEYS["calls"] if (item := unpacked(value.get(key)))}
         rows = {USER: ("inputs",), ASSISTANT: ("outputs",)}.get(role, ("inputs", "outputs"))
         keys = ("message", *(key for row in rows for key in _KEYS[row]))
         key = next((key for key in keys if isinstance(value.get(key), str | list | Mapping) and value[key]), None)
-        # Under any other key, a list of roles with words is what was said.
+        # Under any other key, a list of roles with words is a conversation.
         key = key or next((key for key, item in value.items() if _holds_messages(unpacked(item), depth)), None)
         if alternatives:
             self.find(value[alternatives[0]][0], role, _at(at, alternatives[0]), depth)
@@ -482,7 +482,7 @@ def refuse_calls(value: Any, at: str = "") -> None:
 
 
 def refuse_keys(value: Mapping[str, Any], at: str, *read: str) -> None:
-    """Raise ``UnknownCallError`` where what looks like a tool call stands under a key that no rule read."""
+    """Raise ``UnknownCallError`` for a value that looks like a tool call under a key that no rule read."""
     for key, item in value.items():
         if key in read or key in _KEYS["quiet"]:
             continue

@@ -1,4 +1,4 @@
-"""What an importer is: it looks whether a source is of its format, and makes messages of its lines and turns."""
+"""The interface of importers: each recognises sources of its format and reads messages from them."""
 
 import hashlib
 import html
@@ -26,9 +26,9 @@ _DIGITS = 24
 
 @dataclass
 class TurnIds:
-    """Ids of turns that have none: made of what was said in which conversation, so that they are the same in every export.
+    """Ids for turns without ids, made from conversation, speaker and text, so that they are the same in every export.
 
-    Whoever says the same twice in a conversation says it the first and the second time.
+    A text that a speaker repeats in a conversation is numbered.
     """
 
     _said: Counter[str] = field(default_factory=Counter)
@@ -70,19 +70,19 @@ _SECONDS = re.compile(r"\d{10}(\.\d+)?|\d{13}")
 
 @dataclass(frozen=True)
 class Skipped:
-    """A line that is no message and should be none, such as a system prompt; ``reason`` is one of a few."""
+    """A line that should not be a message, such as a system prompt; ``reason`` is one of a few."""
 
     line: int
     reason: str
 
 
-# What a line of a source is: a message, a named problem (a row with a ``ValueError``), or nothing that anybody said.
+# A line of a source: a message, a problem (a row with a ``ValueError``), or a skipped line.
 Found = Row | Skipped
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder that is imported; ``name`` is what it is called where its problems are named."""
+    """A file or folder that is imported; ``name``: its name in problems."""
 
     path: Path
     name: str
@@ -151,7 +151,7 @@ class Source:
             raise ConfigError(Problem(wrong, self.name)) from error
 
     def unreadable(self, error: OSError) -> ConfigError:
-        """Return what is said of a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         return ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", self.name))
 
 
@@ -160,10 +160,10 @@ class ReadOptions:
     """How a source is read.
 
     Attributes:
-        fields: message fields by the dotted key their value stands under (``--map KEY=FIELD``).
+        fields: message fields by the dotted key of their value (``--map KEY=FIELD``).
         starting: when the first conversation began, for formats that say no times.
-        aliases: what agents are called, for formats in which several names may be theirs.
-        remembered: as ``fields``, for files that have these keys. ``roles``: what the words of a column of roles stand for.
+        aliases: names of agents, for formats in which several names may be theirs.
+        remembered: as ``fields``, for files that have these keys. ``roles``: meanings of the words in a column of roles.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class ReadOptions:
 class Importer(ABC):
     """A format. An object is made for each source; it may keep what it learns of it."""
 
-    # What ``--format`` calls it, and one line about it for people who look for theirs.
+    # Its name for ``--format``, and a line about it for users.
     name: ClassVar[str]
     about: ClassVar[str]
     # Whether it is read from a folder; a folder of files is read file by file.
@@ -236,7 +236,7 @@ class Identities:
     _ids: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def told_apart(self, message: Message) -> Message:
-        """Return a message with names that tell its ids apart from all that were seen."""
+        """Return a message whose names are unique for its ids."""
         ids = {name: message.extras[key] for name, key in IDENTITIES.items() if key in message.extras}
         return replace(
             message, **{name: self.shown(identity, getattr(message, name)) for name, identity in ids.items()}
@@ -291,7 +291,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def extras_of(turn: Turn, **beside: Any) -> dict[str, Any]:
-    """Return what is kept of a turn next to its words, without its name and what is empty."""
+    """Return the extras of a turn, without its name and empty values."""
     kept = {**turn.extras, **beside}
     return {key: item for key, item in kept.items() if key != "name" and item not in (None, "", [], {})}
 
@@ -325,7 +325,7 @@ def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text")
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text is empty, or what a program writes where it cannot show what was said."""
+    """Return whether a text is empty, or a program's placeholder for content that it cannot show."""
     plain = text.strip(_AROUND).removesuffix(".").strip(_AROUND)
     return not text.strip(_AROUND) or plain.casefold().replace("\u2019", "'") in _PLACEHOLDERS
 
@@ -342,7 +342,7 @@ def text_of_html(text: str) -> str:
 
 
 def message_row(line: int, values: Mapping[str, Any]) -> Row:
-    """Return the row of a message line's keys, with what is wrong with them where something is; other keys are extras."""
+    """Return the row of a message line's keys, or of the problem with them; other keys are extras."""
     try:
         return Row(line, parse_message({key: value for key, value in values.items() if value is not None}))
     except ValueError as error:
@@ -383,7 +383,7 @@ def as_text(name: str, value: Any) -> Any:
 
 
 def timestamp(seconds: float) -> str:
-    """Return the RFC 3339 time of seconds, or of milliseconds, since 1970; what is out of range stays a number."""
+    """Return the RFC 3339 time of seconds, or of milliseconds, since 1970; numbers out of range stay numbers."""
     try:
         return rfc3339(moment_of_seconds(seconds), exact=True)
     except (OverflowError, ValueError, OSError):

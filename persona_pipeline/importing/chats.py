@@ -38,7 +38,7 @@ _NO_TIME = (
 
 
 class OpenAIChats(Importer):
-    """A conversation a line. One without an id of its own is known by how it begins, one without a time follows the line before."""
+    """One conversation per line. Without an id it is identified by its beginning; without a time it follows the previous line."""
 
     name: ClassVar[str] = "openai"
     about: ClassVar[str] = 'chats in OpenAI\'s form, one a line: {"messages": [{"role", "content"}]}'
@@ -111,7 +111,7 @@ def _conversation(record: Mapping[str, Any], first: Sequence[str], alike: Counte
     named = next((as_text("channel", record[key]) for key in _CONVERSATION if record.get(key)), None)
     if isinstance(named, str):
         return named
-    # A conversation goes on, but it does not begin anew: its first exchange is its name.
+    # Later exports continue a conversation, but its first exchange stays the same.
     key = digest(*first)[:12]
     alike[key] += 1
     return f"chat-{key}" + (f"-{alike[key]}" if alike[key] > 1 else "")
@@ -129,7 +129,7 @@ class ConversationExport(Importer):
     key: ClassVar[str]
 
     def recognises(self, source: Source) -> bool:
-        # A first conversation may be longer than what is looked at.
+        # A first conversation may be longer than the beginning that is read.
         start = source.beginning.lstrip()
         return start[:1] == "[" and f'"{self.key}"' in start
 
@@ -148,9 +148,9 @@ class ConversationExport(Importer):
 
 
 class ChatGPTExport(ConversationExport):
-    """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew.
+    """``conversations.json`` of ChatGPT: the last state of each conversation, and answers with their regenerated alternatives.
 
-    What a branch in a new chat shares with its first chat is a message of that one alone.
+    Messages that a branched chat shares with its first chat belong to the first chat alone.
     """
 
     name: ClassVar[str] = "chatgpt"
@@ -213,7 +213,7 @@ def _path(current: Any, nodes: dict[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _regenerations(key: str, path: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str] | None:
-    """Return what was answered in place of a message, before or after it; None: nothing was."""
+    """Return the alternative answers in place of a message; None: there are none."""
     beside = map(str, list_of(object_of(nodes.get(str(nodes[key].get("parent")))).get("children")))
     others = (object_of(nodes.get(other, {}).get("message")) for other in beside if other not in path)
     return [text for other in others if (text := _words_of_chatgpt(other)).strip()] or None
@@ -225,7 +225,7 @@ def _created(item: Mapping[str, Any]) -> float:
 
 
 def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
-    """Return a message's words; thoughts, code and what is addressed to a tool are none."""
+    """Return a message's words, without thoughts, code and messages to tools."""
     content = object_of(message.get("content"))
     is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
     return text_of(content.get("parts")) if is_spoken else ""

@@ -13,18 +13,18 @@ from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.messages.files import cut_keys
 from persona_pipeline.world.models import Message
 
-# Keys of what users did with a message; ``marks`` is a list of objects with name, value and by.
+# Keys of users' marks on a message; ``marks`` is a list of objects with name, value and by.
 MARKS = "marks"
 _RATINGS = ("stars", "rating", "thumbs", "feedback", "annotation")
 _OTHER_TEXTS = {"swipes": MarkSource.SWIPE, "regenerations": MarkSource.REGENERATION}
 KEYS = frozenset((MARKS, *_RATINGS, *_OTHER_TEXTS, "reactions"))
-# Tools keep scores of all kinds beside one another; these names are what users think of an answer.
+# Tools keep scores of all kinds together; these names belong to users' opinions of an answer.
 _OF_USERS = re.compile(r"thumb|star|rating|feedback|annotation|\blike|voice|character|user[ _-]?score", re.IGNORECASE)
 _UP = frozenset(("up", "thumbsup", "like", "liked", "positive", "good", "+1"))
 _DOWN = frozenset(("down", "thumbsdown", "dislike", "disliked", "negative", "bad", "-1"))
 _BY = ("by", "user", "user_id", "userId", "author", "authorUserId")
 _INNER = ("rating", "score", "value", "thumbs", "stars")
-# From so many of five stars a message is liked, up to so many it is not.
+# Of five stars: the fewest for a liked message, and the most for a disliked one.
 _LIKED, _DISLIKED, _STARS = 4, 2, 5
 
 
@@ -35,7 +35,7 @@ def marks_of(message: Message, unread: Counter[str]) -> Iterator[MessageLabel]:
     """
     extras = message.extras
     for name, source in _OTHER_TEXTS.items():
-        # Of a format that says who chose, only where somebody did.
+        # Formats that say who chose count only where a user chose.
         by = extras.get("swiped_by", None if "swipe_id" in extras else "")
         words = [words_of(text).strip() for text in list_of(extras.get(name)) if isinstance(text, str)]
         others = [text for text in words if text not in ("", message.text.strip())]

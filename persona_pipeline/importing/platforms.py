@@ -1,6 +1,6 @@
 """Exports of platforms that store traces: Langfuse (pages, blob storage, API) and LangSmith (API, SDK, bulk exports).
 
-Every call of a model repeats what was said before it; what is new in each was said then.
+Every call of a model repeats the earlier turns; the new turns of a call are its messages.
 """
 
 from abc import abstractmethod
@@ -36,9 +36,9 @@ class TraceStep:
     """A trace or a step of one.
 
     Attributes:
-        trace, parent: ids; ``calls_model``: it is a call of a model, where nothing around it says what was said.
-        asked, answered: its input and output, in whatever form.
-        marks: what users think of what it answered.
+        trace, parent: ids; ``calls_model``: it is a call of a model, read where no outer step has messages.
+        asked, answered: its input and output in any form.
+        marks: users' marks on its answer.
     """
 
     line: int
@@ -59,14 +59,14 @@ class TraceStep:
 
 
 class TracedConversations(Importer):
-    """A format of traces. Those of one conversation are put together; of each, the outermost step that has messages is read."""
+    """A format of traces. The traces of a conversation are put together; in each, the outermost step with messages is read."""
 
     # Keys of an object under which its records may be listed.
     within: Sequence[str] = ()
 
     @abstractmethod
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
-        """Yield what a record holds; ValueError says what is wrong with it."""
+        """Yield the steps of a record; ValueError: it cannot be read."""
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         traces: dict[str, list[TraceStep]] = defaultdict(list)
@@ -88,7 +88,7 @@ class TracedConversations(Importer):
 
 
 def _outermost(steps: Sequence[TraceStep]) -> Iterator[TraceStep | Found]:
-    """Yield the outermost steps of a trace in which somebody says something, and what becomes of the others."""
+    """Yield the outermost steps of a trace that have messages, and the other steps as skipped."""
     ids = {unit.id for unit in steps}
     roots = [unit for unit in steps if unit.parent is None or unit.parent not in ids]
     read, wrong = {}, None
@@ -112,7 +112,7 @@ def _outermost(steps: Sequence[TraceStep]) -> Iterator[TraceStep | Found]:
 
 
 def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterator[Found]:
-    """Yield what is new in each step of a conversation; the history that a step repeats is told apart."""
+    """Yield the new messages of each step of a conversation, without the history that a step repeats."""
     known: list[tuple[str, str]] = []
     for unit in steps:
         for turns, moment in ((unit.turns[0], unit.started), (unit.turns[1], unit.ended)):
@@ -137,7 +137,7 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
 
 
 def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
-    """Return how many turns at the start of what is told are the last ones known; takes time linear in what is told."""
+    """Return how many turns at the start of ``told`` repeat the last known ones, in time linear in ``told``."""
     tail = known[max(0, len(known) - len(told)) :]
     line = [*told, None, *tail]
     borders = [0] * len(line)
@@ -164,7 +164,7 @@ def turns_in(value: Any, role: str) -> list[Turn]:
 
 
 def moment_of(*values: Any) -> datetime:
-    """Return the first of some times that there is, UTC where it has no offset; ValueError: there is none, or it is no time."""
+    """Return the first time that is given, in UTC where it has no offset; ValueError: none is given, or it is not a time."""
     value = as_text("created_at", next((value for value in values if value not in (None, "")), None))
     if not isinstance(value, str):
         raise ValueError("says no time")
@@ -179,7 +179,7 @@ def agent_in(metadata: Any) -> str | None:
 
 _ABOVE = ("parentObservationId", "parent_observation_id")
 _MODEL_CALLS = ("GENERATION", "generation")
-# What LangSmith itself groups runs into threads by, in its order.
+# Keys by which LangSmith groups runs into threads, in its order.
 _THREADS = ("session_id", "thread_id", "conversation_id")
 _MODEL_RUNS = ("llm", "chat_model")
 
@@ -192,7 +192,7 @@ class LangfuseExport(TracedConversations):
     within = ("data", "traces")
 
     def __init__(self) -> None:
-        # Scores that are records of their own, by the trace or observation they are of.
+        # Scores in separate records, by their trace or observation.
         self._scores: dict[str, list[Mapping[str, Any]]] = {}
 
     def recognises(self, source: Source) -> bool:
@@ -252,7 +252,7 @@ class LangfuseExport(TracedConversations):
 
 
 def _marks(scores: Any, about: Any = None) -> list[dict[str, Any]]:
-    """Return what people, and no evaluator, think of an answer; ``about``: of scores of several steps, those of this one."""
+    """Return users' marks among scores, without those of evaluators. ``about``: only scores of this step."""
     found = []
     for score in list_of(scores):
         if not isinstance(score, Mapping) or score.get("source") == "EVAL":
@@ -320,7 +320,7 @@ class LangSmithExport(TracedConversations):
 
 
 def _feedback(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
+    """Yield users' feedback on a run, without that of models; from its statistics where they count a single user."""
     listed = unpacked(record.get("feedback"))
     for item in list_of(listed):
         if isinstance(item, Mapping) and (source := object_of(item.get("feedback_source"))).get("type") != "model":

@@ -13,7 +13,7 @@ from persona_pipeline.world.messages.files import Row
 Told = TypeVar("Told")
 # A cell or field may also hold a text as JSON.
 _IN_CELLS = ("{", "[", '"')
-# Where a message begins in a chat that WhatsApp and others write as text: when, and who, where somebody speaks.
+# The beginning of a message in a chat as text, as WhatsApp writes it: a time, and a speaker unless it is a notice.
 _SAID = re.compile(
     r"^[\u200e\u200f]*(?!\d{4}-\d\d-\d\d )\[?(\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
     r"(?:\s?[ap]\.?\s?m\.?)?)(?:\]|\s[-\u2013])\s(?:([^:\n\"\u201c]{1,80}):\s)?",
@@ -23,10 +23,10 @@ Record = tuple[int, dict[str, Any] | ValueError]
 
 
 def records(source: Source, within: Sequence[str] = (), *, cells: Collection[str] = _IN_CELLS) -> Iterator[Record]:
-    """Yield the records of a file; what is none is a ``ValueError`` that says what and how to mend it.
+    """Yield the records of a file; others are a ``ValueError`` with the reason and a remedy.
 
     Args:
-        within: keys of an object under which the list of records may stand.
+        within: keys of an object that may hold the list of records.
         cells: how cells of CSV begin that are read as JSON.
 
     Raises:
@@ -45,7 +45,7 @@ def _read(text: str, within: Sequence[str], cells: Collection[str] = _IN_CELLS) 
     elif start == "[" and (not rest or isinstance(_decoded(first), str)):
         yield from _array(text)
     elif not isinstance(whole, dict):
-        # Of several lines the first is a value of its own: such a file is one of lines, whatever they are.
+        # The first line is a complete value, so every line of the file is a record.
         yield from _lines(text)
     else:
         listed = next((whole[key] for key in within if isinstance(whole.get(key), list)), [whole])
@@ -53,7 +53,7 @@ def _read(text: str, within: Sequence[str], cells: Collection[str] = _IN_CELLS) 
 
 
 def each_record(found: Iterable[Record], read: Callable[[int, dict[str, Any]], Iterable[Told]]) -> Iterator[Told | Row]:
-    """Yield what records are read as; what is no record, or cannot be read, is a row that says why."""
+    """Yield the results of reading records; a record that cannot be read gives a row with the reason."""
     for line, record in found:
         try:
             if isinstance(record, ValueError):
@@ -98,7 +98,7 @@ def _chat(text: str) -> Iterator[Record]:
     for mark, end in zip(marks, [*(other.start() for other in marks[1:]), len(text)], strict=True):
         line, before = line + text.count("\n", before, mark.start()), mark.start()
         words = text[mark.end() : end].strip()
-        # In front of what nobody said, and of pictures, WhatsApp writes an unseen mark.
+        # WhatsApp writes an invisible mark in front of notices and pictures.
         kind = "message" if mark[2] and not words.startswith("\u200e") else "system"
         yield line, {"date": mark[1], "author": mark[2] or "", "type": kind, "message": words}
 

@@ -106,7 +106,7 @@ IMPORTERS = Registry(
 
 
 def find_importer(name: str) -> type[Importer]:
-    """Return the importer of a format; ConfigError: nobody offers one of that name, or it cannot be loaded."""
+    """Return the importer of a format; ConfigError: the format is unknown, or it cannot be loaded."""
     found = IMPORTERS.find(name)
     if found is None:
         raise ConfigError(f"--format {name}: unknown format{IMPORTERS.hint(name)}")
@@ -145,7 +145,7 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
     if not source.path.exists():
         raise ConfigError(Problem("does not exist; check the path", source.name))
     fitting = [importer for each in IMPORTERS.names() if (importer := _made(each)).recognises(source)]
-    # A table is read by its words where nobody knows better.
+    # The reader of tables is the last resort.
     fitting = [item for item in fitting if not isinstance(item, Records)] or fitting
     if len(fitting) > 1:
         said = f"could be {' or '.join(importer.name for importer in fitting)}; say which with --format"
@@ -180,13 +180,13 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What is asked of an import.
+    """Options of an import.
 
     Attributes:
-        format: its name; None: it is told by a look at each source.
+        format: its name; None: each source's format is detected.
         speakers: agents by what the source calls them. ``reading``: how sources are read.
         restore: bring back messages that were taken out of the store.
-        asked: a person is asked what is not clear of a file in a folder: nothing is read until it is.
+        asked: a user can answer questions about files of a folder, so nothing is read until they are clear.
     """
 
     format: str | None = None
@@ -198,12 +198,12 @@ class ImportOptions:
 
 @dataclass
 class Imported:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
-        formats: the format of each source. ``read``: how many messages each source that was given has. ``not_chats``: files in
-            folders and archives that are of no format. ``result``: what was written, and every line that could not be read.
-        skipped: how many lines nobody said, by what they are.
+        formats: the format of each source. ``read``: number of messages of each given source. ``not_chats``: files of unknown
+            format in folders and archives. ``result``: written messages, and every line that could not be read.
+        skipped: numbers of skipped lines, by reason.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
         shared_names: a line for each name that several speakers or places have.
         marked: messages that users have marked. ``marks``: their labels; ``unread``: how many marks say neither in nor
@@ -227,7 +227,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     """Add the messages of files, folders and ``-`` (standard input) to the store; nothing is removed.
 
     Raises:
-        ConfigError: a source cannot be read at all, its format is not clear, or a mapping names no agent or nobody who speaks.
+        ConfigError: a source cannot be read at all, its format is not clear, or a mapping names an unknown agent or speaker.
     """
     imported, names = Imported(), world.names()
     aliases = Aliases.of(names)
@@ -345,7 +345,7 @@ class _SourceRows:
                 self._keep_marked(message)
             yield found
         if self.swiped:
-            # Nobody has answered it: the next swipe may be better.
+            # Without a reply, the user may still swipe on.
             self.counted.unread["swipes of a message that nobody answered"] += 1
 
     def _found(self) -> Iterator[Found]:
@@ -354,7 +354,7 @@ class _SourceRows:
         except ConfigError as error:
             if not self.part:
                 raise
-            # One file of many refuses itself and not the others.
+            # A file that cannot be read does not stop the others.
             yield from (Row(problem.line or 1, ValueError(problem.message)) for problem in error.problems)
 
     def _keep_marked(self, message: Message) -> None:
@@ -371,7 +371,7 @@ class _SourceRows:
 
 
 def _unpacked(stack: ExitStack, source: Source) -> Source:
-    """Return an archive as the folder of what it holds."""
+    """Return an archive as a folder of its unpacked files."""
     name = source.path.name.lower()
     if not source.path.is_file() or not name.endswith(".zip"):
         return source

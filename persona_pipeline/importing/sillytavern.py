@@ -50,13 +50,13 @@ class SillyTavernChats(Importer):
             elif "mes" not in item and any(key in item for key in _HEADER):
                 yield Skipped(line, "header")
             else:
-                # What is left out counts for the ids and times of what follows.
+                # Skipped messages count for the ids and times of later ones.
                 found = chat.found(line, item, options)
                 yield Skipped(line, "said in the main chat") if chat.place <= shared else found
 
 
 def _shared(file: Source, items: list[dict[str, Any]]) -> int:
-    """Return how many messages a branch or checkpoint begins with that stand in its main chat, which is a file next to it."""
+    """Return how many messages a branch or checkpoint shares with the beginning of its main chat, a file next to it."""
     main = object_of(items[0].get("chat_metadata")).get("main_chat") if items else None
     if not isinstance(main, str) or PurePath(main).name != main:
         return 0

@@ -31,7 +31,7 @@ _MEMBERS = ("users.json", "org_users.json")
 _LISTS = {"channels.json": "name", "groups.json": "name", "mpims.json": "name", "dms.json": "id"}
 _SAID = (None, "bot_message", "me_message", "thread_broadcast", "file_share", "file_comment", "reply_broadcast")
 _MARK = re.compile(r"<([^<>]*)>")
-# Blocks without words; and elements that name something: how, under which key, and what is shown in its place.
+# Blocks without words; and elements that refer to something: sign, key of the id, and key of the label.
 _WITHOUT_WORDS = ("image", "actions", "divider", "input", "file", "button", "call")
 _TARGETS = {
     "user": ("@", "user_id", ""), "usergroup": ("!", "usergroup_id", ""), "broadcast": ("!", "range", ""),

@@ -1,4 +1,4 @@
-"""Records of other programs, such as a helpdesk's CSV: which column holds what is given, or read from the words of its header."""
+"""Records of other programs, such as a helpdesk's CSV. The meaning of columns is given, or read from the header."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ from persona_pipeline.importing.times import Times, UnclearOrderError, words, zo
 from persona_pipeline.world.messages.files import FIELDS, ORDERS, ROLE, Row
 from persona_pipeline.world.names import plain_words
 
-# Characters of names of columns that are shown, rows that are looked at to tell columns, and how deeply lists are looked for.
+# Characters of column names in messages, rows from which columns are read, and depth to which lists are searched.
 _LONGEST, _LOOKED_AT, _DEEPEST = 300, 200, 8
 _CAMEL, _ZONE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])"), re.compile(r"[(\[]([^()\[\]]+)[)\]]\s*$")
 # Spreadsheets round long numbers: ids such as 1.23457E+11 are several messages' or tickets'.
@@ -44,7 +44,7 @@ _PERSON = re.compile(r" (?:name|nickname|display name|email)$")
 _SPEAKING = {"agent": "assistant", "bot": "assistant", "customer": "user"}
 _SILENT = {"note": "internal note", "system": "system line"}
 _OTHER = {"agent": "customer", "customer": "agent"}
-# What is told of records of any program by the words of their keys, beside a message's fields.
+# Keys with known words in records of any program, in addition to a message's fields.
 _SIDES = (ROLE, "kind", "is_agent", "is_customer", "is_note", "is_public")
 
 
@@ -94,7 +94,7 @@ class Layout:
             found = next(free, None)
             if found is None or key in columns:
                 continue
-            # A column that is there twice may hold either half of what was said.
+            # Of a repeated column, either copy may hold the words.
             if not any(re.fullmatch(rf"{re.escape(found)} \d+", name) for name in names):
                 columns[key] = found
         return cls(columns, order, _parted(columns.get("created_at", ""))[1] or UTC)
@@ -145,7 +145,7 @@ class HelpdeskTable:
         self.roles |= {_plain(word): kind for word, kind in options.roles.items()}
         sides = {self._word(item, ROLE) for item in self.entries}
         if sides & {"customer", "contact"} and not any(self.roles.get(word) == "agent" for word in sides):
-            # Beside customers a user is one of the program.
+            # Next to customers, a user is one of the helpdesk's program.
             self.roles["user"] = "agent"
         self.roles_known = any(self._role_word(item, ROLE) for item in self.entries)
         sides = [[bool(self.layout.value(item.record, key)) for key in _OTHER] for item in self.entries]
@@ -154,7 +154,7 @@ class HelpdeskTable:
             self._require_clear(options)
         spoken = {_plain(self.layout.value(item.record, "agent_id")) for item in self.entries} - {""}
         self.speakers_are_roles = all(self.roles.get(name) in _SPEAKING for name in spoken)
-        # The column of ids of whoever stands in the column of names.
+        # The column of ids that belongs to the column of names.
         self.person = _PERSON.sub("", _plain(self.layout.columns.get("agent_id", "")))
         self.person_id = next((name for name in found if _plain(name) == f"{self.person} id"), "")
         self.kind_is_seen = _plain(self.layout.columns.get("kind", "")) == "visibility"
@@ -179,7 +179,7 @@ class HelpdeskTable:
         ids = TurnIds()
         ordered = reversed(told) if _newest_first([turns[0] for _, turns in told if turns]) else told
         for line, values in ((line, values) for line, turns in ordered for values in turns):
-            # What was said in the same second stays in the order of the file.
+            # Messages of the same second stay in the order of the file.
             place, moment = _place(values), values["created_at"]
             when = f"{place}\x1f{rfc3339(moment, exact=True)}"
             values["id"] = values["id"] or ids.next(when, values["agent_id"], values["text"])
@@ -188,7 +188,7 @@ class HelpdeskTable:
             yield message_row(line, values)
 
     def _turns(self, item: _TableRow, side: str) -> list[dict[str, Any]]:
-        """Return what is said in a record: a text, or a question and its reply."""
+        """Return the turns of a record: a text, or a question and its reply."""
         value, columns = partial(self.layout.value, item.record), self.layout.columns
         asking = side or ("customer" if "reply" in columns else "")
         texts = [(value("text"), asking, ""), (value("reply"), "agent", ":reply")]
@@ -241,7 +241,7 @@ class HelpdeskTable:
             return "note"
         if (kind := self._role_word(item, "kind")) in _SILENT:
             return kind
-        # What is shown to agents, and a comment where others are messages, is internal.
+        # Rows visible to agents are internal, and so are comments next to messages.
         if (kind == "agent" and self.kind_is_seen) or (self.internal and self._word(item, "kind") == "comment"):
             return "note"
         found = self._role_word(item, ROLE) if self.roles_known else ""
@@ -296,7 +296,7 @@ class HelpdeskTable:
             raise ConfigError(Problem(f"{visible(name)}: {error}", self.source.name)) from None
 
     def _require_clear(self, options: ReadOptions) -> None:
-        """Take the only column of names for whoever speaks; raise ``UnclearTableError`` where a column is not known."""
+        """Take the only column of names for the speaker; raise ``UnclearTableError`` where a column is not known."""
         columns = dict(self.layout.columns)
         absent = next((key for key in options.fields if not any(_has(item, key) for item in self.entries)), "")
         if absent:
@@ -307,7 +307,7 @@ class HelpdeskTable:
         if len(sides) == 1 and not tells and not self.roles_known:
             columns["agent_id"] = sides[0]
         elif tells or self.roles_known or self.one_side_each:
-            # It is said without a column of its own.
+            # The speaker is known without a separate column.
             columns.setdefault("agent_id", "")
         missing = [name for name in _SAID if name not in columns]
         if missing:
@@ -323,7 +323,7 @@ _SAID = {"agent_id": "who wrote it", "text": "the text", "created_at": "when it 
 
 
 def _named_after(source: Source) -> str:
-    """Return what a file is called; of one that is called alike in every archive, the archive."""
+    """Return the name of a file, or of its archive where the file's name is always the same."""
     path = PurePath(source.name)
     return path.parent.stem if path.stem.startswith("_") and path.parent.name else path.stem
 
@@ -344,7 +344,7 @@ def _newest_first(told: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class Records(Importer):
-    """CSV, JSON lines or lists in a JSON file, of any program. Ids are made of what was said where there are none."""
+    """CSV, JSON lines or lists in a JSON file, of any program. Missing ids are made from the messages."""
 
     name: ClassVar[str] = "table"
     about: ClassVar[str] = "CSV of a helpdesk by the words of its header, or any records with --map KEY=FIELD"
@@ -400,7 +400,7 @@ def _guessed(entries: Sequence[_TableRow]) -> dict[str, str]:
 
 
 def _names_in(entries: Sequence[_TableRow]) -> list[str]:
-    """Return the keys of what records hold, those of objects in them with a dot behind the object's own."""
+    """Return the keys of records; keys of inner objects follow the object's key and a dot."""
     looked = [item.record for item in entries[:_LOOKED_AT]]
     held = [(name, value) for record in looked for name, value in record.items() if value is not None]
     objects = {name for name, value in held if isinstance(value, dict)}
@@ -442,7 +442,7 @@ def _own_name(record: Mapping[str, Any]) -> str:
 
 
 def _beside(item: _TableRow, required: Sequence[str]) -> Iterator[_TableRow]:
-    """Yield the objects next to a list that are as what is in it, such as the first message, with the time of the whole."""
+    """Yield objects next to a list that have the form of its items, such as the first message, with the time of the whole."""
     shared = {key: item.record[key] for key in required if key in item.record}
     for value in item.record.values():
         if isinstance(value, dict):
@@ -451,7 +451,7 @@ def _beside(item: _TableRow, required: Sequence[str]) -> Iterator[_TableRow]:
 
 
 def _within(entries: Sequence[_TableRow], given: Mapping[str, str], source: Source) -> list[_TableRow]:
-    """Return the records that have the keys that are given: these, or those of one of the lists in them."""
+    """Return the records with the given keys: these records, or the items of a list in them."""
     required = [key for key, target in given.items() if target.partition(":")[0] in _SAID] or list(given)
     groups = _groups(entries)
     fitting = {
@@ -472,7 +472,7 @@ def _has(item: _TableRow, key: str) -> bool:
 
 
 def _inline(parts: Sequence[Any]) -> str:
-    """Return the text of parts that stand in one line, such as words and links; of others, a line each."""
+    """Return the text of parts: on one line where some are plain words, else a line each."""
     if not any(isinstance(part, str) for part in parts):
         return as_text("text", parts)
     texts = (part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else "" for part in parts)

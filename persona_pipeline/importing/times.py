@@ -1,4 +1,4 @@
-"""Times as spreadsheets and helpdesks write them: read by what all values of a column have in common."""
+"""Times of spreadsheets and helpdesks, read by the common form of all values in a column."""
 
 import re
 import tomllib
@@ -102,7 +102,7 @@ class Times:
             raise ValueError(f"{day_first!r} begins with the day and {month_first!r} with the month; write all one way")
         if order or day_first or month_first:
             return cls(order or (DAY_FIRST if day_first else MONTH_FIRST), zone)
-        # Nobody writes the month first before a dot.
+        # Dates with dots begin with the day.
         unclear = next((match[0] for match in dates if match[3] != "." and match[2] != match[4]), "")
         if unclear:
             raise UnclearOrderError(f"{unclear!r} may begin with the day or with the month")

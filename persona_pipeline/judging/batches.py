@@ -200,9 +200,9 @@ class Submission:
 
 
 def submit_batch(store: Store, options: ModelOptions, questions: Sequence[Question]) -> Submission:
-    """Submit what is neither answered nor under way, in as many batches as it takes.
+    """Submit the questions that are neither answered nor submitted yet, in as many batches as needed.
 
-    ``ConfigError``: there is no key; ``anthropic.APIStatusError``: the API refused the batch outright, and nothing was created.
+    ``ConfigError``: the key is missing; ``anthropic.APIStatusError``: the API refused the batch and created nothing.
     """
     bodies = _bodies(questions, options)
     cached = JudgmentCache(store).find((key, question) for key, (question, _) in bodies.items())
@@ -349,7 +349,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
             cache.put(custom_id, request.question, answer, batched_as=request.subject_key)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
-        # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
+        # Another user's batch of the same size and time was taken for ours; ours may still be on the list.
         not_ours = [*record.not_ours, batch_id]
         _update(store, record.id, SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
         log.warning("batch %s is not ours", batch_id)
@@ -409,7 +409,7 @@ class CollectedBackend:
         keys = keys_of(questions, self.options)
         answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
         with self.store.connect() as connection:
-            # Of several batches the newest counts.
+            # The newest batch counts.
             missing = {
                 key: Answer(unscored=Unscored(reason), detail=f"{detail}; submit it again")
                 for summary in _summaries(connection)

@@ -1,4 +1,4 @@
-"""What judges said, kept in the store: answers by all that could have changed them."""
+"""Answers of judges in the store, by a digest of everything that could change them."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ from persona_pipeline.world.models import grouped
 log = logging.getLogger(__name__)
 
 _C = judgments.c
-# As text, so that a row whose JSON is damaged can be told from the rest.
+# As text, so that a row with damaged JSON does not fail the whole query.
 _ANSWER = sa.cast(_C.answer, sa.Text).label("answer")
 _BATCH, _UNCHARGED = "batch", "uncharged"
 # Servers are upgraded; what one rejected is tried again after this.
@@ -33,7 +33,7 @@ _REJECTION_LASTS = timedelta(days=7)
 
 
 class JudgmentCache:
-    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed; ``anew``: nothing kept is read."""
+    """The table ``judgments``. Only valid answers are kept, so failures are never replayed. ``anew``: ignore stored answers."""
 
     def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store
@@ -58,7 +58,7 @@ class JudgmentCache:
         return found
 
     def charge(self, keys: Iterable[str]) -> dict[str, Usage]:
-        """Return what answers cost that a message batch brought and that no evaluation has used so far; from now on one has."""
+        """Return the cost of answers from message batches that no evaluation has used yet, and mark them as used."""
         due = {}
         with self.store.begin() as connection:
             for row in _rows(connection, list(keys), _C.token_usage, _C.usd):
@@ -73,14 +73,14 @@ class JudgmentCache:
     def put(self, key: str, question: Question, answer: Answer, *, batched_as: str | None = None) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
 
-        ``batched_as`` is the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
+        ``batched_as``: the question's own key, where the answer came from a message batch. Its first user is charged for it.
         """
         self._write([_judgment(key, question, answer, batched_as)])
 
     async def keep(self, key: str, question: Question, answer: Answer) -> None:
-        """Keep a valid answer as ``put`` does, together with those that come while others are written, and hold up no other work.
+        """Keep a valid answer as ``put`` does, off the event loop. Answers that arrive during a write share the next.
 
-        Who stops waiting does not stop the writing; ``flush`` waits for it.
+        Cancelling the caller does not stop the write; ``flush`` waits for it.
         """
         self._unwritten.append(_judgment(key, question, answer))
         await asyncio.shield(asyncio.wrap_future(self.writer.submit(self._write_all)))
@@ -109,7 +109,7 @@ class JudgmentCache:
         self.note(_endpoint_key(base_url, model), "endpoint", model, "", {"structured_output": False})
 
     def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
-        """Remember something of a model that is no judgment. A database that fails costs a warning."""
+        """Store a fact about a model. A database that fails costs a warning."""
         row = {
             "key": key,
             "subject_key": key,
@@ -136,7 +136,7 @@ class JudgmentCache:
 def _judgment(
     key: str, question: Question, answer: Answer, batched_as: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return what to say where the row of an answer cannot be written, and the row; ``ValueError``: the answer is none."""
+    """Return the warning for a failed write, and the row of an answer; ``ValueError``: the answer is a failure."""
     if answer.data is None:
         raise ValueError("only valid answers are cached")
     tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
@@ -156,7 +156,7 @@ def _judgment(
 
 @dataclass(frozen=True)
 class KeptAnswers:
-    """What was paid for once, to be looked up."""
+    """Paid answers in the store."""
 
     store: Store
 
@@ -181,7 +181,7 @@ def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnEl
 
 
 def _packed(data: Any) -> dict[str, str]:
-    # As text: JSONB orders keys and writes numbers in its own way, and the digest tells a damaged row from a sound one.
+    # As text, because JSONB changes keys and numbers. The digest detects damaged rows.
     text = canonical_json(data)
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 

@@ -1,4 +1,4 @@
-"""Claims as questions and answers as verdicts: what the judge is told, versioned by hash, and how strictly its answer is read."""
+"""Claims as questions and answers as verdicts: the prompt, versioned by hash, and strict reading of answers."""
 
 import json
 import random
@@ -28,11 +28,11 @@ from persona_pipeline.world.propositions.models import CONVERGENCE
 TEXTS = tomllib.loads((Path(__file__).parent / "data" / "rules.toml").read_text(encoding="utf-8"))
 RULES: str = TEXTS["claims"]
 
-# One schema for every proposition: another schema would lose the cached prefix and be compiled anew.
+# One schema for every proposition: another schema would lose the cached prefix and be compiled again.
 TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
 SCORE_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "integer", "enum": list(SCALE)}, {"type": "null"}]}
 EVIDENCE_SCHEMA = list_schema(object_schema({"message": TEXT_SCHEMA, "quote": TEXT_SCHEMA}))
-# The model writes the fields in this order: evidence and reasons stand before the score.
+# The model writes the fields in this order: evidence and reasons come before the score.
 _VERDICT = {
     "proposition_id": TEXT_SCHEMA,
     "evidence": EVIDENCE_SCHEMA,
@@ -51,7 +51,7 @@ _AGAIN = (
     " whose id you give; where nothing can be quoted, give no evidence."
 )
 
-# Escaped though JSON need not: what cannot be seen, reorders text, ends a line or is no character.
+# Escaped although JSON does not require it: characters that are invisible, reorder text, end a line or are not assigned.
 _UNSEEN = re.compile(
     "[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e0fff]"
@@ -59,7 +59,7 @@ _UNSEEN = re.compile(
 
 
 def plain_json(value: Any) -> str:
-    """Return compact JSON: letters of any script stand as themselves, invisible characters as escapes."""
+    """Return compact JSON with letters of any script as they are and invisible characters as escapes."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
@@ -67,8 +67,8 @@ def plain_json(value: Any) -> str:
 def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 0, again: bool = False) -> Question:
     """Return the question for requests that share trajectory, persona and sample and have distinct ids.
 
-    ``max_tokens`` is for one claim, and further ones add to it; 0: whoever puts it to a model says how many. ``again``: the first
-    answer quoted what is not in the transcript.
+    ``max_tokens``: for the first claim; further ones add to it. 0: the caller sets it later. ``again``: the first answer had quotes
+    that are not in the transcript.
     """
     first = requests[0]
     ids = neutral_ids(len(requests))
@@ -116,7 +116,7 @@ def _transcript(trajectory: Trajectory) -> str:
 
 
 def neutral_ids(count: int) -> tuple[str, ...]:
-    """Return the names of claims in a question: an id of a proposition may say what is good, and none begins with ``_``."""
+    """Return names for claims in a question. Ids of propositions could reveal the expected answer; none begins with ``_``."""
     return tuple(f"_c{place}" for place in range(1, count + 1))
 
 
@@ -131,14 +131,14 @@ class InvalidAnswerError(ValueError):
 def parse_object(text: str, schema: Mapping[str, Any] | None = None, evidence: str = "") -> dict[str, Any]:
     """Return the JSON object that an answer holds.
 
-    The object may stand after thinking, in a Markdown code fence, or with prose around it; it must be the only one.
+    The object may follow thinking, be in a Markdown code fence, or have prose around it. It must be the only one.
 
     Args:
         schema: of the object. ``8.0`` and ``"8"`` are 8 where it asks for a number.
-        evidence: what was judged. An object that the judge only repeats from it is not an answer.
+        evidence: the judged text. An object that the judge only repeats from it is not an answer.
 
     Raises:
-        InvalidAnswerError: there is no such object, or it has a duplicate key, NaN or infinity.
+        InvalidAnswerError: the object is missing, or has a duplicate key, NaN or infinity.
     """
     # A byte order mark is not white space to ``strip``.
     text = storable_json(text).strip().strip("\ufeff").strip()
@@ -154,7 +154,7 @@ def parse_object(text: str, schema: Mapping[str, Any] | None = None, evidence: s
 
 
 def _object_in(text: str, why: JsonError, evidence: str) -> Any:
-    """Return the one object in a text that is not JSON as a whole; ``why``: what is wrong with it."""
+    """Return the only object in a text that is not JSON as a whole; ``why``: the error in it."""
     said = split_thinking(text)[1]
     if not said.strip():
         raise InvalidAnswerError(f"the answer has no text after its thinking: {shown(text)}")
@@ -176,7 +176,7 @@ def _object_in(text: str, why: JsonError, evidence: str) -> Any:
 def _objects(text: str, said_from: int) -> Iterator[tuple[Any, str]]:
     """Yield the outermost objects in a text, each with how it is written.
 
-    ``said_from``: where thinking ends. Objects before it are drafts; but the tag that ends it may stand in a reason of the answer.
+    ``said_from``: where thinking ends. Objects before it are drafts, except that a reason of the answer may contain the end tag.
     ``JsonError``: an object behind it is broken.
     """
     end = 0
@@ -193,7 +193,7 @@ def _objects(text: str, said_from: int) -> Iterator[tuple[Any, str]]:
 
 
 def _bare(text: str) -> str:
-    """Return a text without white space and escapes, as it stands in evidence that is JSON itself."""
+    """Return a text without white space and escapes, to compare it with evidence that is JSON."""
     return re.sub(r"[\s\\]+", "", text)
 
 
@@ -228,7 +228,7 @@ _VERDICTS = {"scored": None, "not_applicable": Unscored.NOT_APPLICABLE, "no_evid
 
 
 def proposition_problem(data: Any, ids: Sequence[str]) -> str | None:
-    """Return what is wrong with an answer to a question about these propositions, or None."""
+    """Return why an answer about these propositions is invalid, or None."""
     if not isinstance(data, dict) or set(data) != {"verdicts"} or not isinstance(data["verdicts"], list):
         return f"the answer is not an object with the one key 'verdicts', a list: {shown(data)}"
     seen: set[str] = set()
@@ -247,7 +247,7 @@ def proposition_problem(data: Any, ids: Sequence[str]) -> str | None:
 
 
 def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdict]:
-    """Return the verdicts that an answer on claims stands for, in the order of the requests; the first carries the usage.
+    """Return the verdicts in an answer on claims, in the order of the requests; the first carries the usage.
 
     Stored answers of earlier releases name each claim by the id of its proposition.
     """
@@ -284,12 +284,12 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
     return verdicts
 
 
-# So that what is remembered stays within tens of megabytes.
+# Keeps the cache below tens of megabytes.
 _LONGEST_REMEMBERED = 5_000
 
 
 def reads_as_injection(text: str) -> bool:
-    """Whether a message reads as if it was written for the judge; a hint, which errs both ways and never changes a score.
+    """Whether a message seems to be written for the judge. A hint only: it errs both ways and never changes a score.
 
     All of the text is read, in time linear in its length.
     """
@@ -310,13 +310,13 @@ def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def no_entries(request: JudgeRequest) -> Verdict:
-    """Return the verdict on a trajectory without entries; nobody needs to be asked."""
+    """Return the verdict on a trajectory without entries. It needs no call."""
     detail = "there are no messages to judge"
     return Verdict(request.proposition_id, unscored=Unscored.NO_EVIDENCE, detail=detail)
 
 
 def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence:
-    """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded and letters composed."""
+    """Return a quote under its message's outside id; ``verified``: it is there, up to white space and composed letters."""
     entry = trajectory.entry(local_id)
     folded = " ".join(clean(quote).split())
     verified = entry is not None and bool(folded) and folded in " ".join(clean(entry.text).split())
@@ -359,8 +359,8 @@ def questions_of(
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
 
-    Grouped questions hold at most ``grouping`` claims of one trajectory, persona and dimension, shuffled by content so that no
-    claim always comes first. ``again``: the first answers quoted what is not in the transcript.
+    A question holds at most ``grouping`` claims of the same trajectory, persona and dimension, shuffled by content so that no claim
+    always comes first. ``again``: the first answers had quotes that are not in the transcript.
     """
     return [
         (group, proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again))

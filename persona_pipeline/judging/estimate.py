@@ -1,4 +1,4 @@
-"""What a run would take before it is paid for: calls, tokens, and a range of dollars."""
+"""Estimate of a run before it is paid: calls, tokens, and a range of dollars."""
 
 import asyncio
 import logging
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 _COUNTED_AT_ONCE = 8
 # Of an answer with short evidence and reasons, and of the thinking before it where there is some.
 _ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
-# How far input may be from what was counted, and from what was guessed of its length.
+# How far input may be from counted tokens, and from tokens guessed by its length.
 _COUNTED, _GUESSED = 1.1, 1.8
-# From so many answers on their length is learnt; older ones than these are not looked at.
+# Fewest answers from which their length is learnt, and the number of newest ones that are read.
 _FEWEST_ANSWERS, _MOST_ANSWERS = 20, 500
-# A verdict without a quote that stands is asked for again, and an answer that was cut off again with twice the room.
+# A verdict without a verified quote is asked for again; so is a cut-off answer, with twice the room.
 _TWICE = 2
 _CUT_OFF = 3
 
@@ -54,7 +54,7 @@ class Estimate:
         usage: expected tokens, calls and price (None: the model has no known price), prefixes cached where that helps.
         usd: the range the price will lie in, for all but the strangest answers.
         worst_usd: the price if nothing is cached, every answer uses all its tokens, is cut off once, and is asked for twice.
-        batch_usd: the range of the price through message batches; None: there is no price, or the provider has none.
+        batch_usd: the range of the price through message batches; None: the price is not known, or the provider has no batches.
         counted: input was counted by the API; otherwise it is guessed from its length.
         uncounted: why it was not counted, in words.
         known: how many judgments recordings or the store already hold; they are in nothing of the above.
@@ -109,7 +109,7 @@ def learnt_answers(store: Store, model: str) -> dict[str, Range]:
 
 
 def _spread(counts: Sequence[int]) -> Range:
-    # Means of many answers vary less than one answer; what is asked now may still be unlike what was asked.
+    # Means vary less than single answers; but the present questions may differ from earlier ones.
     mean = sum(counts) / len(counts)
     return Range(min(mean * 0.6, counts[len(counts) // 4]), mean, max(mean * 1.6, counts[len(counts) * 3 // 4]))
 
@@ -128,8 +128,8 @@ def estimate(
     Tokens are counted by the API where there is a key, which costs nothing; else, or if that fails, guessed.
 
     Args:
-        count: off where the API is not to be asked even that.
-        grouping: claims of one transcript in one call; None: as the options say.
+        count: False: guess the tokens instead of asking the API.
+        grouping: claims per call; None: as the options say.
         also: questions of other kinds.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
@@ -160,7 +160,7 @@ def estimate(
 def claim_questions(
     requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int | None = None
 ) -> list[Question]:
-    """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
+    """Return the first questions to a live judge about claims, canaries included. Claims without entries are left out."""
     shown = [request for request in requests if request.trajectory.entries]
     shown += [canary.request for canary in canaries_for(shown, options.canaries)]
     asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)

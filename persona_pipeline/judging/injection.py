@@ -17,7 +17,7 @@ import re2
 
 # An attack may be wrapped twice; more than that no judge unwraps either.
 _DEPTH = 2
-# Of encoded runs that are opened, in all: what is beyond stays what it is, noise to a judge too.
+# Number of encoded runs that are decoded. Further ones are noise to a judge too.
 _MOST_RUNS = 200
 _SHORTEST_READABLE = 6
 
@@ -35,7 +35,7 @@ _MIXED = re2.compile(
     r"[a-z][\x{370}-\x{3ff}\x{400}-\x{4ff}ɪɴʀʟʏʜɢʙꜰᴀ-ᴢ]|[\x{370}-\x{3ff}\x{400}-\x{4ff}ɪɴʀʟʏʜɢʙꜰᴀ-ᴢ][a-z]|[ᴀ-ᴢ]{2}"
 )
 _LEET = re2.compile(r"[a-z][013457@$!]+[a-z]|\b[013457][a-z]")
-# Four letters or more that stand alone, or runs of letters with signs between them.
+# Four or more single letters, or runs of letters with signs between them.
 _SPACED = re2.compile(r"(?:[ \t\n.,_*|/:;-][a-z0-9][ \t\n.,_*|/:;-]?){5}|(?:[a-z0-9][.,_*|/:;-]){5}")
 _LONG_RUN = re2.compile(r"[a-z0-9]{24}")
 _ESCAPES = re2.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2})+")
@@ -80,7 +80,7 @@ def _respelled(plain: str) -> Iterator[str]:
 
 
 def _opened(text: str) -> Iterator[str]:
-    """Yield what is readable once it is decoded."""
+    """Yield encoded parts of a text whose decoded form is readable."""
     unescaped = html.unescape(unquote(text)) if "&" in text or "%" in text else text
     unescaped = _ESCAPES.sub(lambda match: _characters(match[0]), unescaped)
     if unescaped != text:
@@ -130,11 +130,11 @@ def _is_readable(text: str) -> bool:
 
 _SQUARED = {start + index: chr(97 + index) for start in (0x1F130, 0x1F150, 0x1F170) for index in range(26)}
 
-# Which words mean an attack together, and what does by itself.
+# Words that together mean an attack, and patterns that do so alone.
 _PATTERNS = tomllib.loads((Path(__file__).parent / "data" / "injection.toml").read_text(encoding="utf-8"))
 _TOGETHER: list[tuple[frozenset[str], int]] = [(frozenset(words), reach) for words, reach in _PATTERNS["together"]]
 _FRAMES, _ALWAYS, _RUNS = (tuple[str, ...](_PATTERNS[name]) for name in ("frames", "always", "runs"))
-# "At nine" is an hour and no score, and what nobody should forget is not to be dropped.
+# "At nine" is an hour and not a score, and "never forget" does not ask to drop anything.
 _HARMLESS = re2.compile(
     r"\b(?:at|by|until|till|past|around|before|after|since|um|ab|alle|las|às|as|o) (?:9|nine|neun|nove|nueve)\b"
     r"|\b(?:do not|don't|dont|never) (?:forget|ignore|skip)\b"
@@ -167,11 +167,11 @@ def matches(plain: str) -> bool:
 
 
 def _means(encoded: bytes) -> bool:
-    """Whether words of some rule's meanings stand near each other, each meaning by a word of its own."""
+    """Whether all meanings of a rule occur near each other, each in a separate word."""
     hits = sorted((match.start(), name) for name, pattern in _concepts().items() for match in pattern.finditer(encoded))
     last: dict[str, tuple[int, ...]] = {}
     for place, name in hits:
-        # One word may have two meanings: the one before it is kept, so that each meaning finds a word of its own.
+        # A word may have two meanings: the previous place is kept, so that each meaning finds a separate word.
         last[name] = (*last.get(name, ())[-1:], place)
         for meanings, reach in _TOGETHER:
             if name in meanings and meanings <= last.keys() and _near([last[item] for item in meanings], place - reach):

@@ -1,4 +1,4 @@
-"""Between those who ask and who answers: layers, and among them those that check what a model says of claims."""
+"""Layers between callers and a backend. One of them checks a model's answers on claims."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.money import Budget
 
 _WORD = regex.compile(r"\b\p{Ll}{5,16}\b")
-# Of scripts without spaces or small letters.
+# For scripts without spaces or small letters.
 _LETTERS = regex.compile(r"\p{L}{2,8}")
 _WORDINGS = (
     'The word "{word}" stands in at least one of the messages',
@@ -54,7 +54,7 @@ LayerT = TypeVar("LayerT")
 
 @dataclass(frozen=True)
 class OpenedJudge:
-    """Who answers, a backend under layers (the outermost first): asked questions of any kind, claims among them."""
+    """A judge: a backend under layers, the outermost first. It answers questions of any kind, including claims."""
 
     backend: Backend
     layers: tuple[Layer, ...] = ()
@@ -70,7 +70,7 @@ class OpenedJudge:
 
     @property
     def model(self) -> str | None:
-        """The model that is asked; None: nobody is."""
+        """The model; None: the backend has none."""
         options: Any = getattr(self.backend, "options", None)
         return options and options.model
 
@@ -90,7 +90,7 @@ class OpenedJudge:
         return next(self._of(RecordingWriter), None)
 
     def without_recorded(self) -> "OpenedJudge":
-        """Return the same judge, that is asked what is recorded too."""
+        """Return the same judge without recorded answers."""
         return replace(self, layers=tuple(layer for layer in self.layers if not isinstance(layer, RecordedFirst)))
 
     def with_model(self, model: str) -> "OpenedJudge":
@@ -103,7 +103,7 @@ class OpenedJudge:
         return await self._asking(0)(questions)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        """Return verdicts in the order of the requests. What has no entries is ``no_evidence``, and nobody is asked."""
+        """Return verdicts in the order of the requests. Requests without entries are ``no_evidence`` without a call."""
         shown = [request for request in requests if request.trajectory.entries]
         questions = [proposition_question([request]) for request in shown]
         answers = iter(await self.ask(questions) if questions else ())
@@ -130,15 +130,15 @@ def replayed_by(judge: Judge) -> RecordedBackend | None:
 
 @dataclass(frozen=True)
 class Claims:
-    """Puts claims to a model, and checks what it says of them.
+    """Asks a model about claims, and checks its answers.
 
-    A verdict none of whose quotes stands in the transcript is asked once more. Transcripts that hold text written for a judge, and
-    a share of the others drawn by their content, are judged on claims with a known answer too: a judge that obeys what it reads
-    gets them wrong, and then none of its verdicts on that transcript counts.
+    A verdict whose quotes are all missing from the transcript is asked for once more. Suspicious transcripts, and a random share of
+    the others, are also judged on claims with a known answer. A judge that obeys the transcript gets them wrong, and then none of
+    its verdicts on that transcript counts.
 
     Attributes:
-        max_tokens: for the answer on one claim and the thinking before it.
-        grouping: claims of one trajectory in one call; 1 keeps claims from colouring one another and is the default.
+        max_tokens: for the answer on a claim and the thinking before it.
+        grouping: claims per call, all of the same trajectory; 1, the default, keeps claims from influencing one another.
             Another grouping is another prompt, so it shares no cached judgments.
         canaries: share (0-1) of transcripts that are not suspicious and get claims with a known answer all the same.
     """
@@ -250,7 +250,7 @@ def _canary(request: JudgeRequest, dice: random.Random, word: str, holds: bool) 
 
 
 def _words(trajectory: Trajectory) -> list[str]:
-    """Words that stand in the transcript: of entries nobody suspects, where there are such."""
+    """Return words of the transcript, of entries that are not suspicious where there are any."""
     ordinary = [entry.text for entry in trajectory.entries if not reads_as_injection(entry.text)]
     texts = ordinary or [entry.text for entry in trajectory.entries]
     for pattern in (_WORD, _LETTERS):

@@ -1,4 +1,4 @@
-"""What calls cost in US dollars, who spent it, and limits of a run and a day: a call's worst price is set aside first."""
+"""Prices of calls in US dollars, and limits of a run and a day. The highest price of a call is reserved first."""
 
 import asyncio
 import math
@@ -28,9 +28,9 @@ _REGIONAL = re.compile(r"(?:^|/)(?!global\.)(?:[a-z-]+\.)?anthropic\.claude-")
 def model_name(spelled: str) -> str:
     """Return the name by which settings and prices know a model.
 
-    What stands before the last slash says who serves it, and goes. Of Claude models the region, version and date go too:
-    ``bedrock/us.anthropic.claude-haiku-5-5-20260101-v1:0`` is ``claude-haiku-5-5``. Other names keep what follows them, since
-    ``gemma3:4b`` is no ``gemma3:27b``.
+    The part up to the last slash names the server and is dropped. Claude models also lose region, version and date:
+    ``bedrock/us.anthropic.claude-haiku-5-5-20260101-v1:0`` is ``claude-haiku-5-5``. Other names keep their ending, since
+    ``gemma3:4b`` is not ``gemma3:27b``.
     """
     name = spelled.strip().lower().rpartition("/")[2]
     claude = _CLAUDE.search(name)
@@ -48,7 +48,7 @@ _BYTES_PER_TOKEN = 3.1
 _BYTES_PER_TOKEN_BOUND = 2.0
 BATCH_FACTOR = 0.5
 _REGIONAL_FACTOR = 1.1
-# Whose list prices are whose; what anybody may serve has none.
+# Vendors with list prices, by model name. Open models have no list price.
 _VENDORS = {
     "anthropic": re.compile(r"claude-"),
     "openai": re.compile(r"gpt-(?!oss)|chatgpt-|o\d"),
@@ -57,7 +57,7 @@ _VENDORS = {
 
 
 def estimated_tokens(text: str, *, upper_bound: bool = False) -> int:
-    """Return a guess of a text's tokens from its length; there is no local tokenizer for Claude."""
+    """Return a guess of a text's tokens from its length, since Claude has no local tokenizer."""
     size = len(text.encode("utf-8", "surrogatepass"))
     return int(size / (_BYTES_PER_TOKEN_BOUND if upper_bound else _BYTES_PER_TOKEN)) + 1
 
@@ -71,10 +71,10 @@ def price(
     hour_cache_tokens: int = 0,
     batch: bool = False,
 ) -> float | None:
-    """Return the price of one call, None for a model without a known price.
+    """Return the price of a call, None for a model without a known price.
 
     Args:
-        usage: of one call: prices have tiers by the length of the prompt, so calls are not to be added up first.
+        usage: of a single call: prices have tiers by the length of the prompt, so calls must not be added up first.
         model, requested_model: the first that a setting prices counts, else the first that the public table knows.
         prices: what models cost that the public table does not know or has wrong, as ``PERSONA_JUDGE_PRICES`` has it.
         hour_cache_tokens: how many of the cache writes live for an hour, which costs more.
@@ -143,7 +143,7 @@ def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
 def read_usage(
     usage: Any, model: str, requested_model: str | None = None, *, prices: str = "", batch: bool = False
 ) -> Usage:
-    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing.
+    """Return tokens and price of a call. The price of a response without usage is unknown, not zero.
 
     What the server says it billed (``cost``) comes before the list's price, and a price that is set before both.
     """
@@ -175,12 +175,12 @@ def read_usage(
 
 
 _DAYS = tables.spending_days
-# Sums of many small numbers.
+# Rounding errors of sums of small numbers.
 _ROUNDING = 1e-9
 
 
 class DailyLimit:
-    """A limit in dollars a UTC day. What a process that was killed had set aside counts as spent until the day ends."""
+    """A limit in dollars a UTC day. Reservations of a killed process count as spent until the day ends."""
 
     def __init__(self, store: Store, max_usd: float) -> None:
         self.max_usd = max_usd
@@ -188,7 +188,7 @@ class DailyLimit:
 
     @property
     def remaining(self) -> float:
-        """Dollars of today neither spent nor set aside, by anybody."""
+        """Dollars of today that no run has spent or reserved."""
         spent = sa.select(_DAYS.c.usd).where(_DAYS.c.day == _today())
         with self._store.connect() as connection:
             return max(0.0, self.max_usd - (connection.execute(spent).scalar() or 0.0))
@@ -198,20 +198,20 @@ class DailyLimit:
         day = _today()
         with self._store.begin() as connection:
             upsert(connection, _DAYS, [{"day": day, "usd": 0.0}], update=False)
-            # Looked at and taken in one statement: two hosts cannot both take the last of it.
+            # Checked and taken in a single statement, so that two hosts cannot both take the rest.
             fits = (_DAYS.c.day == day) & (_DAYS.c.usd + usd <= self.max_usd + _ROUNDING)
             taken = connection.execute(sa.update(_DAYS).where(fits).values(usd=_DAYS.c.usd + usd))
         return day if taken.rowcount else None
 
     def settle(self, day: date, taken: float, spent: float) -> None:
-        """Say what was spent of dollars that were set aside."""
+        """Replace a reservation by the dollars spent."""
         with self._store.begin() as connection:
             left = sa.update(_DAYS).where(_DAYS.c.day == day).values(usd=_DAYS.c.usd - taken + spent)
             connection.execute(left)
 
 
 def daily_limit(settings: Settings, store: Store) -> DailyLimit | None:
-    """Return the limit of the settings, kept in a store; None: there is no limit."""
+    """Return the limit of the settings, kept in a store; None: without a limit."""
     return DailyLimit(store, settings.daily_usd) if settings.daily_usd else None
 
 
@@ -219,7 +219,7 @@ def _today() -> date:
     return datetime.now(UTC).date()
 
 
-# The API adds a prompt of its own for tools and structured output.
+# The API adds a hidden prompt for tools and structured output.
 _HIDDEN_TOKENS = 800
 _CERTAINTY = 1.15
 
@@ -228,8 +228,8 @@ class Budget:
     """Dollars that may be spent, over any number of runs of the event loop in one thread.
 
     Args:
-        max_usd: by this one; None: as much as the day allows.
-        daily: what everybody together may spend a day; None: no limit.
+        max_usd: for this budget; None: as much as the day allows.
+        daily: for all runs together in a day; None: no limit.
 
     Raises:
         ConfigError: the limit is not a positive, finite number.
@@ -260,7 +260,7 @@ class Budget:
         return self.max_usd - self.spent - self._reserved
 
     def limit(self, usd: float) -> str:
-        """Return the limit that so many dollars more would pass, in words."""
+        """Return the limit, in words, that ``usd`` more dollars would pass."""
         if usd > self._own or self.daily is None:
             return f"{self.max_usd:g} dollars"
         return f"{self.daily.max_usd:g} dollars a day (PERSONA_DAILY_USD)"
@@ -306,7 +306,7 @@ class Budget:
         if self.daily and day:
             self.daily.settle(day, reserved, spent)
         self._under_way -= 1
-        # Of fractions added and taken away again something is left.
+        # Adding and subtracting fractions leaves rounding errors.
         self._reserved = max(0.0, self._reserved - reserved) if self._under_way else 0.0
         self.spent += spent
         waiting, self._waiting = self._waiting, []
@@ -323,7 +323,7 @@ class Reservation:
     spend: Callable[[float], None] | None
 
     def settle(self, usd: float | None) -> None:
-        """Say what was spent; None (unknown) counts as all of it."""
+        """Report the dollars spent; None (unknown) counts as all of the reservation."""
         spend, self.spend = self.spend, None
         if spend:
             spend(self.usd if usd is None else usd)

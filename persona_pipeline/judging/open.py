@@ -37,19 +37,19 @@ RECORDINGS = "recordings"
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What a live judge may spend and keep.
+    """Limits of a live judge, and where its answers are kept.
 
     Attributes:
         max_usd: US dollars this run may cost; None: no limit.
         record: write the verdicts to the world's recordings.
-        fresh: ask anew what recordings or the store already answer.
-        grouping: claims of one transcript in one call; None: as the settings say.
-        progress: hears of every judgment of a live judge.
+        fresh: ask again despite recordings or stored answers.
+        grouping: claims per call; None: as the settings say.
+        progress: is updated with every judgment of a live judge.
         also: further folders of recordings; the world's own come first.
-        min_coverage: share (0-1) of judgments that must be scored, noted beside what is recorded as failed; None: the settings'.
-        recorded: what recordings answer is not asked.
+        min_coverage: share (0-1) of judgments that must be scored, noted in recorded failures; None: the settings'.
+        recorded: use recorded answers.
         kept: answers are kept in the store and count against the day's limit.
-        agents: whom it will be asked about; what is recorded of the world's others is not read. None: of everybody.
+        agents: agents of the questions; recordings of other agents are not read. None: all agents.
     """
 
     max_usd: float | None = None
@@ -119,7 +119,6 @@ def _model(calling: ModelOptions, world: "World | None", options: JudgeOptions, 
     from persona_pipeline.judging.money import Budget, daily_limit
 
     calling.require_usable()
-    _import_for_good(calling)
     if not options.kept:
         return ModelBackend(calling)
     store = world.store if world else open_store(default_url(settings))
@@ -130,14 +129,3 @@ def _model(calling: ModelOptions, world: "World | None", options: JudgeOptions, 
         budget=None if options.max_usd is None and daily is None else Budget(options.max_usd, daily),
         progress=options.progress,
     )
-
-
-def _import_for_good(calling: ModelOptions) -> None:
-    """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
-    import gc
-
-    from persona_pipeline.judging.money import has_price
-
-    calling.provider.sdk()
-    has_price(calling.model, calling.prices)
-    gc.freeze()

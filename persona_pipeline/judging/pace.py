@@ -1,4 +1,4 @@
-"""As many calls as a server bears: its limits a minute, and pauses when it refuses."""
+"""Pacing of calls: the server's limits a minute, and pauses after refusals."""
 
 import asyncio
 import re
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 _MINUTE = 60.0
 
-# Seconds until a request that was let go is counted by the server: what was refilled by then is in what it says.
+# Seconds until the server counts a sent request. Its report includes refills up to then.
 _ON_THE_WAY = 0.25
 
-# What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
+# Guesses after refusals: this share of the accepted rate, growing by this share a minute; the longest pause in seconds.
 _SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
-# Requests a minute; more is no limit.
+# Requests a minute; more means unlimited.
 _MOST_GUESSED = 1e6
 
 # Too many a minute, and too many at once.
@@ -44,7 +44,7 @@ _HEADERS = (
     ),
 )
 
-# Shorter times are too coarse to tell from them how fast a limit refills.
+# Shorter times are too coarse to compute how fast a limit refills.
 _SHORTEST_RESET = 1.0
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
@@ -136,7 +136,7 @@ class Pacer:
     async def turn(self, cost: Cost) -> Admission:
         """Wait until a request of this cost may go, and take what it costs."""
         while (seconds := self.wait(cost)) > 0:
-            # Somebody else may take it first: then it waits again.
+            # Another request may take it first; then this one waits again.
             await asyncio.sleep(seconds)
         for allowance, taken in self._taken(cost):
             allowance.level -= taken
@@ -178,7 +178,7 @@ class Pacer:
     def _told(
         self, kind: Limit, turn: Admission, limit: float, remaining: float, reset: float | None, now: float
     ) -> None:
-        """Take what a response said remained when its request came in, less what was sent and more what was refilled since.
+        """Take the remainder that a response reports, less requests sent since and plus refills since.
 
         ``reset``: seconds until the limit, which may be a day's, is whole again, where that is said.
         """
@@ -232,7 +232,7 @@ async def fan_out(
         leads: whether a group's first call goes alone until it is answered, so that the rest finds its prefix
             cached. After two failures the rest no longer waits.
     """
-    # The first items of all groups stand in front of the queue: what waits on them can start early.
+    # The first items of all groups come first, so that calls that wait for them can start early.
     async with asyncio.TaskGroup() as tasks:
         for group in groups:
             if leads(group):

@@ -1,4 +1,4 @@
-"""How far a run of live judgments is: done, failed, answered before, paid, and how long it will still take."""
+"""Progress of live judgments: done, failed, known before, paid, and the time left."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from persona_pipeline.judging.verdict import Answer
 
-# Seconds between two lines in a log, and between two pictures of one line on a terminal.
+# Seconds between two lines in a log, and between two updates of a line on a terminal.
 IN_A_LOG, ON_A_TERMINAL = 15.0, 0.2
 
 
@@ -19,9 +19,9 @@ class Progress:
     Attributes:
         show: gets the line.
         interval: seconds between two lines.
-        expected: judgments that were asked for so far; it grows when more is asked, as for what fell.
-        known: of those, what recordings or the store answered.
-        answered, failed: of those, what the model answered, and what brought no answer.
+        expected: judgments asked for so far; it grows when more are asked, as for dropped claims.
+        known: judgments that recordings or the store answered.
+        answered, failed: judgments with and without an answer of the model.
         usd: dollars paid, as far as prices are known.
     """
 
@@ -75,7 +75,7 @@ class Progress:
 
     @asynccontextmanager
     async def shown(self, asked: int) -> AsyncIterator[None]:
-        """Show lines while so many questions are asked, and a last one when all are answered."""
+        """Show lines while ``asked`` questions are under way, and a last one at the end."""
         self.expected += asked
         self._since = self.clock()
         ticking = asyncio.get_running_loop().create_task(self._tick())

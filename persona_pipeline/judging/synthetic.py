@@ -1,4 +1,4 @@
-"""Conversations for agents who have said too little: the persona answers sample prompts, and all of it is marked synthetic."""
+"""Conversations for agents with too few messages: the persona answers sample prompts. All messages are marked synthetic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from persona_pipeline.judging.claims import TEXTS, plain_json
 from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.world.models import Message, Persona
 
-# Below so many messages of its own an agent is evaluated on synthetic ones.
+# With fewer messages an agent is evaluated on synthetic ones.
 ENOUGH_MESSAGES = 10
 CHANNEL = "synthetic"
 VISITOR = "visitor"
@@ -26,7 +26,7 @@ PROMPT_VERSION = f"synthetic-1-{content_hash({'rules': RULES, 'schema': SCHEMA})
 
 @dataclass(frozen=True)
 class SyntheticConversations:
-    """What was generated, and why conversations ended early, in words.
+    """Generated messages, and the reasons why conversations ended early.
 
     The messages are the visitor's and the agent's, oldest first, all marked synthetic, in the channel ``synthetic``.
     """

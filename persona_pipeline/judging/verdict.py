@@ -1,4 +1,4 @@
-"""What a judge is asked and says: questions and answers, claims and verdicts; a score 0-9 or a reason, never a guess."""
+"""Questions and answers of judges, claims and verdicts: a score 0-9 or a reason, never a guess."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -14,7 +14,7 @@ SCALE = range(10)
 
 
 class Unscored(StrEnum):
-    """Why there is no number. The first two are answers; the others are failures and count against coverage."""
+    """Why a score is missing. The first two are answers; the others are failures and count against coverage."""
 
     NO_EVIDENCE = "no_evidence"
     NOT_APPLICABLE = "not_applicable"
@@ -63,7 +63,7 @@ def _clean(said: object, *names: str, letters: Callable[[str], str] = storable) 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A quote the judge rests on. ``verified``: the quote stands in that message, letter for letter after folding white space."""
+    """A quote in a verdict. ``verified``: the quote is in that message, letter for letter after folding white space."""
 
     message_id: str | None
     quote: str
@@ -75,7 +75,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one or more calls (``input_tokens`` excludes cached ones), and their price in US dollars (None: unknown)."""
+    """Tokens of calls (``input_tokens`` excludes cached ones), and their price in US dollars (None: unknown)."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -102,7 +102,7 @@ class JudgeRequest:
         persona: the persona text if it belongs to the judge's context, else None.
         lists_ideas: the judge also lists the distinct ideas it saw.
         sample: 0-based index of a repeated judgment.
-        agent_id: whose judgment it is. The judge is not told.
+        agent_id: the judged agent. It is not shown to the judge.
     """
 
     dimension: str
@@ -119,9 +119,9 @@ class JudgeRequest:
 
     @cached_property
     def subject(self) -> Mapping[str, Any]:
-        """What is judged and of whom, as plain data: the same content gives the same recording whatever the prompt or the model.
+        """The judged content as plain data: the same content gives the same recording, whatever the prompt or the model.
 
-        Persona and trajectory stand as their SHA-256, so that a recording can show all its key is made of.
+        Persona and trajectory are given by their SHA-256, so that a recording shows all parts of its key.
         """
         return {
             "kind": "proposition",
@@ -161,9 +161,9 @@ class Verdict:
     """The answer to one ``JudgeRequest``: exactly one of ``score`` (whole, 0-9) and ``unscored``.
 
     Attributes:
-        detail: for a failure, what went wrong in one line.
-        min_coverage: for a failure that is recorded, the share (0-1) of judgments that have to be scored; None: it is of now.
-        model: the model that answered (None: nobody did).
+        detail: for a failure, the error in one line.
+        min_coverage: for a recorded failure, the share (0-1) of judgments that must be scored; None: it is not recorded.
+        model: the model that answered (None: there was none).
     """
 
     proposition_id: str
@@ -193,12 +193,12 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Anything that turns requests into verdicts, in the order asked, and never raises for a failed call: a judge of one's own,
-    or one that was opened, which puts them as questions."""
+    """An object that turns requests into verdicts, in their order, and never raises for a failed call: a judge of the caller, or an
+    opened one, which asks them as questions."""
 
     @property
     def name(self) -> str:
-        """What stands in provenance, such as ``recorded`` or ``anthropic:claude-haiku-5-5``."""
+        """The name in provenance, such as ``recorded`` or ``anthropic:claude-haiku-5-5``."""
         ...
 
     @property
@@ -218,14 +218,14 @@ class Question:
 
     Attributes:
         kind: ``proposition``, or the family's own word such as ``rubric`` or ``gate``; names its recordings.
-        subject: what is judged, as JSON; its hash is in the recording key, so it holds content and no prompt's
+        subject: the judged content, as JSON; its hash is in the recording key, so it holds content and no prompt's
             wording.
         label: for people, such as ``adherence/warm_greeting of michael``.
         system: the rules.
         context: trusted reference blocks, such as the persona.
         context_recurs: later questions have the same context about other evidence, as a gate's have, so that the
             API is to cache the request up to its evidence; otherwise questions about the same evidence share it.
-        evidence: JSON text of what is judged; untrusted, so it only ever stands in a ``tool_result`` block.
+        evidence: JSON text of the judged content; untrusted, so it is only ever put into a ``tool_result`` block.
         ask: the final user turn.
         schema: JSON schema of the answer; its objects have ``additionalProperties: false`` and require every
             property.
@@ -233,7 +233,7 @@ class Question:
         sample: 0-based index of a repeated judgment.
         thinking: whether the model may think first, where it can do both.
         requests: the claims it is about, where it is of kind ``proposition``.
-        check: returns what is wrong with an answer, or None; by default ``schema_problem`` decides.
+        check: returns why an answer is invalid, or None; by default ``schema_problem`` decides.
     """
 
     kind: str
@@ -256,7 +256,7 @@ class Question:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of what a recording of the answer shows; a repeated sample adds its index to the key."""
+        """SHA-256 of the visible fields of a recording; a repeated sample adds its index to the key."""
         if self.kind == PROPOSITION:
             return recording_key(self.subject, self.sample)
         return recording_key(answer_subject(self.kind, self.agent_id, self.subject_hash), self.sample)
@@ -272,9 +272,9 @@ class Question:
 
 
 def answer_subject(kind: str, agent_id: str, subject_hash: str) -> dict[str, Any]:
-    """Return what the recording of an answer of a kind other than ``proposition`` shows and its key is made of.
+    """Return the parts of the key of a recorded answer of a kind other than ``proposition``.
 
-    The label is a note for readers: a test or an assert may be renamed, and what was judged is the same.
+    The label is not one: a test or an assert may be renamed while the judged content stays the same.
     """
     return {"kind": kind, "agent_id": agent_id, "subject": subject_hash}
 
@@ -287,13 +287,13 @@ def schema_problem(schema: Mapping[str, Any], data: Any) -> str | None:
     error = best_match(Draft202012Validator(schema).iter_errors(data))
     if error is None:
         return None
-    # The message of a missing field does not say what is there instead.
+    # The message about a missing field does not name the fields that are there.
     held = f", but there is {', '.join(map(str, error.instance)) or 'nothing'}" if error.validator == "required" else ""
     return f"{error.json_path}: {error.message[:200]}{held[:200]}"
 
 
 class Blame(StrEnum):
-    """Whose a failed call is: the request's alone, the endpoint's, or our own for asking more than we can carry."""
+    """Cause of a failed call: the request alone, the endpoint, or our own overload."""
 
     REQUEST = "request"
     ENDPOINT = "endpoint"
@@ -305,11 +305,11 @@ class Answer:
     """The answer to one ``Question``: exactly one of ``data`` (valid for the schema) and ``unscored``.
 
     Attributes:
-        detail: for a failure, what went wrong in one line.
-        model: the model that served the answer (None: nobody did).
+        detail: for a failure, the error in one line.
+        model: the model that served the answer (None: there was none).
         cached: it was paid for earlier.
-        blame: whose the failure is, where that is known.
-        verdict: what has been made of the answer on one claim; its ``data`` is then empty.
+        blame: the cause of the failure, where it is known.
+        verdict: the verdict read from an answer on a claim; ``data`` is then empty.
     """
 
     data: Mapping[str, Any] | None = None
@@ -359,9 +359,9 @@ Ask = Callable[[Sequence[Question]], Awaitable[list[Answer]]]
 
 
 class Layer(Protocol):
-    """What stands between those who ask and who answers: it may answer itself, ask more or otherwise, or look on.
+    """A layer between callers and a backend. It may answer itself, ask more or other questions, or only observe.
 
-    A question on a claim comes to a layer with that one claim, and its answer leaves the layer with a verdict.
+    A question on a claim comes to a layer with that claim alone, and its answer leaves the layer with a verdict.
     """
 
     async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
@@ -374,7 +374,7 @@ MOST_FAILING_QUOTES = 0.2
 
 
 def is_unsupported(verdict: Verdict) -> bool:
-    """Whether a verdict gives quotes and none of them stands where it says. Without quotes it may: absence cannot be quoted."""
+    """Whether a verdict has quotes and none is in its message. Without quotes it is supported: absence cannot be quoted."""
     return not verdict.has_failed and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
 
 
@@ -385,7 +385,7 @@ def unsupported(verdict: Verdict, detail: str) -> Verdict:
 
 @dataclass(frozen=True)
 class QuoteHealth:
-    """How the quotes of a run stand up: how many there are, and how many fail."""
+    """Numbers of quotes and of failing quotes in a run."""
 
     quotes: int = 0
     failing: int = 0
@@ -397,7 +397,7 @@ class QuoteHealth:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether more fail than a judge that can judge would get wrong: the finding ``judge_health``."""
+        """Whether more quotes fail than those of a working judge would: the finding ``judge_health``."""
         return self.failing_share > MOST_FAILING_QUOTES
 
 

@@ -47,7 +47,7 @@ DATES: dict[str, Callable[[datetime], str]] = {
     "serial": lambda moment: repr((moment - datetime(1899, 12, 30, tzinfo=UTC)) / timedelta(days=1)),
     "seconds": lambda moment: str(int(moment.timestamp())),
 }
-ENCODINGS = ("utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-16-be")
+ENCODINGS = ("utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 
 
 def spelt(

@@ -152,17 +152,6 @@ def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, optio
     assert "limit of 0.003 dollars" in stopped[0].detail
 
 
-def test_with_little_money_few_transcripts_are_judged_in_full(server: MessagesServer, options: ModelOptions) -> None:
-    shown = [trajectory(f"talk {n}", length=60) for n in range(12)]
-    asked = [item for each in shown for item in requests(5, trajectory=each)]
-    judge = live_judge(ModelBackend(options, budget=Budget(0.014)))
-    told = asyncio.run(judge.judge(asked))
-    scored = [sum(verdict.score is not None for verdict in told[place : place + 5]) for place in range(0, 60, 5)]
-    whole, partly = scored.count(5), sum(0 < count < 5 for count in scored)
-    assert whole >= 2, scored
-    assert partly <= 1, scored
-
-
 def test_a_mark_is_placed_generously_until_an_answer_tells(server: MessagesServer, options: ModelOptions) -> None:
     shown = trajectory(length=24)
     backend = ModelBackend(options)

@@ -40,7 +40,7 @@ def current_revision(connection: Connection) -> str | None:
     schema = None if connection.dialect.name == "sqlite" else SCHEMA
     if not sa.inspect(connection).has_table("alembic_version", schema=schema):
         return None
-    # Named here, as a connection without the store's map of schemas may ask.
+    # The schema is named because the connection may lack the store's map of schemas.
     table = sa.table("alembic_version", sa.column("version_num"), schema=schema)
     return connection.execute(sa.select(table.c.version_num)).scalar()
 
@@ -54,7 +54,7 @@ def upgrade(engine: Engine) -> None:
     _refuse_newer(revision)
     with _exclusive(engine) as connection:
         revision = current_revision(connection)
-        # Another version may have been quicker.
+        # Another process may have migrated it meanwhile.
         _refuse_newer(revision)
         if revision == HEAD:
             return
@@ -90,7 +90,7 @@ def _refuse_newer(revision: str | None) -> None:
 
 @contextmanager
 def _exclusive(engine: Engine) -> Iterator[Connection]:
-    """One migration at a time: a lock file beside SQLite's file, an advisory lock on Postgres."""
+    """Hold the lock for migrations: a lock file next to SQLite's file, an advisory lock on Postgres."""
     if engine.dialect.name != "sqlite":
         with engine.begin() as connection:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -108,8 +108,7 @@ def _exclusive(engine: Engine) -> Iterator[Connection]:
 
 # Bounds how long a writer waits for another on SQLite before `database is locked`.
 SQLITE_BUSY_SECONDS = 30
-# A server that vanishes without a word is noticed: after 10 s when connecting, a minute when waiting, half a minute
-# (in milliseconds) when nothing that is sent arrives.
+# Limits after which a vanished server is noticed: 10 s to connect, a minute of waiting, 30 s (in milliseconds) of sending.
 _POSTGRES_CONNECTION = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -118,14 +117,14 @@ _POSTGRES_CONNECTION = {
     "tcp_user_timeout": 30_000,
 }
 
-# What SQLite says of a disk that is full or fails; no setting mends that.
+# SQLite's messages about a full or failing disk, which no setting can fix.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
 # Primary result codes by which SQLite itself calls a file damaged.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _Held(threading.local):
-    """The connection that all in this thread share, how many read from it just now, and whether somebody writes."""
+    """The connection that a thread shares, its number of current readers, and whether one of its users writes."""
 
     connection: Connection | None = None
     readers = 0
@@ -152,9 +151,9 @@ class Store:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Let all that this thread does meanwhile share one connection.
+        """Share one connection in this thread.
 
-        What is read is of one moment, up to whatever is written in between; writing inside ``begin()`` joins that transaction.
+        All reads see the same moment until something is written. Writing inside ``begin()`` joins that transaction.
         """
         if self._here.connection is not None:
             yield
@@ -172,7 +171,7 @@ class Store:
         if held is not None and here.writes:
             yield held
         elif held is None or here.readers:
-            # Whoever still reads goes on reading what was there.
+            # Open readers keep their view, so the write gets another connection.
             with self.engine.execution_options(**self._writing).begin() as connection:
                 yield connection
         else:
@@ -325,7 +324,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
-        # The hook below issues BEGIN: pysqlite would start writers as readers, which fail at once when they upgrade.
+        # The hook below issues BEGIN, because pysqlite starts writers as readers, which fail at once when they upgrade.
         connection.isolation_level = None
         cursor = connection.cursor()
         _log_ahead(cursor)
@@ -341,7 +340,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _log_ahead(cursor: sqlite3.Cursor) -> None:
-    """Have writes logged ahead. Of two who switch a new file to that, SQLite refuses one at once, whatever its timeout."""
+    """Switch to a write-ahead log. Of two connections that switch a new file, SQLite refuses one at once, despite its timeout."""
     until = time.monotonic() + SQLITE_BUSY_SECONDS
     while True:
         try:
@@ -353,7 +352,7 @@ def _log_ahead(cursor: sqlite3.Cursor) -> None:
             time.sleep(0.01)
 
 
-# Bound parameters of one statement: SQLite takes 32,766, older builds 999.
+# Parameters of a statement: SQLite takes 32,766, older builds 999.
 MOST_NAMED = 500
 
 
@@ -363,7 +362,7 @@ def chunks(values: Sequence[str], size: int = MOST_NAMED) -> Iterator[Sequence[s
 
 
 def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column has one of some values; of very many the caller sorts out itself which rows it wants."""
+    """Return the condition that a column has one of some values. For very many values it is always true: the caller filters."""
     return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
@@ -428,9 +427,9 @@ _STARTED = datetime.now(UTC), time.monotonic()
 
 
 def pruning_time() -> datetime:
-    """Return the moment from which ages are counted of what is dropped for its age.
+    """Return the moment from which ages are counted when old rows are dropped.
 
-    A clock that jumps ahead while this process runs makes nothing old: what has passed since the start is measured without it.
+    A clock that jumps ahead while this process runs makes nothing old: time since the start is measured without it.
     """
     wall, counted = _STARTED
     return min(datetime.now(UTC), wall + timedelta(seconds=time.monotonic() - counted))
@@ -439,16 +438,16 @@ def pruning_time() -> datetime:
 # Lock files of a kind next to a SQLite store: a run over thousands of agents holds few files open.
 _LOCK_FILES = 64
 _SAID_AFTER = 5.0
-# Half a minute after a holder's host is gone without a word, the server closes its connection, which frees its locks.
+# Half a minute after a holder's host vanished, the server closes its connection, which frees its locks.
 _NOTICED = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 
 
 @contextmanager
 def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
-    """Hold the locks of these names, all or none; waits until their holders are done.
+    """Hold the locks of all these names; wait until their holders are done.
 
-    They are locks of the operating system next to SQLite's file, and advisory locks on Postgres: both are free when their holder
-    dies, whatever any clock says. All callers take them in one order, so that no two wait for one another.
+    They are file locks next to SQLite's file, and advisory locks on Postgres. Both are free when their holder dies. All callers
+    take them in the same order, which excludes deadlocks.
     """
     said = threading.Timer(_SAID_AFTER, log.warning, ("waiting until %s is free", ", ".join(sorted(names))))
     said.daemon = True
@@ -477,9 +476,9 @@ def _take_advisory(store: Store, names: Collection[str], held: ExitStack) -> Non
 
 
 def is_held(store: Store, name: str) -> bool:
-    """Return whether somebody works on this just now."""
+    """Return whether a lock is held."""
     if not store.is_sqlite:
-        # A connection of its own: the lock that is tried is free again when its transaction ends.
+        # On a separate connection: the lock is free again when its transaction ends.
         with store.engine.connect() as connection:
             return not connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_key(name)))).scalar()
     for lock in _file_locks(store, [name]):
@@ -496,7 +495,7 @@ def _file_locks(store: Store, names: Collection[str]) -> Iterator[FileLock]:
     database = store.engine.url.database
     if not database or database == ":memory:":
         return
-    # Only names of one kind share files: the holder of a lock of one kind may take one of another.
+    # Names of different kinds never share a file: the holder of a lock may take one of another kind.
     shared = {f"{'-'.join(name.partition('/')[0].split())}-{_key(name) % _LOCK_FILES:02}" for name in names}
     for name in sorted(shared):
         yield FileLock(f"{database}.{name}.lock")

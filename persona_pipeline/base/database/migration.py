@@ -1,4 +1,4 @@
-"""Bring a store of release 0.2 to the schema of the tables: what is missing is added."""
+"""Bring a store of release 0.2 to the current schema by adding missing tables, columns and indexes."""
 
 import sqlalchemy as sa
 from alembic.migration import MigrationContext

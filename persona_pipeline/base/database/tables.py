@@ -46,7 +46,7 @@ def _sqlite_uuid(element: Any, compiler: Any, **options: Any) -> str:
 
 
 SCHEMA = "persona"
-# On Postgres the tables live in a schema of their own: Dagster has a `runs` table too. SQLite has none; engine.py maps it away.
+# On Postgres the tables have a separate schema, since Dagster has a `runs` table too. For SQLite engine.py maps it away.
 metadata = sa.MetaData(
     schema=SCHEMA,
     naming_convention={
@@ -85,7 +85,7 @@ agents = _table(
     "agents",
     sa.Column("id", sa.Text(), primary_key=True),
     sa.Column("display_name", sa.Text(), nullable=False),
-    # NULL: somebody who speaks but has no persona file, such as a person in a channel.
+    # NULL: a speaker without a persona file, such as a person in a channel.
     sa.Column("persona", sa.Text()),
     sa.Column("persona_hash", sa.Text()),
     created_at("updated_at"),
@@ -155,13 +155,13 @@ run_messages = _table(
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
     # The file it came from, one of the world's relative to it; NULL when the agents' runtime wrote it.
     sa.Column("source", sa.Text()),
-    # Where it stands in that file, and the number of the reading that found it there; NULL: nobody knows.
+    # Its line in that file, and the number of the reading that found it there; NULL: not known.
     sa.Column("line", sa.Integer()),
     sa.Column("reading", sa.Integer()),
-    # What its source calls the agent and the recipient, where that is an alias; NULL: as they are called here.
+    # Names of the agent and the recipient in the source, where they are aliases; NULL: the same names as here.
     sa.Column("speaker", sa.Text()),
     sa.Column("addressee", sa.Text()),
-    # What else its source says of it. Not JSONB, which writes numbers in another way than they were read.
+    # Further fields of the source. Not JSONB, which changes how numbers are written.
     sa.Column("extras", sa.JSON(none_as_null=True)),
     created_at(),
     sa.Index(None, "agent_id", "created_at"),
@@ -204,13 +204,13 @@ message_sources = _table(
     sa.Column("lines", sa.Integer(), nullable=False, server_default="0"),
     # The digest of the whole file that was read to its end; NULL: it was not.
     sa.Column("seen", sa.Text()),
-    # Counts the times it was read from its start; what an earlier one found and the last did not is gone from the file.
+    # Number of readings from its start. Messages that the last reading did not find are gone from the file.
     sa.Column("reading", sa.Integer(), nullable=False, server_default="0"),
 )
 
 message_changes = _table(
     "message_changes",
-    # A row for each time that a message was written, edited or removed, until it is counted. Triggers write it, whoever wrote.
+    # A row for each time that a message was written, edited or removed, until it is counted. Triggers write it.
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), sa.Identity(), primary_key=True),
     sa.Column("agent_id", sa.Text(), nullable=False),
     sa.Column("said_at", UtcDateTime(), nullable=False),
@@ -234,7 +234,7 @@ message_revisions = _table(
 
 trace_pieces = _table(
     "trace_pieces",
-    # What spans and events say of conversations, each once, whichever came first; kept until no more of a trace is expected.
+    # Spans and events about conversations, each once; kept until no more of a trace is expected.
     sa.Column("trace_id", sa.Text(), primary_key=True),
     sa.Column("span_id", sa.Text(), primary_key=True),
     sa.Column("key", sa.Text(), primary_key=True),
@@ -266,7 +266,7 @@ evaluation_runs = _table(
     sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
     # NULL: forgotten, as old runs are when a setting says so; the columns below stay.
     sa.Column("result", JsonColumn),
-    # `result` without claims and their reasons: what a page of many agents says of each (evaluation.history).
+    # `result` without claims and their reasons, for pages with all agents (evaluation.history).
     sa.Column("outline", JsonColumn),
     # What a history is drawn from, exact and short: overall and dimension scores, how they were judged (evaluation.history.Point).
     sa.Column("summary", JsonColumn),
@@ -413,7 +413,7 @@ gate_checks = _table(
     sa.Column("token_usage", JsonColumn),
     sa.Column("usd", sa.Float()),
     created_at(),
-    # The agent's corrections only watched: the text went out whatever stands under decision.
+    # The agent's corrections only watched: the text was sent whatever the decision.
     sa.Column("shadow", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Index(None, "agent_id", "created_at"),
     sa.Index(None, "agent_id", "action_id"),

@@ -1,4 +1,4 @@
-"""Triggers that note, in the transaction of whoever writes messages, whose message of which time was written, edited or removed."""
+"""Triggers that note agent and time of each message written, edited or removed, in the writer's transaction."""
 
 from sqlalchemy.engine import Connection
 
@@ -13,7 +13,7 @@ def _sqlite_note(row: str, source: str = "", where: str = "TRUE") -> str:
     return f"INSERT INTO message_changes (agent_id, said_at) {note}"
 
 
-# INSERT OR REPLACE removes the row of its id without a trigger of its own. Where agent and time stay, the new row says it.
+# INSERT OR REPLACE removes the old row without a trigger. Where agent and time stay, the new row's note suffices.
 _REPLACED = _sqlite_note(
     "run_messages",
     "FROM run_messages",
@@ -34,8 +34,7 @@ def _said(table: str) -> str:
     return ", ".join(f"{table}.{name}" for name in _SAID)
 
 
-# A note is a row of its own, so a writer never waits for another one. SECURITY DEFINER: who may write messages need not be
-# allowed more.
+# Each note is a separate row, so a writer never waits for another. SECURITY DEFINER: writers of messages need no other rights.
 _FUNCTION = f"""
 CREATE FUNCTION persona.note_messages() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN

@@ -21,14 +21,14 @@ from persona_pipeline.base.text import calm_cell, shown_json, storable_json
 
 
 class JsonError(json.JSONDecodeError):
-    """The text is no JSON, or says two things at once; ``msg`` says what, in a few words."""
+    """The text is not JSON, or holds a key twice; ``msg`` says why in a few words."""
 
 
 def strict_json(text: str, *, unique_keys: bool = True) -> Any:
     """Return the value of a JSON text; NUL and lone surrogates in it are U+FFFD.
 
-    ``unique_keys``: a key that stands twice in an object is an error; otherwise the last counts. ``JsonError``: the text is not
-    JSON, has such a key or a number that is not finite, or is nested too deeply.
+    ``unique_keys``: a repeated key of an object is an error; otherwise the last one counts. ``JsonError``: the text is not JSON,
+    has a repeated key or a number that is not finite, or is nested too deeply.
     """
     text = storable_json(text)
     value, end = decode_at(text, _pass(text, 0), unique_keys=unique_keys)
@@ -42,7 +42,7 @@ def decode_at(text: str, at: int, *, unique_keys: bool = True) -> tuple[Any, int
     try:
         return (_DECODER if unique_keys else _LENIENT).raw_decode(text, at)
     except json.JSONDecodeError as error:
-        # What is odd about a value has no place of its own.
+        # Errors of the hooks below have no position.
         raise JsonError(error.msg, text, error.pos or at) from None
     except RecursionError:
         raise JsonError("nested too deeply", text, at) from None
@@ -69,7 +69,7 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def is_shallow(data: Any, most: int) -> bool:
-    """Return whether JSON data has at most so many levels; a text or a number is one level."""
+    """Return whether JSON data has at most ``most`` levels; a text or a number is one level."""
     level = [data]
     for _ in range(most):
         inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
@@ -128,8 +128,8 @@ def read_rows(
     """Return the rows of a file with their line numbers, 1-based; blank lines are left out.
 
     Args:
-        parse: returns the row of a line, or raises ``ValueError`` that says what is wrong with it.
-        problems: gets every line that is no row, and a file that is no regular one or not UTF-8.
+        parse: returns the row of a line, or raises ``ValueError`` with the reason.
+        problems: gets every line that cannot be parsed, and a file that is not regular or not UTF-8.
         remedy: what to do about such a line.
     """
     try:
@@ -153,7 +153,7 @@ def read_rows(
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """Return the object of a JSON line; ``ValueError`` says what is wrong with the line."""
+    """Return the object of a JSON line; ``ValueError``: it is not one, with the reason."""
     try:
         data = strict_json(line)
     except JsonError as error:
@@ -169,7 +169,7 @@ def json_line(data: Mapping[str, Any]) -> str:
 
 
 def write_if_changed(path: Path, text: str) -> bool:
-    """Replace a file's text atomically, and return whether it was another before."""
+    """Replace a file's text atomically and return whether it changed."""
     if path.exists() and path.read_bytes() == text.encode("utf-8"):
         return False
     write_atomically(path, text)
@@ -177,13 +177,20 @@ def write_if_changed(path: Path, text: str) -> bool:
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Return rows of a CSV table; None is an empty cell, and no cell is what a spreadsheet would take for a formula."""
+    """Return rows as a CSV table. None is an empty cell; cells that look like formulas are defused."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows(["" if cell is None else calm_cell(str(cell)) for cell in row] for row in rows)
     return text.getvalue()
 
 
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# UTF-32 comes first: its mark begins with that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 # Letters of other code pages, read as Windows-1252: signs within words, and long runs of accents.
 _NOT_WESTERN = re.compile(
     r"[^\W\d_][^\w\s!-~\u2019\u2026\u2013\u2014\u00ad\u00b7\u00ab\u00bb][^\W\d_]|[\u00c0-\u00ff]{4}"
@@ -193,7 +200,7 @@ _ACCENTED = frozenset(map(chr, range(0xC0, 0x100)))
 
 
 def decoded_text(data: bytes, *, table: bool = False, whole: bool = True) -> str:
-    """Return the text of bytes in UTF-8 or UTF-16, with or without a byte order mark.
+    """Return the text of bytes in UTF-8, UTF-16 or UTF-32, with or without a byte order mark.
 
     Args:
         table: spreadsheets also write Windows-1252, which is tried last.
@@ -204,7 +211,8 @@ def decoded_text(data: bytes, *, table: bool = False, whole: bool = True) -> str
     """
     marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
     zeros = [data[place:4096:2].count(0) > max(4, len(data[:4096]) // 8) for place in (0, 1)]
-    wide = {(False, True): "utf-16-le", (True, False): "utf-16-be"}.get((zeros[0], zeros[1]))
+    utf_32 = "utf-32-be" if data.startswith(b"\0") else "utf-32-le"
+    wide = {(False, True): "utf-16-le", (True, False): "utf-16-be", (True, True): utf_32}.get((zeros[0], zeros[1]))
     encoding = marked or wide or "utf-8"
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
@@ -231,16 +239,16 @@ _DELIMITERS = (",", ";", "\t", "|")
 
 
 def delimiter_of(text: str) -> str:
-    """Return what parts the cells of a CSV text: the sign that makes the most cells of its first line."""
+    """Return the delimiter of a CSV text: the sign that makes the most cells of its first line."""
     lines = text.lstrip("\n\r").splitlines() or [""]
-    # Excel may say it in a line of its own.
+    # Excel may write it in a first line.
     if lines[0].lower().startswith("sep=") and len(lines[0]) == 5:
         return lines[0][4]
     return max(_DELIMITERS, key=lambda sign: len(next(csv.reader([lines[0]], delimiter=sign), [])))
 
 
 def csv_rows(text: str, path: str, problems: list[Problem], *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a text, each with its 1-based first line; where it is no CSV ``problems`` says so, and nothing follows."""
+    """Yield the rows of a text, each with its 1-based first line. Invalid CSV is added to ``problems`` and ends the rows."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     line = 1
@@ -284,9 +292,9 @@ def visible(text: str) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write bytes, or text as UTF-8 with line feeds. A crash or an error leaves what was there before.
+    """Write bytes, or text as UTF-8 with line feeds. A crash or an error leaves the file as it was.
 
-    A link is followed, a file keeps its mode, and what is no regular file (a device, a named pipe) is written through to.
+    A link is followed, a file keeps its mode, and a device or a named pipe is written to directly.
 
     Raises:
         OSError: the file cannot be written.

@@ -37,7 +37,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion; ``merge``: merge keys (<<) are resolved."""
+    """Bounds of a document: bytes read, nesting depth, nodes after alias expansion; ``merge``: merge keys (<<) are resolved."""
 
     size: int = 1_000_000
     depth: int = 64
@@ -50,7 +50,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass
 class Places:
-    """Where the pieces of a document stand: a location (keys and indexes from the root) to a 1-based ``(line, column)``.
+    """Positions in a document: from a location (keys and indexes from the root) to a 1-based ``(line, column)``.
 
     ``keys`` does the same for the key of a mapping entry.
     """
@@ -61,10 +61,9 @@ class Places:
 
 @dataclass
 class Document:
-    """Plain data read from a file, and where each piece of it stands.
+    """Plain data read from a file, with the position of each value.
 
-    Places take several times the memory of the data, and are asked for where something is wrong: the first question reads the text
-    again.
+    Positions take several times the memory of the data and are needed for errors only, so the text is read again for them.
     """
 
     path: str
@@ -74,7 +73,7 @@ class Document:
 
     @cached_property
     def places(self) -> Places:
-        """Where each piece stands; a text that is no document has no places."""
+        """The positions; none for text that cannot be read."""
         places = Places()
         if self.text:
             with contextlib.suppress(ConfigError, yaml.YAMLError):
@@ -145,7 +144,7 @@ _SIGNS = "{[*&!|>@`%\"'-?"
 
 
 def _advice(text: str, mark: Any, problem: str) -> str:
-    """Return what to do about a line that is not YAML, where its first signs tell: text that should have been quoted, a tab."""
+    """Return a remedy for a line that is not YAML, where its first characters show the cause: missing quotes or a tab."""
     lines = text.split("\n")
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     value = _VALUE.sub(r"\g<value>", line)
@@ -336,7 +335,7 @@ def _resolve(text: str) -> Any:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# What is said of a value of the wrong kind, by the type of the pydantic error.
+# Messages for values of the wrong kind, by the type of the pydantic error.
 EXPECTED = {
     "string_type": "must be a string; quote it",
     "bool_type": "must be true or false",

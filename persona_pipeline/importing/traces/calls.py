@@ -1,4 +1,4 @@
-"""Calls of models in traces: what is kept of a span or an event about one."""
+"""Calls of models in traces: the kept part of a span or an event."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,13 +43,13 @@ class Piece:
     """One span, or one event about a span.
 
     Attributes:
-        key: tells the pieces of a span apart: ``span`` itself, ``details``, or an event by its content.
+        key: identifies the piece within its span: ``span`` itself, ``details``, or an event by its content.
         start, end: nanoseconds since 1970.
-        agents: names of who called the model, the best first; ``parts``: of which part of a program it is, and the span's own name:
-            they may be an agent's. ``service``: the program, where that has a name.
-        inputs: what was said to the model since it last answered, with a digest of all before it.
-        outputs: what it answered, one for each choice; one without a text counts as an answer all the same.
-        asked: a digest of all that it was told. ``continued``: what that will be once its answer is history.
+        agents: names of the model's caller, the best first. ``parts``: parts of the program, and ``span_name``: they may be an
+            agent's name. ``service``: the program, where it has a name.
+        inputs: messages to the model since its last answer, after a digest of the history.
+        outputs: its answers, one for each choice; an answer without a text counts too.
+        asked: a digest of all its input. ``continued``: a digest of all its input with its answer.
     """
 
     trace_id: str
@@ -82,9 +82,9 @@ PIECE = TypeAdapter(Piece)
 
 
 def piece_of(item: OtlpRecord) -> Piece | None:
-    """Return what is kept of a span or log record; None: the log record is about no call of a model.
+    """Return the kept piece of a span or log record; None: the log record is not about a call of a model.
 
-    Of a span that calls no model its place is kept: an agent's name may stand on it, or on one above it.
+    Spans without a call are kept too, since they or the spans above them may have an agent's name.
 
     Raises:
         RefusedError: it has no valid ids or times, or holds something that looks like a tool call and has no known form.
@@ -113,7 +113,7 @@ def _read(item: OtlpRecord) -> Piece | None:
 
 
 def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
-    """Return why a span has no words, or one side of it has none; None: it has all, or nobody would look for any there."""
+    """Return why a span, or one side of it, has no words; None: it has all words, or none are expected."""
     sides = (piece.inputs, piece.outputs) if piece is not None else ((), ())
     worded = [any(said.text.strip() for said in side) for side in sides]
     found = item.attributes
@@ -177,9 +177,9 @@ def _piece(item: OtlpRecord, found: Mapping[str, Any], key: str, said: Heard) ->
 
 
 def last_words(said: Iterable[SaidMessage]) -> tuple[SaidMessage, ...]:
-    """Return what was said to a model since its last answer, after a digest of all that was said up to there: that is history.
+    """Return messages to a model since its last answer, after a digest of the history before them.
 
-    An answer that the caller began for the model stands at the end and is left out.
+    A beginning of the answer that the caller wrote at the end is left out.
     """
     heard = _heard(said)
     begin = max((place + 1 for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
@@ -188,13 +188,13 @@ def last_words(said: Iterable[SaidMessage]) -> tuple[SaidMessage, ...]:
 
 
 def exchange(inputs: Sequence[SaidMessage], outputs: Sequence[SaidMessage]) -> tuple[str | None, str | None]:
-    """Return digests of what a model was told, and of that with its answer; of a call without either, none."""
+    """Return digests of a model's input, and of input with answer; None for a call without either."""
     heard, answer = _heard(inputs), next((said for said in outputs if said.text.strip()), None)
     return (_digest(heard), _digest([*heard, answer])) if heard and answer else (None, None)
 
 
 def without_answer(said: SaidMessage) -> SaidMessage:
-    """An answer in a history is only ever compared."""
+    """Return a message with an answer's text as a digest: answers in a history are only compared."""
     return said._replace(text=content_hash(said.text.strip())[:32]) if said.role == ASSISTANT else said
 
 
@@ -206,7 +206,7 @@ def _heard(said: Iterable[SaidMessage]) -> list[SaidMessage]:
         if item.role in (ASSISTANT, USER):
             heard.append(item)
         elif item.role == TOOL and (not heard or heard[-1].role == USER):
-            # The call of a tool stands before its result, also where only the result was written.
+            # A tool's result follows its call, even where only the result is recorded.
             heard.append(SaidMessage(ASSISTANT, ""))
     return heard
 

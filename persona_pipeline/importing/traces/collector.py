@@ -20,14 +20,14 @@ from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
 from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
-from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget, TooSlowError
+from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message as Proto
 
 
-# So many spans of an instrumentation, and not one with words, are worth a line; so many instrumentations are told apart.
+# Spans of an instrumentation, all without words, that are worth a warning; most instrumentations that are counted separately.
 _SILENT_SPANS, _MOST_SCOPES = 20, 100
 
 
@@ -56,7 +56,7 @@ class CollectorMetrics:
         self._turned_away.labels(reason).inc()
 
     def read(self, scopes: Mapping[tuple[str, str | None], int]) -> None:
-        """Count spans without words, and say once of who writes many of them and none with words that nobody can read it."""
+        """Count spans without words, and warn once of each instrumentation whose spans never have any."""
         for (scope, reason), count in scopes.items():
             if len(self._scopes) >= _MOST_SCOPES and scope not in self._scopes:
                 scope = "others"
@@ -72,7 +72,7 @@ class CollectorMetrics:
                 _LOGGER.warning("%d spans of %s %s; see collect --explain", counts.total(), scope, why)
 
     def kept(self, kept: Kept, given: int) -> None:
-        """Count what was written of so many pieces."""
+        """Count the written and known pieces and the changed messages of ``given`` pieces."""
         self.pieces.labels("stored").inc(kept.pieces)
         self.pieces.labels("known").inc(given - kept.pieces)
         for change in ("inserted", "updated", "removed"):
@@ -89,15 +89,9 @@ _FORGET_SECONDS = 3600.0
 _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
 
 
-class StoreUnavailableError(Exception):
-    """The store cannot be written just now; it is worth trying again."""
-
-
 _RETRY_SECONDS = "1"
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
-_STATUS = {TooLargeError: 413, TooSlowError: 413, UnreadableError: 400, StoreUnavailableError: 503}
-_REASONS = {400: "unreadable", 413: "too_large", 415: "content_type", 500: "internal_error", 503: "unavailable"}
 # What gRPC calls the answers (google.rpc.Code).
 _CODES = {400: 3, 413: 8, 415: 3, 500: 13, 503: 14}
 
@@ -107,8 +101,8 @@ class Bounds:
     """What the collector takes.
 
     Attributes:
-        request: what one request may take.
-        waiting: requests that are not answered yet; more are told to come again.
+        request: the budget of a request.
+        waiting: requests that are not answered yet; further ones are asked to try again.
         keep_days: how long pieces of traces wait for what else belongs to them.
     """
 
@@ -117,10 +111,12 @@ class Bounds:
     keep_days: float = 2.0
 
 
-class _NotTakenError(Exception):
-    def __init__(self, status: int, message: str, reason: str | None = None) -> None:
+class NotTakenError(Exception):
+    """A request that is not taken: the status of the answer, and the reason in the metrics."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.reason = status, reason or _REASONS[status]
+        self.status, self.reason = status, reason
 
 
 class _Collector:
@@ -129,71 +125,79 @@ class _Collector:
     def __init__(self, world: World, bounds: Bounds) -> None:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
-        # One request is written after another.
-        self.writing = asyncio.Lock()
+        self._unwritten: asyncio.Queue[tuple[Sequence[Piece], asyncio.Future[None]]] = asyncio.Queue()
         self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
         for _ in range(_READ_AT_ONCE):
             self._readers.put_nowait(ReadingProcess(self.bounds.request))
         self._waiting = 0
 
     async def export(self, request: Request, *, logs: bool) -> Response:
-        """Return the answer to an export request: success only when what it brought is stored."""
+        """Return the answer to an export request: success only when its content is stored."""
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         answer_type = JSON if content_type == JSON else PROTOBUF
+        self._count_waiting(1)
         try:
-            if content_type not in (PROTOBUF, JSON):
-                raise _NotTakenError(415, f"send {PROTOBUF} or {JSON}")
             brought = await self._take(request, content_type, logs)
-        except _NotTakenError as refusal:
+        except (NotTakenError, TooLargeError, UnreadableError) as refusal:
             self.metrics.requests.labels(str(refusal.status)).inc()
             self.metrics.turned_away(refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
             body = _status(refusal.status, str(refusal))
             return Response(_written(body, answer_type), refusal.status, headers, answer_type)
+        finally:
+            self._count_waiting(-1)
+        self.metrics.read(brought.scopes)
         self.metrics.requests.labels("200").inc()
         self.metrics.pieces.labels("refused").inc(brought.refused)
         return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
 
-    async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
-        """Store what a request brings and return it."""
-        if self._waiting >= self.bounds.waiting:
-            raise _NotTakenError(503, "too many requests wait to be stored; come again", "busy")
-        self._waiting += 1
+    def _count_waiting(self, change: int) -> None:
+        self._waiting += change
         self.metrics.waiting.set(self._waiting)
-        try:
-            body = await request.body()
-            reader = await self._readers.get()
-            try:
-                encoding = request.headers.get("content-encoding", "")
-                brought = await reader.read(body, encoding, content_type, logs=logs)
-            finally:
-                self._readers.put_nowait(reader)
-            if brought.pieces:
-                await self._store(brought.pieces)
-            self.metrics.read(brought.scopes)
-            return brought
-        except (TooLargeError, UnreadableError, StoreUnavailableError) as error:
-            reason = "too_slow" if isinstance(error, TooSlowError) else None
-            raise _NotTakenError(_STATUS[type(error)], str(error), reason) from error
-        except Exception as error:
-            said = f"this could not be stored ({type(error).__name__}); the log says more"
-            raise _NotTakenError(500, said) from error
-        finally:
-            self._waiting -= 1
-            self.metrics.waiting.set(self._waiting)
 
-    async def _store(self, pieces: Sequence[Piece]) -> None:
-        """Return when pieces are stored; StoreUnavailableError: they are not, and may be later."""
-        async with self.writing:
-            try:
-                kept = await asyncio.to_thread(keep_pieces, self.world, pieces)
-            except (OperationalError, InterfaceError) as error:
-                _LOGGER.error("not stored: %s", error.orig)
-                raise StoreUnavailableError(f"the store cannot be written ({error.orig})") from error
-            except Exception:
-                _LOGGER.exception("not stored")
-                raise
-            self.metrics.kept(kept, len(pieces))
+    async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
+        """Store a request's content and return it."""
+        if content_type not in (PROTOBUF, JSON):
+            raise NotTakenError(415, "content_type", f"send {PROTOBUF} or {JSON}")
+        if self._waiting > self.bounds.waiting:
+            raise NotTakenError(503, "busy", "too many requests wait to be stored; come again")
+        body, reader = await request.body(), await self._readers.get()
+        try:
+            brought = await reader.read(body, request.headers.get("content-encoding", ""), content_type, logs=logs)
+        finally:
+            self._readers.put_nowait(reader)
+        if brought.pieces:
+            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._unwritten.put_nowait((brought.pieces, stored))
+            await stored
+        return brought
+
+    async def write(self) -> None:
+        """Store the pieces of requests: those of all requests that wait share a transaction."""
+        while True:
+            waiting = [await self._unwritten.get()]
+            while not self._unwritten.empty():
+                waiting.append(self._unwritten.get_nowait())
+            await self._write(waiting)
+
+    async def _write(self, waiting: Sequence[tuple[Sequence[Piece], asyncio.Future[None]]]) -> None:
+        pieces, failure = [piece for given, _ in waiting for piece in given], None
+        try:
+            self.metrics.kept(await asyncio.to_thread(keep_pieces, self.world, pieces), len(pieces))
+        except Exception as error:
+            if len(waiting) > 1:
+                # A request that cannot be stored must not fail the others.
+                for item in waiting:
+                    await self._write([item])
+                return
+            failure = _not_stored(error)
+        for _, stored in waiting:
+            if stored.done():
+                continue
+            if failure:
+                stored.set_exception(failure)
+            else:
+                stored.set_result(None)
 
     async def forget(self) -> None:
         """Drop the pieces of old traces, every hour."""
@@ -211,6 +215,15 @@ class _Collector:
             self._readers.get_nowait().close()
 
 
+def _not_stored(error: Exception) -> NotTakenError:
+    if isinstance(error, OperationalError | InterfaceError):
+        _LOGGER.error("not stored: %s", error.orig)
+        return NotTakenError(503, "unavailable", f"the store cannot be written ({error.orig})")
+    _LOGGER.error("not stored", exc_info=error)
+    said = f"this could not be stored ({type(error).__name__}); the log says more"
+    return NotTakenError(500, "internal_error", said)
+
+
 def create_app(
     world: World,
     *,
@@ -226,13 +239,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        forgetting = asyncio.create_task(collector.forget())
+        tasks = [asyncio.create_task(work) for work in (collector.forget(), collector.write())]
         try:
             yield
         finally:
-            forgetting.cancel()
-            async with collector.writing:
-                collector.close()
+            for task in tasks:
+                task.cancel()
+            collector.close()
 
     app = FastAPI(
         title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None

@@ -67,7 +67,7 @@ class OTLPFile(Importer):
         """Yield lines on what each instrumentation in a file of traces says and where, and why other spans have no words.
 
         Raises:
-            ConfigError: the file cannot be read, or what it holds are no traces; NothingError: no span in it holds words.
+            ConfigError: the file cannot be read or does not hold traces; NothingError: its spans hold no words.
         """
         require_otel()
         spans, worded, pieces = Counter[str](), Counter[str](), list[Piece]()
@@ -107,7 +107,7 @@ class OTLPFile(Importer):
 
 
 def _read(file: Source) -> Iterator[tuple[int, OtlpRecord | None, Piece | ValueError | None]]:
-    """Yield the spans and log records of a file with their lines, and what is kept of each; of a line without any, the line."""
+    """Yield the spans and log records of a file with their lines and pieces; for a line without any, the line alone."""
     from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 

@@ -1,7 +1,7 @@
 """Messages from calls in traces, written with them in one transaction; the same calls give the same messages in any order.
 
-What a model answered is a message of its agent. What it was told since it last answered are messages of who told it; all that
-stands before is history, which was somebody's answer or last word in its own time, and is never read.
+An answer of a model is a message of its agent. New input since its last answer are messages of their speakers. The input before
+that is history: it was new in an earlier call, and is never read.
 """
 
 import re
@@ -29,7 +29,7 @@ from persona_pipeline.world.world import World
 
 
 class InputPlace(NamedTuple):
-    """Where words stand in a call's input: behind which history, by its digest (None: none), and as which of their like."""
+    """Place of words in a call's input: the digest of the history before them (None: none), and their number among equal words."""
 
     before: str | None
     nth: int
@@ -37,7 +37,7 @@ class InputPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """Words that a call was told, ``number`` counted from 0."""
+    """Words in a call's input, ``number`` counted from 0."""
 
     span_id: str
     said: SaidMessage
@@ -58,17 +58,17 @@ def told_by(span_id: str, inputs: Iterable[SaidMessage]) -> Iterator[Told]:
 class TraceWords:
     """The words of a conversation in a trace, gathered call by call in the order of time.
 
-    Of one agent, words are the same behind the same history, and where a span repeats what stands on one above it. What several
-    agents are told, each with a history of its own, is the same message as often as each of them is told it.
+    For an agent, words are the same message after the same history, and where a span repeats those of a span above it. Words to
+    several agents are the same message as often as each of them gets them.
     """
 
     def __init__(self) -> None:
-        # Of each agent and text: how many messages there are, and which of them stands where.
+        # By agent and text: the number of messages, and the message at each place.
         self._count: Counter[tuple[str, str]] = Counter()
         self._places: dict[tuple[str, str, InputPlace], int] = {}
-        # By spans that nobody below them has repeated yet.
+        # Words of spans that no span below has repeated yet.
         self._unrepeated: dict[tuple[str, str, str], int] = {}
-        # Each message as everybody who was told it has it.
+        # Each message as all its recipients have it.
         self.messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
 
     def add(self, agent: str, told: Told, above: Collection[str]) -> None:
@@ -89,7 +89,7 @@ PREFIX = "otel-"
 Found = TypeVar("Found")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
-# Who speaks, at the start of a line.
+# A speaker at the start of a line.
 _VOICE = re.compile(r"^[ \t]*(\w[^:\n]{0,63}):[ \t]+", re.MULTILINE)
 # Spans above a call that are looked at; they may also go round in a ring.
 _MOST_ABOVE = 64
@@ -101,7 +101,7 @@ def trace_of(message: Message) -> str:
 
 
 def told_to(message: Message) -> str | None:
-    """Return the agent that a message was told to; None: an agent said it."""
+    """Return the agent that a message was sent to; None: it is an agent's answer."""
     return message.extras.get("told")
 
 
@@ -120,7 +120,7 @@ def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, Message]:
 
 
 def as_said(turns: Iterable[Message]) -> tuple[dict[str, Message], set[str]]:
-    """Return turns by id without those that only hand one agent's words to another or were made anew, and the ids of these."""
+    """Return turns by id without relayed words of other agents and abandoned answers, and the ids of those."""
     listed = list(turns)
     said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
     for turn in listed:
@@ -132,7 +132,7 @@ def as_said(turns: Iterable[Message]) -> tuple[dict[str, Message], set[str]]:
 
 
 def _made_anew(turns: Sequence[Message]) -> set[str]:
-    """Return the ids of answers before the conversation went on from another one to the same words, and of words told for them."""
+    """Return the ids of answers that were regenerated before the conversation went on, and of the words sent for them."""
     went_on: dict[tuple[str | None, str], datetime] = {}
     answers: dict[tuple[str | None, str, str], list[Message]] = defaultdict(list)
     for turn in turns:
@@ -142,7 +142,7 @@ def _made_anew(turns: Sequence[Message]) -> set[str]:
         elif asked := turn.extras.get("asked"):
             answers[turn.channel, turn.agent_id, str(asked)].append(turn)
     found: set[str] = set()
-    # Traces that only hold an answer which was not kept, with whose answer it was.
+    # Traces that hold only an abandoned answer, with its agent.
     traces: set[tuple[str, str]] = set()
     for (channel, agent_id, _), listed in answers.items():
         then = {turn.id: went_on.get((channel, str(turn.extras["continued"]))) for turn in listed}
@@ -156,7 +156,7 @@ def _made_anew(turns: Sequence[Message]) -> set[str]:
 
 
 def _is_relayed(turn: Message, said: Mapping[tuple[str | None, str], set[str]]) -> bool:
-    """Whether another agent than the one who is told this said it in the same conversation."""
+    """Whether another agent than the recipient said this in the same conversation."""
     channel, text = turn.channel, turn.text.strip()
     name, _, rest = text.partition(": ")
     by = said.get((channel, text), set()) - {told_to(turn)}
@@ -177,12 +177,12 @@ class _Trace:
     def turns(self) -> Iterator[Message]:
         covered = self._covered()
         words: dict[str, TraceWords] = defaultdict(TraceWords)
-        # A call that failed says nothing; the one that is made instead has the same input.
+        # A failed call has no answer; its retry has the same input.
         answered = [call for call in self._calls.values() if call.outputs]
         for call in sorted(answered, key=lambda call: (call.start, call.span_id)):
             agent = self._agent(call)
             if call.answer and call.span_id not in covered:
-                # Two instrumentations of one call have spans of their own, and one response.
+                # Two instrumentations of a call have separate spans and the same response.
                 message_id = PREFIX + content_hash([self._id, call.response_id or call.span_id])[:32]
                 ended = max(_moment(call.end), _moment(call.start) + len(call.inputs) * _TICK)
                 said = self._message(call, message_id, agent, call.answer, ended)
@@ -200,7 +200,7 @@ class _Trace:
         speaker = first.said.name or self._first(call, lambda span: span.user) or "user"
         moment = _moment(call.start) + first.number * _TICK
         at = next((told.place for told in message if told.place.before), first.place)
-        # Without a history words may well be said again in another trace: a call need not send what was said before.
+        # Without a history, equal words in another trace may be new: a call need not send earlier turns.
         key = [place, first.said.text, *at] if at.before else [self._id, first.said.text, at.nth]
         told = self._aliases.agent_of(self._agent(call))
         said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
@@ -208,11 +208,11 @@ class _Trace:
         return replace(said, extras={**said.extras, "told": told, **behind})
 
     def _heard(self, call: Piece, agent: str) -> Sequence[SaidMessage]:
-        """What a call was told; of a text in which agents speak beside others, what these said since it last spoke."""
+        """Return a call's input; of a text with several speakers, the words since the agent last spoke."""
         parts = [part for said in call.inputs for part in self._voices(said, agent)]
         if len(parts) == len(call.inputs):
             return call.inputs
-        # What an agent says is read where it is said.
+        # An agent's words are read from its own calls.
         return [part for part in last_words(parts) if part.role == ASSISTANT or not self._named(part.name or "")]
 
     def _voices(self, said: SaidMessage, agent: str) -> list[SaidMessage]:
@@ -261,7 +261,7 @@ class _Trace:
         return next((found for above in self._upwards(call) if (found := get(above))), None)
 
     def _upwards(self, call: Piece) -> Iterator[Piece]:
-        """Yield a call and those above it, as far as they are known, and not without end."""
+        """Yield a call and the known spans above it, within a limit."""
         above: Piece | None = call
         for _ in range(_MOST_ABOVE):
             if above is None:
@@ -270,7 +270,7 @@ class _Trace:
             above = self._calls.get(above.parent_id or "")
 
     def _covered(self) -> set[str]:
-        """Return spans whose answer is that of one below them: an agent's span repeats what its model said."""
+        """Return spans that repeat the answer of a span below them, as an agent's span does."""
         found: set[str] = set()
         for call in self._calls.values():
             above = self._upwards(call) if call.answer else iter(())
@@ -279,7 +279,7 @@ class _Trace:
         return found
 
 
-# Of what several pieces of one span may say, the first that says anything counts.
+# Fields of which the first piece with a value counts.
 _FIRST_KNOWN = (
     *("parent_id", "conversation", "agents", "parts", "span_name"),
     *("user", "service", "model", "response_id", "asked", "continued"),
@@ -287,7 +287,7 @@ _FIRST_KNOWN = (
 
 
 def _call(pieces: Sequence[Piece]) -> Piece:
-    """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
+    """Return the call of a span from its pieces. Fields of the span itself take precedence over those of events."""
     listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
     whole = [piece for piece in listed if piece.key in ("span", "details")]
     events = [piece for piece in listed if piece not in whole]
@@ -317,7 +317,7 @@ def _moment(nanoseconds: int) -> datetime:
 
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
-# Under this key, beside no span, stands which messages a trace was written as.
+# The key of a row without a span that lists the messages of a trace.
 _WRITTEN = "messages"
 # Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
 _ADVISORY_LOCK = 5_318_008_713
@@ -352,7 +352,7 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
-    """Drop the pieces of traces of which none came since, and return how many; their messages stay."""
+    """Drop the pieces of traces without recent ones, and return their number; messages stay."""
     old = sa.select(_PIECES.c.trace_id).group_by(_PIECES.c.trace_id)
     old = old.having(sa.func.max(_PIECES.c.received_at) < now - older_than)
     with store.begin() as connection:
@@ -365,11 +365,11 @@ def _write(connection: Connection, turns: dict[str, Message], trace_ids: Sequenc
         written[trace_of(turn)].append(turn.id)
     former = _replace_written(connection, written)
     known = _known(connection, turns, former)
-    # While not all of a trace is known it may seem to say what another one does say: that is the other's.
+    # An incomplete trace may seem to contain a message of another trace; it then stays with the other.
     gone = {key for key, trace_id in former.items() if key in known and trace_of(known[key]) == trace_id}
     for message_id, turn in known.items():
         new = turns.get(message_id)
-        # What another trace has of the same words stands where they were said first.
+        # Words that two traces share keep the earlier time and trace.
         other = new is not None and trace_of(turn) != trace_of(new) and turn.created_at <= new.created_at
         if other or (new is None and message_id not in gone):
             turns[message_id] = turn
@@ -406,7 +406,7 @@ def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
 def _known(connection: Connection, turns: Mapping[str, Message], former: Collection[str]) -> dict[str, Message]:
     """Return the stored turns of these conversations, and those that these were before.
 
-    Which of them say the same, relay it, or were made anew follows from a whole conversation.
+    A whole conversation is needed to find repeated, relayed and abandoned turns.
     """
     places = sorted({turn.channel or "" for turn in turns.values()})
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")

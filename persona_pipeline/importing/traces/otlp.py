@@ -18,16 +18,20 @@ _HEX_IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id"
 
 
 class UnreadableError(ValueError):
-    """A body that is not what it says it is; sending it again helps nobody."""
+    """A body in the wrong format. Sending it again does not help."""
+
+    status, reason = 400, "unreadable"
 
 
 class TooLargeError(ValueError):
     """A body that is larger than is taken."""
 
+    status, reason = 413, "too_large"
+
 
 @dataclass(frozen=True)
 class OtlpRecord:
-    """A span or a log record (protobuf messages of OpenTelemetry) with the attributes of what made it."""
+    """A span or a log record (protobuf messages of OpenTelemetry) with the attributes of its resource."""
 
     record: Any
     resource: Mapping[str, Any]
@@ -72,7 +76,7 @@ def unpack(body: bytes, encoding: str, most: int) -> bytes:
     if encoding in ("", "identity"):
         unpacked = body
     elif encoding in ("gzip", "deflate"):
-        # Both kinds of header are told by zlib itself; what is beyond the limit is never unpacked.
+        # zlib detects both kinds of header. Data beyond the limit is never unpacked.
         stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
         try:
             unpacked = stream.decompress(body, most + 1)
@@ -88,7 +92,7 @@ def unpack(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[OtlpRecord]:
-    """Return the spans (or log records) of an export request; UnreadableError: it is no such request."""
+    """Return the spans (or log records) of an export request; UnreadableError: it is not one."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 

@@ -1,4 +1,4 @@
-"""Requests of strangers read within bounds: what they hold is counted before it is decoded, in a process that can be ended."""
+"""Bounded reading of untrusted requests: items are counted before decoding, in a process that can be ended."""
 
 import asyncio
 import multiprocessing
@@ -14,11 +14,11 @@ from typing import Any
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of, why_silent
 from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, read_request, unpack
 
-# Refusals that are told one by one; the others are counted.
+# Refusals that are reported one by one; further ones are counted.
 MOST_NAMED = 5
 # Bytes of a body, not packed, that can hold nothing large: they are read without the other process.
 _SMALL = 16_384
-# What the process may take beside what it had when it began.
+# Memory of the process in bytes.
 _MEMORY = 2 * 1024**3
 _DEEPEST = 1_000
 # Field numbers of OpenTelemetry's protobuf, as far as they hold other messages: resources, scopes, spans or log records, and what
@@ -33,12 +33,12 @@ _LOG = {5: _VALUE, 6: _PAIR}
 
 @dataclass(frozen=True)
 class RequestBudget:
-    """What one request may take.
+    """Limits of a request.
 
     Attributes:
         unpacked: bytes of its body without content encoding.
         items: resources, scopes, and spans or log records together.
-        attributes: of one span or log record; one that has more is refused, and the others are taken.
+        attributes: of a span or log record; a record with more is refused, and the others are taken.
         fields: fields of all messages in it, nested ones too.
         seconds: for all of the reading.
     """
@@ -52,7 +52,7 @@ class RequestBudget:
 
 @dataclass
 class ReadRequest:
-    """What a request brought: pieces of traces, how many items were refused, and why the first were.
+    """The content of a request: pieces of traces, the number of refused items, and the first reasons.
 
     ``scopes``: spans of each instrumentation by why they have no words; None: they have some.
     """
@@ -72,12 +72,14 @@ class ReadRequest:
 class TooSlowError(TooLargeError):
     """Reading took longer, or more memory, than a request may take."""
 
+    reason = "too_slow"
+
 
 def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudget, *, logs: bool) -> ReadRequest:
     """Return what a request brings.
 
     Raises:
-        UnreadableError: it is no such request.
+        UnreadableError: it is not an export request.
         TooLargeError: it is beyond its budget.
     """
     body = unpack(body, encoding, budget.unpacked)
@@ -108,7 +110,7 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudg
 
 
 def _count_protobuf(body: bytes, budget: RequestBudget, *, logs: bool) -> None:
-    """Count a request's fields without decoding it; what is no protobuf is left to who decodes it."""
+    """Count a request's fields without decoding it; errors are left to the decoder."""
     record = _LOG if logs else _SPAN
     scope = {1: {3: _PAIR}, 2: record}
     request = {1: {1: {1: _PAIR}, 2: scope}}
@@ -160,7 +162,7 @@ def _too_many(budget: RequestBudget) -> TooLargeError:
 
 
 class ReadingProcess:
-    """Reads requests in a process of its own, which is ended when one takes too long, and begun again for the next."""
+    """Reads requests in a separate process, which is ended when one takes too long and restarted for the next."""
 
     def __init__(self, budget: RequestBudget) -> None:
         self._budget = budget
@@ -172,7 +174,7 @@ class ReadingProcess:
             return read_body(body, encoding, content_type, self._budget, logs=logs)
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
-            # Its start counts to nobody's time.
+            # The start does not count for the request's time.
             await asyncio.wrap_future(self._pool.submit(len, ()))
         reading = self._pool.submit(read_body, body, encoding, content_type, self._budget, logs=logs)
         try:
@@ -197,6 +199,6 @@ class ReadingProcess:
 def _begin() -> None:
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: F401 -- so that no request waits for it
 
-    # Who asks ends this process; a signal to the whole group is not for it.
+    # The parent ends this process; signals to the whole group are ignored.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -1,4 +1,4 @@
-"""What was said in a span: any attribute or event read by its shape; tables of names decide which of several counts."""
+"""Messages in a span: any attribute or event is read by its shape; tables of names decide between several."""
 
 import re
 import tomllib
@@ -21,11 +21,11 @@ _MODEL_KIND = re.compile(_KINDS["model"], re.IGNORECASE)
 DETAILS, _EVENTS = "gen_ai.client.inference.operation.details", "EVENTS"
 _OF_A_MESSAGE = re.compile(r"gen_ai\.(\w+)\.message|gen_ai\.choice")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-# A key of one of several, such as gen_ai.prompt.0.content, and what OpenInference writes around each of these.
+# A numbered key such as gen_ai.prompt.0.content, and the words that OpenInference puts before each part.
 _NUMBERED = re.compile(r"(?P<list>.*?[^.])\.(?P<number>\d{1,6})(?:\.(?P<rest>.+))?")
 _AROUND = re.compile(r"^(?:message|message_content|tool_call)\.(?=.)")
 _DEEPEST = 6
-# What stands in a trace in place of words that were to stay where they were said, alone or in a sentence's place.
+# Placeholders for redacted words, alone or in place of a sentence.
 _REDACTED = re.compile(
     r"(?-i:REDACTED)|[_*]{1,2}redacted[_*]{1,2}|[\[<{]{1,2}(?:redacted|masked|scrubbed|filtered)\b[^\n\]>}]{0,60}[\]>}]{1,2}"
     r"|[*\u2022\u25cf\u2588\u2587\u25a0\u2591-\u2593]{3,}",
@@ -34,7 +34,7 @@ _REDACTED = re.compile(
 
 
 class SaidMessage(NamedTuple):
-    """One message to or from a model: its role, its words and, where it has one, the name of who speaks."""
+    """A message to or from a model: role, words and, where known, the speaker's name."""
 
     role: str
     text: str
@@ -47,7 +47,7 @@ Heard = tuple[Sequence[SaidMessage], Sequence[SaidMessage]]
 
 @dataclass(frozen=True)
 class SpanContents:
-    """What was said in a span: inputs, outputs, and the keys that they were read from."""
+    """Messages of a span: inputs, outputs, and the keys that they were read from."""
 
     inputs: Sequence[SaidMessage] = ()
     outputs: Sequence[SaidMessage] = ()
@@ -83,7 +83,7 @@ def kind_of(found: Mapping[str, Any]) -> str:
 
 
 def read_span(found: Mapping[str, Any], events: Iterable[Event]) -> SpanContents:
-    """Return what was said in a span. System instructions, results of tools and thinking are not messages.
+    """Return the messages of a span. System instructions, results of tools and thinking are not messages.
 
     Args:
         found: the attributes of the span; ``events``: the names and attributes of its events.
@@ -139,7 +139,7 @@ def heard_by_event(name: str, given: Mapping[str, Any]) -> Heard:
     given = {**given, **content_fields(given.get("gen_ai.event.content"))}
     if match and match[1]:
         return _said(find_turns({"role": match[1], **given}, match[1], name), match[1]), ()
-    # Choices after the first are alternatives that nobody is known to have read.
+    # Further choices are alternatives that may never have been shown.
     if str(given.get("index", 0)) != "0":
         return (), ()
     message = unpacked(given.get("message", given))
@@ -161,7 +161,7 @@ def _read(found: Mapping[str, Any], events: Iterable[Event], kind: str) -> SpanC
     for row in _rows(_nested(found)):
         if kind == "other" and not row.of_any_kind:
             continue
-        # A side that one row has not may stand in another; there, any text may be what failed.
+        # A side that is missing in one row may be in another. There, a lone text may be an error.
         may_be_lone = kind == "model" and (row.is_known or not contents.keys)
         read = _read_events(events, kind) if row.values[_EVENTS] else _read_row(row.values, may_be_lone=may_be_lone)
         contents = contents.filled(read)
@@ -189,7 +189,7 @@ def _rows(found: dict[str, Any]) -> Iterator[_Row]:
 
 
 def side_of(key: str) -> tuple[str | None, str]:
-    """Return whose side a key is of by its last words, and what is before these; None: it holds no conversation."""
+    """Return the side of a key by its last words, and the rest of the key; None: it does not hold a conversation."""
     words = [word.lower() for word in _WORD.findall(key)]
     if _WORDS["others"] & {*words}:
         return None, ""
@@ -227,7 +227,7 @@ def _read_row(values: Mapping[str, Sequence[tuple[str, Any]]], *, may_be_lone: b
 
 
 def _turns(key: str, value: Any, side: str) -> list[Turn]:
-    """Return the turns in a value; of one that may hold a whole conversation, only where each says its role."""
+    """Return the turns in a value. In a possible whole conversation, all turns must have a role."""
     try:
         turns = [] if isinstance(value, bool | int | float) else find_turns(value, side, key)
     except TurnError as error:
@@ -286,7 +286,7 @@ def _nested(found: Mapping[str, Any], depth: int = _DEEPEST) -> dict[str, Any]:
 
 
 def _inner(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with those of dotted keys, such as function.name, in a mapping of their own."""
+    """Return fields with those of dotted keys, such as function.name, in an inner mapping."""
     found: dict[str, Any] = {}
     for key, value in fields.items():
         first, dot, rest = key.partition(".")

@@ -1,4 +1,4 @@
-"""Questions on their way to a model: what is sent, what shares a prefix, and who pays."""
+"""Asking a model: requests, shared prefixes, budgets and retries."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from persona_pipeline.judging.model.messages import (
     request_key,
     traits_of,
 )
-from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, price, require_price
+from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, require_price
 from persona_pipeline.judging.pace import Cost, Limit, Pacer, fan_out
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
@@ -48,15 +48,17 @@ def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterato
         seen.add(call.key)
 
 
-# Of an answer, until one was seen.
+# Tokens of an answer before the first one.
 _ANSWER_TOKENS = 400.0
-# How many tokens one of ours may be until an answer told; how much more than what is expected a budget should have.
-_GENEROUS, _TIGHT = 1.5, 2.0
+# Margin for estimated tokens before the first answer.
+_GENEROUS = 1.5
 
 
 class Expected:
-    def __init__(self, options: ModelOptions) -> None:
-        self.model, self.prices = options.model, options.prices
+    """Tokens that calls of this run are expected to take, learnt from its answers."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
         self._warm: set[Prefix] = set()
         self._output_tokens = _ANSWER_TOKENS
         self._density = 0.0
@@ -78,17 +80,6 @@ class Expected:
         # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
         expected = cached_tokens(first.style, first.question) * (self._density or _GENEROUS)
         return expected >= traits_of(self.model).cache_minimum
-
-    def is_tight(self, groups: Sequence[Sequence[Call]], budget: Budget) -> bool:
-        """Whether a budget may not suffice for all of them."""
-        expected = 0.0
-        for group in groups:
-            for place, call in enumerate(group):
-                prefix = {"cache_read_tokens" if place else "cache_creation_tokens": call.prefix.tokens}
-                asks, output = estimated_tokens(call.question.ask), int(self._output_tokens)
-                usage = Usage(input_tokens=asks, output_tokens=output, **prefix)
-                expected += price(usage, self.model, prices=self.prices) or 0.0
-        return _TIGHT * expected > budget.remaining
 
     def cost(self, call: Call) -> Cost:
         """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
@@ -156,7 +147,7 @@ class ModelBackend:
     Args:
         cache: judgments paid for earlier; None: everything is asked.
         budget: limit in dollars; None: no limit.
-        progress: hears of every answer; None: nobody looks.
+        progress: is updated with every answer; None: no display.
 
     Raises:
         ConfigError: a key, a package or a setting is missing, or a budget for a model without a known price.
@@ -164,7 +155,7 @@ class ModelBackend:
     Attributes:
         spent: what its calls took.
         models: the models that served answers, with how often.
-        batched: what those of them cost that a message batch had brought and nobody had used.
+        batched: the cost of answers from message batches that were first used here.
     """
 
     live = True
@@ -193,7 +184,7 @@ class ModelBackend:
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
-        self._expected = Expected(self.options)
+        self._expected = Expected(self.options.model)
         self._client = SharedClient(self.options, self.pacer)
         self._stack = AsyncExitStack()
 
@@ -249,19 +240,16 @@ class ModelBackend:
                 by_prefix = grouped(pending.values(), lambda call: call.prefix)
                 groups = list(by_prefix.values())
                 shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
-                # With little money a few transcripts in full are worth more than the first claim of each.
-                is_tight = self.budget and self._expected.is_tight(groups, self.budget)
                 try:
-                    for some in [[group] for group in groups] if is_tight else [groups]:
-                        await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
+                    await fan_out(groups, answer, leads=lambda group: group[0].prefix in shared)
                 finally:
-                    # Stopped in between, what was paid is kept all the same.
+                    # Paid answers are kept also when the run is stopped.
                     if self.cache:
                         self.cache.flush()
         return list(each_paid_once(calls, answers))
 
     def _charge(self, answers: dict[str, Answer]) -> None:
-        """Let those who use what message batches brought bear what it cost."""
+        """Charge the first users of answers from message batches."""
         due = self.cache.charge(answers) if self.cache and answers else {}
         for key, usage in due.items():
             answers[key] = replace(answers[key], usage=usage)
@@ -276,7 +264,7 @@ class ModelBackend:
     async def _answer(self, call: Call, *, shared: bool) -> Answer:
         async with self._client.places:
             agent_id = call.question.agent_id
-            # The agent's own first: a request that is not sent must not be the endpoint's trial.
+            # The agent's breaker comes first: a request that is not sent must not be the endpoint's trial.
             if why := self.refused.refusal(agent_id):
                 return Answer(unscored=Unscored.API_ERROR, detail=why, blame=Blame.REQUEST)
             if why := self.breaker.refusal():
@@ -317,12 +305,12 @@ class ModelBackend:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)
         if answer.data is not None and self.cache:
-            # Nothing is awaited between the response and its writing: a kill loses what is under way, no more.
+            # Nothing is awaited between the response and its write: a kill loses only calls under way.
             await self.cache.keep(call.key, call.question, answer)
         return answer
 
     async def _paid(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
-        """One call within the budget, asked again while only the server's limits stand against it; CallError: no message came."""
+        """Make one call within the budget, repeated while only the server's limits prevent it; CallError: no message came."""
         started = time.monotonic()
         while True:
             await self._wait_for_leave(leave)

@@ -1,4 +1,4 @@
-"""The Messages API: rules, reference, transcript as a tool's result and the question last; and what comes back, read strictly."""
+"""The Messages API: requests with the transcript as a tool's result and the question last, and strict reading of responses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -49,12 +49,12 @@ _TRAITS = {
     "o4-mini": ModelTraits(1024, True),
     "gemini": ModelTraits(4096, True),
 }
-# A model we know nothing of gets the plainest request.
+# An unknown model gets the plainest request.
 UNKNOWN_MODEL = ModelTraits(4096, False)
 
 
 def traits_of(model: str) -> ModelTraits:
-    """Return what is known of a model; dated ids share the traits of their model."""
+    """Return the traits of a model; dated ids share those of their model."""
     known = model_name(model)
     for name, traits in _TRAITS.items():
         if known == name or known.startswith((f"{name}-", f"{name}.")):
@@ -64,7 +64,7 @@ def traits_of(model: str) -> ModelTraits:
 
 @dataclass(frozen=True)
 class RequestStyle:
-    """How questions become requests: what is not in the question and can change the answer.
+    """How questions become requests: settings outside the question that can change the answer.
 
     ``structured``: the schema goes into ``output_config``; otherwise into the last turn, as text.
     """
@@ -74,7 +74,7 @@ class RequestStyle:
     structured: bool = True
 
     def body(self, question: Question, *, cache_ttl: str | None = None) -> dict[str, Any]:
-        """Return the body of ``POST /v1/messages``; ``cache_ttl`` (``5m`` or ``1h``) marks what is shared."""
+        """Return the body of ``POST /v1/messages``; ``cache_ttl`` (``5m`` or ``1h``) marks the shared part."""
         traits = traits_of(self.model)
         before_evidence = _text("Call read_transcript and read what it returns. The question comes after that.")
         after_evidence = _text("I have read the transcript. What is the question?")
@@ -124,7 +124,7 @@ class RequestStyle:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What questions share when they are about the same thing, in the API's cache too: all but the last turn.
+    """The part that questions about the same thing share, also in the API's cache: all but the last turn.
 
     ``key`` is the SHA-256 of its content, ``tokens`` about how many it has.
     """
@@ -173,7 +173,7 @@ def cached_tokens(style: RequestStyle, question: Question) -> int:
 def request_key(
     prefix: Prefix, question: Question, base_url: str, *, provider: Provider, api_version: str | None = None
 ) -> str:
-    """Return the SHA-256 of all that can change an answer: the request, where it goes, and which sample it is.
+    """Return the SHA-256 of everything that can change an answer: the request, the endpoint, and the sample.
 
     ``api_version`` is by default the provider's, of the installed SDK.
     """
@@ -204,7 +204,7 @@ def _text(text: str) -> dict[str, Any]:
 def read_response(
     message: Any, question: Question, *, requested_model: str, prices: str = "", batch: bool = False
 ) -> Answer:
-    """Return the answer in a parsed response body. Never raises: what is no valid answer is unscored.
+    """Return the answer in a parsed response body. Never raises: an invalid answer is unscored.
 
     Args:
         prices: as of ``money.price``.

@@ -55,7 +55,7 @@ class _OverAnthropicSdk(Provider):
     def own_key(self, options: ModelOptions) -> str | None:
         """Return the key that was given; None: the SDK finds one in the environment.
 
-        ``ConfigError``: it cannot be used, or whoever names the server gives no key, and none of the environment may go there.
+        ``ConfigError``: it cannot be used, or the server is named without a key and the environment's key must not go there.
         """
         self.require_usable(options)
         if not options.ambient_key and options.api_key is None:
@@ -100,7 +100,7 @@ class AnthropicProvider(_OverAnthropicSdk):
         return Anthropic(**self.arguments(options), **_how_to_call(options))
 
     def arguments(self, options: ModelOptions) -> dict[str, Any]:
-        """Return what a client is made with; ``ConfigError``: there is no key."""
+        """Return the arguments of a client; ``ConfigError``: the key is missing."""
         if options.ambient_key:
             options.require_usable()
         key, has_ambient = options.key, options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
@@ -194,12 +194,12 @@ def _region_of_profile(profile: str | None) -> str | None:
 
 
 def _how_to_call(options: ModelOptions, hooks: Hooks | None = None) -> dict[str, Any]:
-    """Return how a client of the SDK calls; ``hooks``: of a client for code that need not wait."""
+    """Return the arguments for calls of an SDK client; ``hooks``: for an asynchronous client."""
     from anthropic import DefaultAsyncHttpxClient, Timeout
 
     return {
         **({} if hooks is None else {"http_client": DefaultAsyncHttpxClient(event_hooks=dict(hooks))}),
-        # Beyond the deadline, which every call has of its own: an answer that is waited for is not asked for again.
+        # Longer than the deadline of a call, so that the SDK does not repeat a request that is still awaited.
         "timeout": Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
         "max_retries": options.max_retries,
     }

@@ -1,4 +1,4 @@
-"""Who serves a judge's model: what a provider has to say, how its model is called, and one call over its SDK."""
+"""Providers of judge models: their interface, options of calls, and a call over an SDK."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ class Provider(ABC):
     speaks otherwise translates both. Limits, retries, deadlines, budgets, caching and recordings are the backend's.
 
     Attributes:
-        name: what ``--judge`` takes; stands in provenance and in the key of cached judgments.
+        name: the value of ``--judge``; part of provenance and of the key of cached judgments.
         default_model: asked where no model is set; None: a model must be set.
         extra: of this package, where the provider needs more than is always installed.
         url_variable: the environment variable that says where the server is.
@@ -66,7 +66,7 @@ class Provider(ABC):
     @property
     @abstractmethod
     def api_version(self) -> str:
-        """What the meaning of a request depends on beside its body: part of the key of cached judgments."""
+        """The version that a request's meaning depends on: part of the key of cached judgments."""
 
     @abstractmethod
     def sdk(self) -> ModuleType:
@@ -79,7 +79,7 @@ class Provider(ABC):
     def connect_sync(self, options: "ModelOptions") -> "Anthropic":
         """Return a client for code that waits, to be closed: for message batches, which only the Messages API itself has.
 
-        ``ConfigError``: there is no key, or the server is of another kind.
+        ``ConfigError``: the key is missing, or the server is of another kind.
         """
         raise ConfigError(
             f"message batches are for the judge anthropic, not {self.name}; set PERSONA_JUDGE=anthropic, or judge live"
@@ -90,7 +90,7 @@ class Provider(ABC):
         """Return what the server answers to the body of ``POST /v1/messages``, as it came."""
 
     def read(self, response: Any) -> Any:
-        """Return a server's answer, parsed, as a message of the Messages API; what is no answer may stay as it is."""
+        """Return a server's parsed answer as a message of the Messages API. Other values may be returned unchanged."""
         return response
 
     def usage_in(self, response: Any) -> Any:
@@ -98,9 +98,9 @@ class Provider(ABC):
         return response.get("usage")
 
     async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        """Return what the server answers to a body in its own words: conversations, which are no judgments.
+        """Return the server's answer to a body in its own format: for conversations instead of judgments.
 
-        With ``stream`` the answer comes piece by piece and is put together; the call under way learns of the first piece.
+        With ``stream`` the answer comes in pieces and is put together; the call's timing notes the first piece.
         """
         return await self.create(client, body)
 
@@ -109,11 +109,11 @@ class Provider(ABC):
         return False
 
     def has_credentials(self, options: "ModelOptions") -> bool:
-        """Whether there is a key as far as can be told without asking; servers of one's own need none."""
+        """Whether a key is set, as far as is known without a call; local servers need none."""
         return True
 
     def require_usable(self, options: "ModelOptions") -> None:
-        """Check what can be checked without asking anybody; ``ConfigError``: a package, key or setting is missing."""
+        """Check the configuration without a call; ``ConfigError``: a package, key or setting is missing."""
         missing = [name for name in self.modules if not _is_installed(name)]
         if missing:
             raise ConfigError(
@@ -162,7 +162,7 @@ PROVIDERS = Registry(
 
 @lru_cache
 def find_provider(name: str) -> Provider:
-    """Return the provider of a live judge; ``ConfigError``: nobody offers one of that name, or it cannot be loaded."""
+    """Return the provider of a live judge; ``ConfigError``: the name is unknown, or it cannot be loaded."""
     found = PROVIDERS.find(name)
     if found is None:
         raise ConfigError(f"unknown judge {name!r}{PROVIDERS.hint(name, [RECORDED])}")
@@ -179,15 +179,15 @@ class ModelOptions:
         run_deadline: wall-clock seconds from the first call, after which nothing more is asked; None: none.
         max_tokens: for one answer and the thinking before it; doubled once when it does not suffice.
         width: calls under way at once, at most.
-        grouping: claims of one transcript in one call.
-        canaries: share of transcripts that get claims with a known answer, beside all that are suspicious.
-        max_retries: the SDK's own retries of a call; there are no others.
+        grouping: claims per call, all about the same transcript.
+        canaries: share of transcripts that get claims with a known answer, in addition to all suspicious ones.
+        max_retries: retries of a call by the SDK; the backend adds no others.
         base_url: default: what the environment says (``ANTHROPIC_BASE_URL`` and its like), else the provider's own server.
         api_key: default: what the SDK finds in the environment or on disk.
         cache_ttl: how long a shared prefix stays cached: ``5m`` or ``1h``.
         ambient_key: whether keys and headers of the environment are sent where none is given.
-        breaker_threshold: identical failures in a row after which nothing more is asked for a while.
-        per_minute: the most requests and tokens a minute; what is not said here is learnt from the server's answers.
+        breaker_threshold: identical failures in a row after which calls stop for a while.
+        per_minute: the most requests and tokens a minute; other limits are learnt from the server's answers.
         prices: of models, as ``PERSONA_JUDGE_PRICES`` has them.
         patience: seconds to keep asking a server whose limits let nothing through.
     """
@@ -215,7 +215,7 @@ class ModelOptions:
     def from_settings(cls, settings: Settings, judge: str | None = None) -> "ModelOptions":
         """Return the options that the settings say, of their provider (Anthropic where they name recordings) or another ``judge``.
 
-        ``ConfigError``: nobody offers such a provider.
+        ``ConfigError``: the provider is unknown.
         """
         named = settings.judge if judge in (None, RECORDED) else judge
         provider = find_provider(FIRST if named == RECORDED else named)
@@ -237,7 +237,7 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """What stands in provenance, such as ``anthropic:claude-haiku-5-5``."""
+        """The name in provenance, such as ``anthropic:claude-haiku-5-5``."""
         return f"{self.provider.name}:{self.model}"
 
     @property
@@ -256,7 +256,7 @@ class ModelOptions:
         return self.api_key.get_secret_value() if self.api_key else None
 
     def has_credentials(self) -> bool:
-        """Whether a key was given or is set in the environment; servers of one's own need none."""
+        """Whether a key was given or is set in the environment; local servers need none."""
         return self.provider.has_credentials(self)
 
     def require_usable(self) -> None:
@@ -266,7 +266,7 @@ class ModelOptions:
 
 @dataclass
 class Leave:
-    """A call's time, and what it takes of the server's limits.
+    """A call's time limit, and its cost for the server's limits.
 
     Attributes:
         ends: the monotonic time at which the call is given up. Waiting for the server's leave does not count: it moves on.
@@ -317,10 +317,10 @@ UNDER_WAY: ContextVar[UnderWay] = ContextVar("under_way")
 
 
 def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
-    """Return a client, to be closed; ``ConfigError``: there is no key.
+    """Return a client, to be closed; ``ConfigError``: the key is missing.
 
-    With a ``pacer`` every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
-    Without one the SDK asks again by itself, but not where the server wants a longer pause than the call has time.
+    With a ``pacer`` every request waits for its turn, the SDK's retries included, and the SDK does not retry a 429. Without one
+    the SDK retries, unless the server wants a longer pause than the call has time.
     """
 
     async def leave(request: Any) -> None:
@@ -354,7 +354,7 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
     return options.provider.connect(options, {"request": [leave], "response": [hear]})
 
 
-# No later call can do better: wrong key, no money, not allowed, no such model.
+# Every later call would fail too: wrong key, no money, not allowed, unknown model.
 _FATAL_STATUS = (401, 402, 403, 404)
 # Too long, not allowed, not understood: the next request may be.
 _OF_THE_REQUEST = (400, 413, 422)
@@ -368,7 +368,7 @@ class CallError(Exception):
 
     Attributes:
         signature: equal for failures of the same kind.
-        status: HTTP status, None when there was no response.
+        status: HTTP status, None without a response.
         fatal: no later call can succeed either.
         blame: whose it is: a status that speaks of this request alone says nothing against the endpoint.
         usage: nothing where the server says it did not work on it; unknown where it may have.
@@ -459,7 +459,7 @@ def refused(status: int, body: Any, kind: str = "") -> CallError:
     kinds, code, message = _what_it_says(body)
     words = [part for part in (*kinds, _line(kind.partition(":")[0]), code) if part]
     said = _line(message) or ("" if words else "no JSON in the response")
-    # Google says 400 of a wrong key; OpenRouter says 404 of a model that is there, whose servers do not take what was asked.
+    # Google answers 400 to a wrong key. OpenRouter answers 404 where a model's servers do not take the parameters.
     meant = 401 if code == "API_KEY_INVALID" else 400 if message.startswith("No endpoints found that") else status
     return CallError(
         f"HTTP {status}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else ""),

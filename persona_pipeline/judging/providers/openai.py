@@ -1,4 +1,4 @@
-"""Chat completions: requests and answers of the Messages API said in their words, and the providers that speak them."""
+"""Chat completions: translation of the Messages API, and the providers that use them."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def _text(content: Any) -> str:
 
 
 def read_chat_usage(usage: Any) -> Any:
-    """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
+    """Return usage with cached tokens apart from the input and thinking as output; None where it is not reported."""
     if not isinstance(usage, Mapping):
         return None
     # The Responses API has other names for the same.
@@ -148,13 +148,13 @@ _COUNTS_COMPLETION_TOKENS = ("openai.com", "azure.com")
 
 
 class OpenAIProvider(Provider):
-    """The chat completions API; its translation has a version of its own, since cached answers depend on it.
+    """The chat completions API. Its translation has a version, since cached answers depend on it.
 
     Attributes:
         key_variable: the environment variable with the key.
         server: where it is when nothing else is said.
-        domain: whose servers answer nobody without a key.
-        takes_tools: beside a schema, whatever the model: then the transcript is a tool's result.
+        domain: of servers that require a key.
+        takes_tools: all models take tools together with a schema: then the transcript is a tool's result.
     """
 
     name: ClassVar[str] = "openai"
@@ -277,7 +277,7 @@ def _error_in(response: Any) -> CallError | None:
         if isinstance(error, Mapping):
             code = error.get("code")
             found = refused(code if isinstance(code, int) else 200, error)
-            # A limit that no header tells cannot be waited for.
+            # Without a header the time to wait is not known.
             return replace(found, usage=UNKNOWN_USAGE, status=None if code == 429 else found.status)
     return None
 

@@ -1,1 +1,1 @@
-"""Recorded judgments: files of JSON lines, and what is answered from them."""
+"""Recorded judgments: files of JSON lines, and the judge that answers from them."""

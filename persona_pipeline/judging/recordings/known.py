@@ -1,4 +1,4 @@
-"""What a world knows of judgments: every verdict, recorded or paid for once and kept in the store."""
+"""All known verdicts of a world: recorded ones, and paid ones in the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from persona_pipeline.world.models import Trajectory
 
 
 class LabelledJudgment(Protocol):
-    """What a label says of the judgment that it is of."""
+    """The fields of a label that identify its judgment."""
 
     @property
     def dimension(self) -> str: ...
@@ -37,10 +37,10 @@ class LabelledJudgment(Protocol):
 
 @dataclass(frozen=True)
 class KnownVerdicts:
-    """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
+    """The verdicts of all judges in a world. Makes no calls.
 
-    ``recordings``: the folder of what is recorded; it is read when it is first needed. ``secret``: recordings must be signed with
-    it; None: they need not be. ``kept``: what was paid for once; None: what is recorded is all that is known.
+    ``recordings``: the folder of recordings, read when it is first needed. ``secret``: recordings must be signed with it; None:
+    they need not be. ``kept``: paid answers in the store; None: recordings only.
     """
 
     recordings: Path
@@ -48,7 +48,7 @@ class KnownVerdicts:
     kept: KeptAnswers | None = None
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
-        """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
+        """Return, for each request, the supported answers to it and its repeats, with model and prompt version.
 
         Failures are in none. Raises ``ConfigError``: the world's recordings are not valid.
         """
@@ -59,7 +59,7 @@ class KnownVerdicts:
         ]
 
     def on_labels(self, labels: Sequence[LabelledJudgment]) -> list[list[Verdict]]:
-        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand."""
+        """Return, for each label, the answers of its judgment. Quotes are not checked, since the transcript may be missing."""
         said = self._said([shown_subject(label) for label in labels])
         return [
             _verdicts(JudgeRequest(label.dimension, label.proposition_id, label.claim, Trajectory(())), own)
@@ -76,7 +76,7 @@ class KnownVerdicts:
 
     @cached_property
     def _keys(self) -> Mapping[str, Sequence[str]]:
-        """The keys of what is kept by what was judged."""
+        """Keys of stored answers by the judged subject."""
         return self.kept.keys(PROPOSITION) if self.kept else {}
 
     def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[Answer]]:
@@ -90,7 +90,7 @@ class KnownVerdicts:
                 recording = self._recorded.get(key)
                 if recording is not None:
                     said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
-                # What --record wrote stands in both.
+                # Answers written by --record are in both places.
                 stored = (_named(rows[row], name) for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)

@@ -1,4 +1,4 @@
-"""A recorded judgment as a line of a file: JSON to be read in a diff, sealed by a key of all that it shows, and signed."""
+"""A recorded judgment as a line of JSON, readable in a diff, sealed by a key of its visible fields, and signed."""
 
 import hashlib
 import hmac
@@ -52,11 +52,11 @@ class Recording:
     Attributes:
         key: ``JudgeRequest.key`` or ``Question.key``; a line whose other fields do not give it is an error.
         persona: SHA-256 of the persona the judge was shown; None: it was shown none.
-        trajectory: SHA-256 of what it judged.
-        subject: SHA-256 of what it judged, of any other kind.
+        trajectory: SHA-256 of the judged trajectory.
+        subject: SHA-256 of the judged subject, of any other kind.
         sample: 0-based index of a repeated judgment.
         unscored: an answer without a score, or of any kind the reason why it failed.
-        detail: of a failure, what went wrong, in one line.
+        detail: of a failure, the error in one line.
         min_coverage: of a failure, the share (0-1) of judgments that had to be scored in the run that asked; None: all.
         evidence: pairs of local message id (``m3``) and quote.
         recorded_at: RFC 3339.
@@ -121,8 +121,8 @@ class Recording:
         return recording_key(shown_subject(self), self.sample)
 
     def to_line(self, secret: bytes | None = None) -> str:
-        """Return the JSON line, ended by a line feed; ``secret``: signed anew with it."""
-        # What is empty is left out where it says nothing.
+        """Return the JSON line, ended by a line feed; ``secret``: signed with it."""
+        # Empty fields without a meaning are left out.
         left_out = {name for name in ("agent_id", "sample", "ideas") if not getattr(self, name)}
         if self.kind == PROPOSITION:
             names, left_out = _OF_CLAIMS, left_out - {"agent_id"}
@@ -154,7 +154,7 @@ _STRINGS = (
 
 
 def parse_line(line: str, secret: bytes | None = None, unsigned: bool = False) -> Recording:
-    """Return the recording of a line, signed with ``secret`` unless it may be ``unsigned``; ValueError: what is wrong with it."""
+    """Return the recording of a line, signed with ``secret`` unless it may be ``unsigned``; ValueError: the line is not valid."""
     data = json_object(line)
     for name in data.keys() - _FIELDS:
         raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
@@ -191,7 +191,7 @@ def parse_line(line: str, secret: bytes | None = None, unsigned: bool = False) -
 
 
 def _unscored(data: Mapping[str, Any], kind: str) -> Unscored | None:
-    """Return why a line has no number; the other fields of what is judged are checked beside it."""
+    """Return why a line has no score; also check the fields that belong to it."""
     said = "score" if kind == PROPOSITION else "answer"
     for name in ("dimension", "proposition_id") if kind == PROPOSITION else ():
         if not data.get(name):
@@ -224,7 +224,7 @@ def _check_failure(data: Mapping[str, Any], failed: bool) -> None:
 
 
 def in_one_line(detail: str) -> str:
-    """Return what went wrong, which may be a server's words, on one line of bounded length."""
+    """Return an error, which may be a server's text, on a line of bounded length."""
     return visible(detail)[:MOST_DETAIL].strip()
 
 

@@ -1,4 +1,4 @@
-"""Replay: judgments come from recordings, by content, with no network. What is not recorded is unscored."""
+"""Replay: judgments come from recordings, by content, without a network. Missing ones are unscored."""
 
 import os
 import random
@@ -34,18 +34,18 @@ class RecordedBackend:
     """Answers questions from the recordings of a folder, loaded when it is made.
 
     Args:
-        also: further folders; what the first one answers is taken from there.
-        settings: where they have a secret, every recording must be signed with it; where they have none, what is recorded as failed
-            asks for no less coverage than they do. None: the environment's.
-        without: agents that nothing is asked about; what is filed under them is not read.
+        also: further folders; the first folder with an answer counts.
+        settings: with a secret, every recording must be signed with it; without one, recorded failures ask for at least the
+            coverage of these settings. None: the environment's.
+        without: agents whose recordings are not read.
 
     Attributes:
         recordings: the answers, by key.
-        failures: what was asked for and not answered, by key.
-        claims: what was asked about claims, for who wants it; None: nobody does, and what was asked can go.
+        failures: recorded failures, by key.
+        claims: requests about claims, if a caller collects them; None: they are not collected.
 
     Raises:
-        ConfigError: a folder holds lines that are no recordings.
+        ConfigError: a folder holds lines that are not recordings.
     """
 
     name = "recorded"
@@ -57,7 +57,7 @@ class RecordedBackend:
         self.folder = folder
         settings = settings or from_environment(Settings)
         secret, live = settings.signing_secret, settings.min_coverage_live
-        # Whoever can write a line without signing it asks for no less than we do.
+        # An unsigned line can be written by others, so it may not lower our coverage.
         self._least_coverage = 0.0 if secret else live
         answers, self.failures = load_with_failures(folder, secret, without)
         self.recordings = {key: item for key, item in answers.items() if key not in self.failures}
@@ -68,13 +68,13 @@ class RecordedBackend:
         self.replayed: set[str] = set()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Return what is recorded; the rest is ``unscored(unrecorded)``."""
+        """Return recorded answers; the rest is ``unscored(unrecorded)``."""
         return [
             self._on_claim(*question.requests) if question.requests else self._of(question) for question in questions
         ]
 
     def find(self, key: str) -> tuple[Recording | None, Recording | None]:
-        """Return what is recorded of a key, an answer or that there was none, and remember that it was asked for."""
+        """Return the recorded answer or failure of a key, and note that it was asked for."""
         self.replayed.add(key)
         return self.recordings.get(key), self.failures.get(key)
 
@@ -135,7 +135,7 @@ class RecordedBackend:
         return Answer.of(verdict)
 
     def _why_not(self, request: JudgeRequest) -> str:
-        """Return what of a judgment is other than in the recordings of its claim."""
+        """Return how a judgment differs from the recordings of its claim."""
         subject = request.subject
         known = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id))
         if not known:
@@ -166,7 +166,7 @@ def load_with_failures(
     """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
 
     A key may be in both: then it was asked again, as with ``--fresh``, and failed. With a ``secret`` every line must be signed
-    with it. Subfolders named in ``without`` are not read. ``ConfigError``: lines that are no recording or not signed, and keys
+    with it. Subfolders named in ``without`` are not read. ``ConfigError``: lines that are not recordings or not signed, and keys
     recorded twice with different answers, each with its place.
     """
     answers: dict[str, Recording] = {}
@@ -197,9 +197,9 @@ def _files(folder: Path, without: Collection[str]) -> list[Path]:
 
 
 def load_recording_file(path: Path, secret: bytes | None, *, unsigned: bool = False) -> list[Recording]:
-    """Return the recordings of one file, failures among them.
+    """Return the recordings of a file, failures included.
 
-    ConfigError: lines that are no recording, or not signed with ``secret`` unless they may be ``unsigned``, each with its place.
+    ConfigError: lines that are not recordings, or not signed with ``secret`` unless they may be ``unsigned``, each with its place.
     """
     problems: list[Problem] = []
     found = read_recordings(path, problems, secret, unsigned=unsigned)
@@ -223,7 +223,7 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
 
 @dataclass(frozen=True)
 class RecordedFirst:
-    """Takes recorded answers whose content is unchanged, and asks for the rest; its progress hears of both.
+    """Takes recorded answers whose content is unchanged and asks for the rest. Progress counts both.
 
     ``taken`` counts the answers that came from recordings, by the model that made them.
     """
@@ -233,13 +233,13 @@ class RecordedFirst:
     taken: Counter[str] = field(default_factory=Counter)
 
     def notes(self, asked: str) -> Iterator[str]:
-        """Yield what a report should say of where answers come from; ``asked``: the name of who is asked for the rest."""
+        """Yield notes for a report about the origin of answers; ``asked``: the name of the live judge."""
         if self.taken:
             made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
             yield f"taken from recordings: {made}; --fresh asks {asked} anew"
 
     async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return answers in the order of the questions; a recording that does not hold any more is asked anew."""
+        """Return answers in the order of the questions; outdated recordings are asked again."""
         answers = await self.recorded.ask(questions)
         missing = [place for place, answer in enumerate(answers) if answer.data is None]
         self.taken.update(answer.model or "" for answer in answers if answer.data is not None)
@@ -257,7 +257,7 @@ FAR_APART = 3
 
 @dataclass(frozen=True)
 class Rejudged:
-    """One recorded verdict and what the live judge says of the same."""
+    """A recorded verdict and the live judge's verdict on the same request."""
 
     request: JudgeRequest
     recorded: Verdict

@@ -1,4 +1,4 @@
-"""Recording: what live judges say is written as it comes, answers and failures, and signed where there is a secret."""
+"""Recording: answers and failures of live judges are written as they come, and signed where a secret is set."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from persona_pipeline.world.models import grouped
 def recording_of(
     request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
 ) -> Recording | None:
-    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids."""
+    """Return the recording of a verdict, None for a missing recording. Quotes get local message ids."""
     if verdict.unscored is Unscored.UNRECORDED:
         return None
     local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
@@ -47,13 +47,13 @@ def _outcome(said: Verdict | Answer, min_coverage: float | None, moment: datetim
 
 @dataclass
 class RecordingWriter:
-    """Writes what live judges say as recordings: answers, and what failed with its reason.
+    """Writes answers and failures of live judges as recordings.
 
     Attributes:
         min_coverage: the share (0-1) of judgments that the run asks for.
-        secret: what is written is signed with it; None: it is not signed.
+        secret: recordings are signed with it; None: they are not signed.
         asked: the keys of all judgments that were written.
-        failed: those of them that nobody answered so far.
+        failed: keys without an answer so far.
     """
 
     folder: Path
@@ -116,9 +116,9 @@ class RecordingWriter:
 def write_recordings(folder: Path, recordings: Iterable[Recording], secret: bytes | None = None) -> list[Path]:
     """Add recordings to their files, replacing those of the same key, and return the files that changed.
 
-    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are
-    sorted and replaced atomically; writers wait for one another. What is written is signed with the ``secret``, if there is
-    one; what stood there keeps its signature. ``ConfigError``: a file to be added to does not load.
+    An answer replaces a failure. A failure is kept next to an earlier answer and takes precedence. Files are sorted and replaced
+    atomically; writers wait for one another. New lines are signed with the ``secret``, if there is one; old lines keep their
+    signature. ``ConfigError``: an existing file does not load.
     """
     from filelock import FileLock
 
@@ -136,7 +136,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
             ordered = sorted(
                 merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0])
             )
-            # Only what is recorded here is signed here.
+            # Only new lines are signed here.
             new = {(item.key, item.has_failed) for item in added}
             text = "".join(item.to_line(secret if name in new else None) for name, item in ordered)
             if write_if_changed(path, text):
