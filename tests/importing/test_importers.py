@@ -318,7 +318,7 @@ def test_another_package_adds_the_format_of_the_page(
 
     from persona_pipeline.importing import run
 
-    page = (Path(run.__file__).parents[2] / "docs" / "how-to" / "importing.md").read_text(encoding="utf-8")
+    page = (Path(run.__file__).parents[2] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
     module = ModuleType("acme_formats")
     exec(
         next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Importer)" in text), vars(module)
