@@ -233,7 +233,7 @@ class AgentsStep:
 
         An evaluation of the past changes neither the newest results nor their checks: it is recorded as an observation.
         """
-        newest = {agent_id: item for agent_id, item in result.results.items() if not item.report.past}
+        newest = {agent_id: item for agent_id, item in result.runs.items() if not item.report.past}
         # An asset's page shows the last event: an agent with a failure, if there is one.
         lines = {agent_id: agent_line(item.report, result.fail_on) for agent_id, item in newest.items()}
         newest = dict(sorted(newest.items(), key=lambda item: bool(lines[item[0]].exit_codes)))
