@@ -1,4 +1,4 @@
-"""Blocking work on threads that nobody ever has to wait for."""
+"""Threads for blocking work that callers need not wait for."""
 
 import asyncio
 import os
@@ -20,9 +20,8 @@ class QueueFullError(Exception):
 class DaemonPool:
     """A few daemon threads that run blocking calls.
 
-    Unlike an executor's, the threads never hold up the end of the process, and a call that was given up
-    before it started is skipped, so that a database which hangs and comes back does not work off a backlog
-    nobody waits for. A forked process, which has none of its parent's threads, starts its own.
+    The threads never delay the end of the process. A call that is cancelled before it starts is skipped, so a database that comes
+    back after a hang gets no backlog. A forked process starts its own threads.
     """
 
     def __init__(self, threads: int, name: str, *, capacity: int = 1000) -> None:

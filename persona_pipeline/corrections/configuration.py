@@ -1,4 +1,4 @@
-"""Each agent's correction settings: from its persona file, unless somebody set them here."""
+"""Correction settings of agents: those of the persona file, unless they are set by command line or service."""
 
 import asyncio
 import logging
@@ -35,10 +35,10 @@ class StoredConfig:
 
 
 def read_config(store: Store, agent_id: str) -> StoredConfig:
-    """Return an agent's settings, all off when none are stored.
+    """Return an agent's settings; all are off when none are stored.
 
     Raises:
-        ConfigError: somebody has stored values that are not valid.
+        ConfigError: the stored values are not valid.
     """
     row = store.row(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id))
     if row is None:
@@ -80,14 +80,14 @@ def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> S
 
 @dataclass
 class _Looked:
-    """What was last read of an agent's settings (None: nothing yet), and when they were last looked up."""
+    """The settings that were read last (None: not yet), and the time of the last look."""
 
     settings: CorrectionSettings | None = None
     at: float = float("-inf")
 
 
 class StoredSettings:
-    """Looks settings up without ever waiting long: within ``seconds``, else what was last read, else all off."""
+    """Reads settings within ``seconds``; else returns those that were read last, else all off."""
 
     def __init__(self, store: Store, *, seconds: float = 1.0) -> None:
         self._store, self._seconds = store, seconds

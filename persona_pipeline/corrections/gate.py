@@ -102,7 +102,7 @@ class Remembered:
         _drop_oldest(self._answered, _MOST_REPEATABLE)
 
     def prior(self, place: Place, action_id: str | None, attempt: int) -> tuple[str | None, PriorAttempts]:
-        """Return the action that an attempt belongs to, and what came before it."""
+        """Return the id of the action that an attempt belongs to, and the attempts before it."""
         known = self._open.get(place)
         if known and (action_id == known[0] or (action_id is None and attempt > 1)):
             return known
@@ -127,7 +127,7 @@ DEADLINE_SECONDS = 5.0
 _MARGIN_SECONDS = 0.02
 _RECORD_WAIT_SECONDS = 0.25
 _NO_MORE_WAITING_SECONDS = 0.25
-# Past the deadline, for a loop of its own that does not answer at all.
+# After the deadline, for the gate's own loop when it does not answer.
 _LOOP_GRACE_SECONDS = 0.25
 _LOGGER = logging.getLogger(__name__)
 
@@ -135,20 +135,20 @@ Observer = Callable[[str, GateDecision], None]
 
 
 class ActionGate:
-    """Checks each message an agent is about to send against its adherence propositions.
+    """Checks each message before it is sent, against the agent's adherence propositions.
 
-    Whatever fails or hangs, the judge or the database, ``check`` returns within the deadline and lets the
-    text through. Use ``check`` from one event loop, or ``check_sync``, which has a loop of its own; not both
-    on one gate. ``async with`` keeps the judge's connections open between checks.
+    On any failure of the judge or the database ``check`` returns within the deadline and sends the text. Use ``check`` from one
+    event loop, or ``check_sync``, which has its own loop, but not both on one gate. ``async with`` keeps the judge's connections
+    open.
 
     Args:
-        world: where settings, persona, propositions and earlier messages come from.
-        backend: the judge. Without a cache: looking things up in it would block the event loop.
-        deadline: wall-clock seconds a check may take, the database included.
-        settings: instead of each agent's stored ones.
-        observer: told of every decision, such as for metrics; what it raises is logged.
-        most_at_once: checks that are judged at once; more wait, and at more load than can be borne go out as ``overload``.
-        bypasses: where texts are counted that go out without a check's row.
+        world: source of settings, personas, propositions and earlier messages.
+        backend: the judge, without a cache: a look-up would block the event loop.
+        deadline: wall-clock seconds for a check, the database included.
+        settings: used instead of each agent's stored ones.
+        observer: called with every decision, for example for metrics; its errors are logged.
+        most_at_once: checks that are judged at once; more wait, and at overload texts are sent as ``overload``.
+        bypasses: counts texts that are sent without a check's row.
 
     Raises:
         ConfigError: the world's nudges are not valid.
@@ -173,7 +173,7 @@ class ActionGate:
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
         self._nudges = Nudges.load(world.root)
-        # One thread: what is handed over later is not done before what came earlier.
+        # One thread keeps the order of checks.
         self._writes = DaemonPool(1, "gate-write")
         self._unwritten: deque[CheckRecord] = deque()
         # What it takes is loaded now, and not while a text waits.
@@ -340,7 +340,7 @@ class ActionGate:
             _LOGGER.exception("the observer of the gate failed")
 
     async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
-        """Return the record with what the judge says of the text; NotJudgedError: there is no score."""
+        """Return the record with the judge's review of the text; NotJudgedError: there is no score."""
         answer = await self._judge.answer(call, facts)
         review, settings = reviewed(answer, facts), facts.settings
         threshold = settings.action_gate_threshold
@@ -376,7 +376,7 @@ class ActionGate:
                 _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
                 self._count_unwritten(record)
             return
-        # Whoever has used up the deadline has none left to wait for this.
+        # A check past its deadline does not wait for this.
         seconds = min(_RECORD_WAIT_SECONDS, ends - _NO_MORE_WAITING_SECONDS - time.monotonic())
         if seconds > 0:
             await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
@@ -398,7 +398,7 @@ class ActionGate:
             self._count_unwritten(record)
 
     def _count_unwritten(self, record: CheckRecord) -> None:
-        """A text that goes out unchecked leaves a trace even where its check cannot be written, as of an agent nobody knows."""
+        """Count an unchecked text whose check cannot be written, such as one of an unknown agent."""
         if record.decision.outcome is Outcome.FAIL_OPEN:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
 
@@ -419,7 +419,7 @@ def gate_backend(settings: Settings | None = None, options: ModelOptions | None 
 
     Args:
         settings: None: the environment's.
-        options: instead of those of the settings.
+        options: used instead of those of the settings.
 
     Raises:
         ConfigError: there is no key.

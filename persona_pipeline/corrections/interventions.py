@@ -37,11 +37,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Guidance:
-    """What an agent is told for its next turn.
+    """Guidance for an agent's next turn.
 
-    ``withheld``: nudges that are not given, as the agent's corrections only watch. ``unread``: why agreement in the channel
-    cannot be read, so that nothing is said of it; "": it can, or nobody asked. ``failed``: nothing could be looked up, so there
-    is no guidance.
+    ``withheld``: nudges that are not given, as the agent's corrections only watch. ``unread``: why agreement in the channel cannot
+    be read; "": it can, or it was not looked for. ``failed``: the look-up failed, so there is no guidance.
     """
 
     nudges: tuple[Nudge, ...] = ()
@@ -59,8 +58,8 @@ class Interventions:
     """Anti-convergence and repetition suppression for an agent's next turn.
 
     Args:
-        lexicon: agreement language; by default English and the world's own ``lexicons/agreement.<language>.yaml``.
-        deadline: wall-clock seconds a turn may be held up; past it there is no guidance.
+        lexicon: words of agreement; by default English and the world's ``lexicons/agreement.<language>.yaml``.
+        deadline: wall-clock seconds for which a turn may wait; then there is no guidance.
 
     Raises:
         ConfigError: the world's nudges or lexicons are not valid.

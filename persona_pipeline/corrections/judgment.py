@@ -89,10 +89,10 @@ class SharedReads:
         self._of = lru_cache(maxsize=200)(lambda _: _SharedRead())
 
     def since(self, asked: float, key: object, read: Callable[[], Value]) -> Value:
-        """Return what was read of a key after a moment (``time.monotonic``), by whomever."""
+        """Return the value of a key that was read after a moment (``time.monotonic``), here or in another thread."""
         known = self._of(key)
         if not known.lock.acquire(timeout=_LONGEST_SHARED_SECONDS):
-            # Whoever reads it may never come back.
+            # The reading thread may hang.
             return read()
         try:
             if known.began < asked:
@@ -116,11 +116,11 @@ def gather_facts(
     before: Before | None = None,
     share: Callable[..., Any] = _alone,
 ) -> GateFacts | None:
-    """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
+    """Return the facts of a check, or None when the agent's gate is off. Earlier attempts are looked up if they are not known.
 
-    ``claims``: of adherence. ``given``: instead of the stored settings. ``before``: of a stored message looked at again; see
-    ``action_trajectory``. ``share``: takes what is read from others who read it, by a key. Raises ``ConfigError``: the agent has no
-    persona or no valid propositions.
+    ``claims``: of adherence. ``given``: used instead of the stored settings. ``before``: the place of a stored message, see
+    ``action_trajectory``. ``share``: shares reads with other checks, by key. Raises ``ConfigError``: the agent has no persona or no
+    valid propositions.
     """
     agent_id, channel, recipient = call.place
     settings: CorrectionSettings = given or share(
@@ -177,15 +177,15 @@ def _canon_lines(world: World, agent_id: str) -> tuple[str, ...]:
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
 MOST_AT_ONCE = 100
 TOO_LONG, OVERLOAD = "too_long", "overload"
-# Of the text and what was said before it: about what the largest model reads. More would only hold up other checks.
+# Of the text and its context: about the limit of the largest model. Longer texts would delay other checks.
 _MOST_CHARACTERS = 1_000_000
 _OUTAGES = (Unscored.TIMEOUT, Unscored.API_ERROR)
-# Of the time that is left, for waiting for a place: the rest is for the judge, and who has less would only load it.
+# The share of the time left for which a check waits for a slot. The rest is for the judge.
 _SHARE_FOR_WAITING = 0.8
 
 
 class NotJudgedError(Exception):
-    """There is no score; ``reason`` says why in one word that statistics count by."""
+    """There is no score; ``reason`` is the word by which statistics count it."""
 
     def __init__(self, reason: str, detail: str = "", usage: Usage | None = None) -> None:
         super().__init__(f"{reason} {detail}".strip())
@@ -208,7 +208,7 @@ def question_of(agent_id: str, facts: GateFacts) -> Question:
 
 
 def reviewed(answer: Answer, facts: GateFacts) -> Review:
-    """Return the review that an answer stands for; NotJudgedError: it holds no verdicts, or no claim applies."""
+    """Return the review in an answer; NotJudgedError: it has no verdicts, or no claim applies."""
     if answer.data is None:
         reason = answer.unscored or Unscored.INVALID_OUTPUT
         raise NotJudgedError(reason.value, answer.detail, answer.usage)
@@ -244,9 +244,9 @@ class ActionJudge:
         self._places = CheckSlots(most_at_once)
 
     async def facts(self, call: GateCall) -> GateFacts | None:
-        """Return what is known of an action; None when the agent's gate is off.
+        """Return the facts of an action; None when the agent's gate is off.
 
-        NotJudgedError: the store does not answer in time or at all, or the agent's files are not valid.
+        NotJudgedError: the store does not answer in time or fails, or the agent's files are not valid.
         """
         if not is_agent_id(call.agent_id):
             raise NotJudgedError(CONFIGURATION, "no such agent")
@@ -311,9 +311,9 @@ class ActionJudge:
 
 
 class CheckSlots:
-    """So many checks at once; who waits for a place longer than it is of use is sent away.
+    """A limit on checks at once. A check that would wait too long is refused.
 
-    Waiting checks are served newest first: at more load than can be borne some are judged in time, instead of all too late.
+    The newest waiting check is served first, so that at overload some are judged in time instead of all too late.
     """
 
     def __init__(self, most: int) -> None:
@@ -368,9 +368,9 @@ _LAST_LOOK_SECONDS = 0.2
 async def within(work: Awaitable[Value], ends: float) -> Value:
     """Return the result of some work, or raise TimeoutError at a moment (``time.monotonic``).
 
-    The work is cancelled then, but not waited for: whatever ignores its cancellation does not hold up the
-    caller. Where the event loop comes round late, for load or for want of processors, that moment is so much
-    earlier that the caller has its answer in time: how late is seen by waking up now and then while waiting.
+    The work is cancelled then, but not awaited: work that ignores its cancellation does not delay the caller. Where the event loop
+        is
+    late, the moment is earlier by that delay, so that the caller has its answer in time.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,4 +1,4 @@
-"""What an agent is told, in its own language: nudges before its turn, what the gate answers, and the files of these texts."""
+"""Texts for agents in their own language: nudges before a turn, feedback of the gate, and the files of these texts."""
 
 import json
 import random
@@ -72,7 +72,7 @@ _ClaimText = Annotated[NudgeText, _holding("claim", "reason")]
 
 
 class RepetitionTexts(BaseModel, extra="forbid"):
-    """How an agent is told that it repeats itself: each phrase and opener in quotes, in how many of its last messages."""
+    """Texts about repetition: each phrase and opener in quotes, with the number of messages that have it."""
 
     request: NudgeText
     phrase: _SharedText
@@ -82,9 +82,9 @@ class RepetitionTexts(BaseModel, extra="forbid"):
 
 
 class GateTexts(BaseModel, extra="forbid"):
-    """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims.
+    """Texts about a rejected message; ``your_message`` replaces ``{{action}}`` in claims.
 
-    ``out`` takes the place of ``rejected`` for a message that is out of character. ``go_on``, of release 0.2, is read and ignored.
+    ``out`` replaces ``rejected`` for a message that is out of character. ``go_on``, of release 0.2, is read and ignored.
     """
 
     rejected: Annotated[NudgeText, _holding("score", "threshold")]
@@ -136,11 +136,12 @@ class Nudges:
         return cls(_read(root / NUDGES) if root is not None and (root / NUDGES).is_dir() else {})
 
     def of(self, agent_id: str, language: str = ENGLISH) -> AgentTexts:
-        """Return what an agent is told in a language.
+        """Return the texts for an agent in a language.
 
         The first file that has a text decides: the agent's own, then ``_default.<language>``, then ``_default``; each time the
-        world's before the package's, but the world's ``_default`` before all of the package's for many. A file that names
-        another language is passed over. A language that there is no file for is answered in English.
+            world's
+        before the package's, but the world's ``_default`` before all of the package's for many. Files that name another language
+        are skipped. A language without a file gets English.
         """
         packaged, of_language = _packaged(), f"{FALLBACK}.{language}"
         fits = {None, language}
@@ -204,12 +205,12 @@ def _file(path: Path, stem: str) -> AgentTexts:
     return file.model_copy(update={"language": named[1]})
 
 
-# In so many words (signs of Chinese and Japanese) a language is told; what is shorter is read together with what was said before.
+# Words (signs of Chinese and Japanese) that identify a language. Shorter texts are read together with earlier ones.
 _TELLING_WORDS = 8
 
 
 def language_told(*said: Sequence[str]) -> str:
-    """Return the language of the first of several groups of texts that has words enough to tell it, else of all together."""
+    """Return the language of the first group of texts with enough words, else of all groups together."""
     for texts in said:
         if sum(len(tokenize(text)) for text in texts) >= _TELLING_WORDS and (found := language_of(texts)) != UNKNOWN:
             return found
@@ -314,7 +315,7 @@ def _words(message: Message | str) -> str:
 
 
 OWN_WINDOW = 5
-# What an agent said lately may be the fault itself, and tells nothing of what is usual for it.
+# Recent messages may be the fault, so they do not show what is usual.
 _LATELY = 50
 OWN_HISTORY = MOST_USUAL + _LATELY + OWN_WINDOW
 _MOST_PHRASES = 8
@@ -354,9 +355,9 @@ class RepetitionSuppression:
         """Return the block to append to the agent's prompt for its next turn, or None.
 
         Args:
-            messages: oldest first, from all channels; the agent's own last five count, and of the conversation of the last
-                200 (texts are taken to be its own, in one conversation). Where it said 100 and more up to 50 messages
-                before, those tell what is usual for it.
+            messages: oldest first, from all channels; the agent's own last five count, and the last 200 of the conversation (plain
+                texts are its own, in one conversation). 100 and more messages, up to 50 before the newest, show what is usual for
+                the agent.
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
@@ -420,7 +421,7 @@ def _request(texts: RepetitionTexts, repetition: Repetition, messages: Sequence[
 
 
 _MORE = "…"
-# What stands between letters, and within words, without being part of a phrase.
+# Signs between letters, and within words, that are not part of a phrase.
 _BETWEEN, _WITHIN = r"[^\p{L}\p{N}_]*", r"[^\p{L}\p{N}_\s]*"
 
 

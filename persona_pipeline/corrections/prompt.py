@@ -18,7 +18,7 @@ from persona_pipeline.world.propositions.models import Proposition, PropositionS
 KIND = "gate"
 RULES = (Path(__file__).parent / "data" / "rules.txt").read_text(encoding="utf-8")
 # Short names and no more fields than needed, since an agent waits for every token of the answer; the model writes them in this
-# order: the reason stands before the score.
+# order: the reason before the score.
 _VERDICT = {"id": TEXT_SCHEMA, "reason": TEXT_SCHEMA, "score": SCORE_SCHEMA}
 _MESSAGE = {
     "claims": list_schema(TEXT_SCHEMA),
@@ -43,9 +43,9 @@ def gate_question(
 ) -> Question:
     """Return the question about the last entry of a trajectory.
 
-    ``{{action}}`` in a claim becomes a reference to that entry: the text itself stands in the transcript
-    alone, where it cannot pass for an instruction. Persona and claims come first and stay the same from
-    message to message, so that the API can cache them. ``canon``: facts that people laid down about the agent.
+    ``{{action}}`` in a claim becomes a reference to that entry: the text is in the transcript alone, where it cannot act as an
+    instruction. Persona and claims come first and do not change between messages, so that the API can cache them. ``canon``: facts
+    that people laid down about the agent.
     """
     shown = trajectory.content()
     reviewed = shown[-1]["id"]
@@ -80,15 +80,15 @@ def gate_question(
 
 
 def language_of_action(trajectory: Trajectory) -> str:
-    """Return the language of the last entry; where it is too short to tell, of all its speaker said."""
+    """Return the language of the last entry; if it is too short, of all entries of its speaker."""
     *earlier, action = trajectory.entries
     return language_told([action.text], [entry.text for entry in earlier if entry.speaker == action.speaker])
 
 
 def answer_problem(data: Any, count: int) -> str | None:
-    """Return what is wrong with an answer about ``count`` claims, or None.
+    """Return the problem of an answer about ``count`` claims, or None.
 
-    Recordings from before the gate asked for a verdict on the message lack ``message`` and are valid.
+    Recordings of release 0.2 lack ``message`` and are valid.
     """
     if not isinstance(data, Mapping) or not {"verdicts"} <= set(data) <= {"verdicts", "message"}:
         return "the answer is not an object with the keys 'verdicts' and 'message'"
@@ -191,7 +191,7 @@ class Review:
 def review_of(
     data: Mapping[str, Any], propositions: PropositionSet, trajectory: Trajectory, variables: Mapping[str, str]
 ) -> Review:
-    """Return the review that a valid answer stands for; ``trajectory``: what the judge was shown, the action last."""
+    """Return the review in a valid answer; ``trajectory``: the judge's transcript, the action last."""
     verdicts = {item["id"]: item for item in data["verdicts"]}
     claims: dict[str, ReviewedClaim] = {}
     for index, proposition in enumerate(propositions.propositions):
@@ -225,9 +225,9 @@ def _on_one_line(text: str) -> str:
 
 
 def feedback_text(review: Review, threshold: float, texts: GateTexts) -> str:
-    """Return what the agent is told about a rejected message, in its language.
+    """Return the feedback on a rejected message, in the agent's language.
 
-    A message out of character: the words that decide, then the claims it breaks. Otherwise the score, then the claims it fails.
+    Out of character: the quote that decides, then the broken claims. Otherwise the score, then the failed claims.
     """
     if review.is_out and review.message:
         quote = shortened(review.message.quote, _LONGEST_QUOTE)

@@ -1,4 +1,4 @@
-"""What the gate decides, and what corrections read and leave in the store: what was said before, checks, rejected texts."""
+"""Decisions of the gate, and the rows that corrections read and write: earlier messages, checks, rejected texts."""
 
 import logging
 import threading
@@ -52,18 +52,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The answer to one check. ``text`` is always the text that was checked: the gate never writes.
+    """The answer to one check. ``text`` is the checked text: the gate never writes.
 
     Attributes:
         feedback: for the agent's next attempt, None unless ``action`` is retry.
-        score: weighted mean of the propositions, 0-9; None when there is none.
-        verdict: of the judge on the whole message. A message that is out of character counts as below the threshold, whatever
-            its score; None: the judge did not say.
+        score: weighted mean of the propositions, 0-9; None: there is no score.
+        verdict: the judge's, on the whole message; None: there is none. A message that is out of character counts as below the
+            threshold.
         reason: why there is no score (``timeout``, ``api_error``, ``database``, ...), None for a judged text.
         action_id: the same for all attempts at one message.
         attempt: 1 for the first text.
         latency_ms: wall-clock time of the check.
-        would: what a gate that only watches would have said; None: it does not only watch, or the judge has not answered yet.
+        would: the decision of a gate that only watches; None: it does not only watch, or the judge has not answered yet.
     """
 
     action: Action
@@ -89,9 +89,9 @@ class GateDecision:
 def decide(score: float | None, threshold: float, *, attempt: int, max_attempts: int, is_out: bool = False) -> Action:
     """Return what to do with a text.
 
-    ``score``: 0-9; None (there is no score) always commits. ``is_out``: the judge says that the message is out of character, so
-    that it counts as below the threshold. ``attempt``: 1-based; the number of texts written for the action, this one included.
-    ``max_attempts``: rejections with feedback before the text goes through.
+    ``score``: 0-9; None always commits. ``is_out``: the message is out of character, so it counts as below the threshold.
+    ``attempt``: the number of texts written for the action, this one included. ``max_attempts``: rejections before the text is
+    sent.
     """
     if score is None or (score >= threshold - _TOLERANCE and not is_out):
         return Action.COMMIT
@@ -113,7 +113,7 @@ ACTION_LIFETIME = timedelta(days=1)
 
 @dataclass(frozen=True)
 class PriorAttempts:
-    """What is known of earlier attempts at an action: how many were rejected, and the text of the first."""
+    """Earlier attempts at an action: the number of rejections, and the text of the first."""
 
     rejections: int = 0
     first_text: str | None = None
@@ -226,7 +226,7 @@ def _write_check(connection: Connection, record: CheckRecord) -> None:
 
 
 _BYPASSES = tables.gate_bypasses
-# Reasons and agents told apart between two writes; a caller that makes names up fills no memory.
+# Pairs of reason and agent between two writes, so that made-up names do not fill memory.
 _MOST_KINDS = 200
 _OTHER = "(other)"
 _LONGEST_NAME = 64
@@ -235,10 +235,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Bypasses:
-    """Counts bypasses and writes them to ``gate_bypasses``, a row for each reason and agent at a time, never holding up anybody.
+    """Counts bypasses and writes them to ``gate_bypasses``, a row for each reason and agent, without delaying callers.
 
     Args:
-        observer: told of every bypass by its reason.
+        observer: called with the reason of every bypass.
         seconds: between two writes.
     """
 
@@ -266,7 +266,7 @@ class Bypasses:
             _LOGGER.exception("the observer of bypasses failed")
 
     def flush(self) -> None:
-        """Write down what has been counted; what cannot be written waits for the next time."""
+        """Write the counts; those that cannot be written wait for the next time."""
         with self._lock:
             waiting, self._waiting, self._timer = self._waiting, Counter(), None
         if not waiting:
@@ -303,7 +303,7 @@ class Bypasses:
 
 _MESSAGES = tables.run_messages
 EARLIER, UNDER_REVIEW = "earlier", "under review"
-# Time and id of a stored message: what was said before it is what stood in the store when it was sent.
+# Time and id of a stored message: earlier messages are those that were stored when it was sent.
 Before = tuple[datetime, str]
 
 
@@ -316,11 +316,10 @@ def action_trajectory(
     last_n: int,
     before: Before | None = None,
 ) -> Trajectory:
-    """Return what was said before an action, windowed, and the action itself as the last entry.
+    """Return the messages before an action, windowed, and the action itself as the last entry.
 
-    ``whole_channel``: everybody's messages of the conversation instead of the agent's own anywhere. ``first_n``, ``last_n``: of
-    what was said before; the action is always shown. ``before``: of an action that is looked at again; None: all that is stored
-    was said before.
+    ``whole_channel``: all messages of the conversation instead of the agent's own everywhere. ``first_n``, ``last_n``: number of
+    messages before; the action is always shown. ``before``: the place of a stored action; None: all stored messages are earlier.
     """
     agent_id, channel, recipient = call.place
     scope = _conversation(agent_id, channel, recipient) if whole_channel else _MESSAGES.c.agent_id == agent_id

@@ -45,11 +45,11 @@ class GateReplay(BaseModel, frozen=True, extra="forbid"):
     """The gate of one agent over stored messages.
 
     Attributes:
-        threshold: as it is set now; ``enabled``: whether the gate is on.
-        messages: how many were looked at; ``measured`` of them have a score, ``unmeasured``: why the others have none.
-        known: with a verdict of the judge, in or out, or else a label of people; ``out`` of them are out of character.
+        threshold: the current one; ``enabled``: whether the gate is on.
+        messages: number of messages; ``measured`` of them have a score, ``unmeasured``: the others by reason.
+        known: messages with a verdict of the judge, in or out, or else a label of people; ``out`` of them are out of character.
         held: by threshold, the lowest first.
-        judges: models that gave the scores, with how often.
+        judges: number of scores by model.
     """
 
     agent_id: str

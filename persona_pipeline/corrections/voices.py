@@ -43,10 +43,10 @@ class StoredMessages:
 
 
 class FileMessages:
-    """Messages of a .jsonl or .csv file that grows, ``aliases`` of agents followed. Lines that are not valid are left out.
+    """Messages of a .jsonl or .csv file that grows, ``aliases`` of agents followed. Invalid lines are left out.
 
     Attributes:
-        problems: what is wrong with those that are new.
+        problems: of the new lines.
     """
 
     def __init__(self, path: Path, aliases: Aliases) -> None:
@@ -85,7 +85,7 @@ class VoiceWatches:
 
     @classmethod
     def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
-        """Learn the agents' voices from what was said up to a moment, or take what was learnt before.
+        """Learn the agents' voices from messages up to a moment, or take stored ones.
 
         ConfigError: an agent has no persona in the store.
         """

@@ -1,1 +1,1 @@
-"""Experiments: which version is better, what made scores fall, what claims are worth"""
+"""Experiments: comparisons of versions, causes of drops, interviews, and tests of claims."""

@@ -1,6 +1,6 @@
-"""A first look at exported messages, without a judge, a key or a world: who speaks, and what changed.
+"""A first look at exported messages, without a judge, a key or a world: the agents, and what changed.
 
-An agent's earlier messages are taken for its voice, and the later ones are compared with it.
+The voice of an agent's later messages is compared with that of its earlier ones.
 """
 
 import json
@@ -42,24 +42,24 @@ from persona_pipeline.world.world import template_languages, template_world
 
 # Of more agents than this the others are left out: each one's voice takes a second or two to learn.
 MOST_AGENTS = 50
-# Where nobody says enough to be told by that, an agent says at least this share of what the busiest says.
+# Where all speakers are quiet, an agent writes at least this share of the busiest speaker's messages.
 _SHARE = 0.1
 _LOOKED_AT, _TYPICAL, _LEAST_LENGTH, _MOST_LENGTH = 100, 3, 20, 200
-# Of longer histories a voice is learnt from so many messages, or a third.
+# A voice is learnt from at most this number of messages, or a third of a longer history.
 _MOST_LEARNT = 800
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Who speaks in an export.
+    """The speakers of an export.
 
     Attributes:
-        names: agents' display names by id; ``languages``: codes by id, ``unknown`` where it cannot be told.
-        people: names of everybody else, with how many messages each.
-        why: by what agents were told from people, in words; ``left_out``: agents beyond the first 50.
-        messages: of everybody, oldest first; agents' under their ids.
-        parts: by agent, the messages its voice is learnt from and those held against it: halves, up to two thirds where only so
-            many make 100 in twenty conversations; of more than 1,600 the first 800, or a third.
+        names: agents' display names by id; ``languages``: codes by id, ``unknown`` where it is not known.
+        people: number of messages of each other speaker, by name.
+        why: how agents were separated from people, in words; ``left_out``: agents beyond the first 50.
+        messages: of all speakers, oldest first; agents' under their ids.
+        parts: by agent, the messages for learning its voice and the later ones: halves, up to two thirds where only those make 100
+            in twenty conversations; of more than 1,600 the first 800, or a third.
     """
 
     names: Mapping[str, str]
@@ -72,14 +72,15 @@ class Cast:
 
 
 def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Sequence[str] = ()) -> Cast:
-    """Tell agents from people: as they are named, else by the export's roles, else by how much they say and where.
+    """Separate agents from people: by the given names, else by the export's roles, else by the number of messages and
+    conversations.
 
     Args:
-        messages: of everybody, oldest first.
-        agents, people: names as the export has them; with agents named, everybody else is a person.
+        messages: of all speakers, oldest first.
+        agents, people: names as in the export; with agents named, all others are people.
 
     Raises:
-        ConfigError: nobody of a name speaks, or nobody is left who could be an agent.
+        ConfigError: no message is by a named speaker, or no speaker can be an agent.
     """
     said: dict[str, list[Message]] = {}
     for message in messages:
@@ -121,7 +122,7 @@ def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Messag
 def _chosen(
     said: Mapping[str, Sequence[Message]], agents: Collection[str], people: Collection[str]
 ) -> tuple[set[str], str]:
-    """Return who is an agent, and by what that was told."""
+    """Return the agents, and how they were recognised."""
     if agents:
         return {*agents} - {*people}, "as you named them"
     roles = {key: Counter(role for item in own if (role := _is_agents(item)) is not None) for key, own in said.items()}
@@ -145,13 +146,13 @@ def _is_agents(message: Message) -> bool | None:
     if isinstance(extras.get("is_user"), bool):
         return not extras["is_user"]
     if "span_id" in extras:
-        # What was told to an agent was said by who asked it.
+        # A message to an agent is by its caller.
         return "told" not in extras
     return True if extras.get("bot_id") else None
 
 
 def _ids(names: Mapping[str, str], speakers: Collection[str]) -> dict[str, str]:
-    """Return an id for each agent: of its name's Latin letters, unlike what anybody else is called."""
+    """Return an id for each agent: the Latin letters of its name, unlike the names of other speakers."""
     found: dict[str, str] = {}
     for number, (key, name) in enumerate(names.items(), start=1):
         stem = agent_id_of(name) or f"agent-{number}"
@@ -162,8 +163,10 @@ def _ids(names: Mapping[str, str], speakers: Collection[str]) -> dict[str, str]:
 
 
 def world_files(cast: Cast) -> dict[str, str]:
-    """Return the files of a world of these agents, text by path: personas to be completed, claims about everybody in the agents'
-    languages (English where there are none), and the messages as they were read."""
+    """Return the files of a world of these agents, text by path.
+
+    They are personas to complete, default claims in the agents' languages (else English), and the messages as they were read.
+    """
     known = template_languages()
     spoken = {agent_id: code if code in known else ENGLISH for agent_id, code in cast.languages.items()}
     templates = {code: template_world(code) for code in dict.fromkeys(spoken.values())}
@@ -182,7 +185,7 @@ def world_files(cast: Cast) -> dict[str, str]:
         if len(templates) == 1:
             texts[path] = text
             continue
-        # An agent's claims are added to those about everybody, so with several languages each agent has its own.
+        # An agent's claims are added to the default ones, so with several languages each agent has its own.
         for agent_id, code in spoken.items():
             body = templates[code][path].replace("\npropositions:", f"\nagent_id: {agent_id}\npropositions:", 1)
             texts[f"{folder}/{agent_id}.yaml"] = body
@@ -233,7 +236,7 @@ def _line(message: Message) -> dict[str, object]:
     }  # fmt: skip
 
 
-# Messages of others that voices are learnt beside, of all agents together: what keeps fifty of them under a minute.
+# Messages of others for learning voices, of all agents together: fifty agents take less than a minute.
 _MOST_OTHERS, _FEWEST_OTHERS = 60_000, 600
 
 
@@ -243,9 +246,9 @@ class FirstFinding:
 
     Attributes:
         kind: ``voice_alarm``, ``clone``, ``style_clone`` or ``merged``. ``text``: one sentence.
-        lines: an earlier line beside one of now, as they were written.
-        since: id and time of the first message that sounds different; ``messages``: of the time that does.
-        drift: the time in which the agent is known to be out of character, as the world keeps it.
+        lines: pairs of an earlier and a later line, as they were written.
+        since: id and time of the first message that sounds different; ``messages``: number of such messages.
+        drift: the time in which the agent is out of character, as the world keeps it.
     """
 
     kind: str
@@ -258,13 +261,13 @@ class FirstFinding:
 
 @dataclass(frozen=True)
 class AgentLook:
-    """What is told of an agent.
+    """The result for one agent.
 
     Attributes:
-        learnt, followed: how many messages its voice was learnt from, and held against.
-        untold: why a change of its voice cannot be told; "" where it can. ``rests_on``: what it was held against, in sentences.
-        said_again: see ``said_again_statistics``. ``repeated``: share (0-1) of word triples that stand in another of twenty
-            messages around, before and now; None: too little was said.
+        learnt, followed: number of messages for learning its voice, and of later ones.
+        untold: why a change of its voice cannot be seen; "" where it can. ``rests_on``: what it was compared with, in sentences.
+        said_again: see ``said_again_statistics``. ``repeated``: share (0-1) of word triples that are in another of twenty messages
+            around, before and now; None: there is too little text.
     """
 
     agent_id: str
@@ -280,18 +283,18 @@ class AgentLook:
 
     @property
     def result(self) -> Result:
-        """Its verdict: what cannot be told is no pass."""
+        """Its verdict: an inconclusive result does not pass."""
         return Result.FELL if self.findings else Result.CANNOT_TELL if self.untold else Result.HELD
 
 
 def first_look(cast: Cast, *, dated: bool = True) -> list[AgentLook]:
-    """Return what is told of each agent without a judge.
+    """Return the result for each agent, without a judge.
 
-    All agents and all stretches of 500 messages together raise a false alarm as rarely as one stretch does elsewhere: in 5 % of
-    exports, as far as that is known.
+    All agents and all stretches of 500 messages together raise a false alarm in about 5 % of exports, as one stretch does
+    elsewhere.
 
     Args:
-        dated: False where times were made up: then messages are told by their number.
+        dated: False where times are made up: then messages have numbers instead.
     """
     stretches = sum(ceil(len(later) / HORIZON) for _, later in cast.parts.values())
     places, alike, found = {message.id: place for place, message in enumerate(cast.messages)}, _alike(cast), []
@@ -313,7 +316,7 @@ def first_look(cast: Cast, *, dated: bool = True) -> list[AgentLook]:
 
 
 def overall(looks: Sequence[AgentLook]) -> Result:
-    """Return the verdict of all: held where somebody could be told and nothing was found; the others are named, not counted."""
+    """Return the verdict of all: held if at least one agent is conclusive and nothing was found."""
     results = {item.result for item in looks}
     return next((item for item in (Result.FELL, Result.HELD) if item in results), Result.CANNOT_TELL)
 

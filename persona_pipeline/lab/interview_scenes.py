@@ -1,6 +1,6 @@
-"""Scenes of an interview: what a visitor says, turn by turn; from ``interviews/AGENT.yaml``, or those that ship, by language.
+"""Scenes of an interview: a visitor's lines, turn by turn, from ``interviews/AGENT.yaml`` or the package's, by language.
 
-A model writes the file for a persona and its claims where it is asked to. Nobody has to take what it wrote: the file is in git.
+A model can write the file for a persona and its claims. It is a draft until a person renames it.
 """
 
 import tomllib
@@ -46,7 +46,7 @@ class InterviewScene:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of all that is said: scenes of one id that differ in it are different scenes."""
+        """SHA-256 of the lines, which identifies a scene together with its id."""
         return content_hash([self.kind, self.language, *self.turns])
 
 
@@ -76,13 +76,13 @@ def interview_scenes(
     *,
     kinds: Collection[str] | None = None,
 ) -> list[InterviewScene]:
-    """Return an agent's scenes: those of its file, else the ones that ship, in its languages.
+    """Return an agent's scenes: those of its file, else the package's in its languages.
 
     Args:
-        languages: of the scenes that ship, the agent's own first; None: those of its messages, or of its persona.
+        languages: of the package's scenes, the agent's own first; None: those of its messages, or of its persona.
         kinds: only these; None: all.
 
-    Raises ``ConfigError``: there is no such agent, its file is not valid, a kind is unknown, or nothing is left.
+    Raises ``ConfigError``: there is no such agent, its file is not valid, a kind is unknown, or no scene is left.
     """
     if unknown := next((kind for kind in kinds or () if kind not in KINDS), None):
         raise ConfigError(f"kind of scene {unknown!r} is unknown{did_you_mean(unknown, KINDS)}; use {', '.join(KINDS)}")
@@ -112,9 +112,9 @@ def load_scenes(path: Path) -> list[InterviewScene]:
 
 
 def shipped_scenes(languages: Sequence[str]) -> list[InterviewScene]:
-    """Return the scenes that ship in a language, the first of several, and small talk in each of the others.
+    """Return the package's scenes in the first language, and small talk in each of the others.
 
-    A language that none ship in is passed over; without any they are in English.
+    Languages without scenes are skipped; without any, scenes are in English.
     """
     known = [name for name in dict.fromkeys(map(base_language, languages)) if name in _shipped()] or [ENGLISH]
     by_kind = [(kind, known[0], scenes) for kind, scenes in _shipped()[known[0]].items()]

@@ -31,18 +31,18 @@ class Value(BaseModel):
 
 
 class ScoreDifference(Value):
-    """A score before and after, over the scenes that both versions have a score of, each conversation counting once; points, 0-9.
+    """A score before and after, over the scenes scored in both versions, each conversation counting once; points, 0-9.
 
     Attributes:
-        change: after minus before, the mean over conversations; None without any.
+        change: after minus before, the mean over conversations; None: there are none.
         low, high: the interval of the change; None below two scenes.
-        p_value: that nothing changed, corrected for everything that was compared; however often one looked.
-        asked_alike: the judge is shown the same of both versions, so nothing can have changed.
-        kind: of an interview's scenes, where those of one kind show the change more than all together.
-        open_kinds: kinds of an interview's scenes in which a change of twice what matters is not ruled out, where it is ruled out
-            of all scenes together.
-        note: why nothing can be told.
-        scenes: how many are paired; ``unjudged``: how many lack a judgment on one side; ``silent``: there was nothing to judge.
+        p_value: of no change, corrected for all comparisons, and valid at any look.
+        asked_alike: the judge's questions are equal for both versions, so nothing can have changed.
+        kind: of an interview's scenes, where one kind shows the change more than all together.
+        open_kinds: kinds of an interview's scenes in which a change of twice ``--change`` is possible, where it is ruled out for
+            all scenes together.
+        note: why the row is inconclusive.
+        scenes: number of pairs; ``unjudged``: scenes without a judgment on one side; ``silent``: scenes with nothing to judge.
     """
 
     before: float | None = None
@@ -86,7 +86,7 @@ class AnswerExpense(Value):
 
 
 class SceneClaim(Value):
-    """A claim that fell in a scene, as ``dimension/id``, with what the judge quotes of the second answer."""
+    """A claim that dropped in a scene, as ``dimension/id``, with the judge's quote of the second answer."""
 
     claim: str
     before: float
@@ -95,12 +95,12 @@ class SceneClaim(Value):
 
 
 class SideBySide(Value):
-    """What both versions answered to the same line, where something fell.
+    """Answers of both versions to the same line, where something dropped.
 
     Attributes:
         turn: the number of the line in the scene, from 1; ``asked``: the line.
-        scores: what fell over all, by row: before and after in this scene.
-        claims: those that fell farthest here.
+        scores: dropped rows, before and after in this scene.
+        claims: those with the largest drop here.
     """
 
     scene: str
@@ -118,15 +118,15 @@ class AgentDifference(Value):
 
     Attributes:
         persona_changed: whether its name or persona text differ.
-        scenes: how many were looked at; ``left_out``: of how many nothing is recorded in either version;
-            ``repeated``: in how many both answered word by word as before.
-        conversations: of how many those are that both versions have a score of. Each counts once, and so does a block of
-            neighbouring windows, and an input of a suite each time it is answered.
-        signals: of an interview, ``voice``, ``said_again`` (9: no answer says an earlier one again) and ``late_turns`` (adherence
-            in the second half of long scenes), in points as dimensions are.
+        scenes: number of scenes; ``left_out``: those without any recorded judgment; ``repeated``: those that both answered with the
+            same words as before.
+        conversations: those with a score in both versions. Each counts once, as does a block of neighbouring windows, and an input
+            of a suite each time it is answered.
+        signals: of an interview, ``voice``, ``said_again`` (9: no answer repeats an earlier one) and ``late_turns`` (adherence in
+            the second half of long scenes), in points like dimensions.
         expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
-        lines: where something fell, the scenes with the largest differences.
-        only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
+        lines: the scenes with the largest drops.
+        only_before, only_after: claims, as ``dimension/id``, that the other version lacks.
     """
 
     agent_id: str
@@ -151,13 +151,13 @@ class AgentDifference(Value):
 
     @property
     def moved(self) -> list[ClaimDifference]:
-        """The claims that fell or rose, the farthest first."""
+        """Claims that dropped or rose, the largest drop first."""
         shown = [item for item in self.claims if item.difference.moved in (ScoreChange.FELL, ScoreChange.ROSE)]
         return sorted(shown, key=lambda item: item.difference.change or 0.0)
 
     @property
     def suspects(self) -> list[ClaimDifference]:
-        """Claims that moved as far as their dimension, which moved, and are not by themselves told from chance: at most three."""
+        """Claims that moved as far as their dimension, but may be chance alone: at most three of each dimension."""
         found = []
         for name, dimension in self.dimensions.items():
             if dimension.moved not in (ScoreChange.FELL, ScoreChange.ROSE):
@@ -194,11 +194,11 @@ class MeanChange(Value):
 
 
 class Asked(Value):
-    """What asking and judging took.
+    """Answers and judgments of a run.
 
     Attributes:
-        answers: how many answers were asked for, ``unanswered``: how many did not come, by reason.
-        usage: calls and dollars of judging; ``answers_usd``: of answers, None where a target does not tell.
+        answers: number of requested answers, ``unanswered``: missing ones, by reason.
+        usage: calls and dollars of judging; ``answers_usd``: of answers, None: a target does not report them.
     """
 
     answers: int = 0
@@ -219,8 +219,8 @@ class VersionComparison(Asked):
     Attributes:
         scenes_are: ``windows`` (the same messages judged for both) or ``answers`` (the same scenes answered by both).
         judges, targets: of before and after; targets only where scenes were answered.
-        level: share (0-1) of runs without a change in which one is reported.
-        rule: what was corrected for, in words.
+        level: share (0-1) of runs without a change in which a change is reported.
+        rule: the correction for many tests, in words.
         most: scenes an agent, at most; ``stopped``: why it ended, in words.
     """
 
@@ -242,7 +242,7 @@ class VersionComparison(Asked):
 
     @property
     def fell(self) -> list[str]:
-        """What fell, as ``agent/dimension``, ``agent/signal`` and ``agent/dimension/claim``."""
+        """Names of all drops, as ``agent/dimension``, ``agent/signal`` and ``agent/dimension/claim``."""
         dimensions, claims = list[str](), list[str]()
         for agent_id, agent in self.agents.items():
             own = {name: item.moved for name, item in agent.rows.items()}
@@ -262,7 +262,7 @@ def read_comparison(text: str, place: str) -> VersionComparison:
         raise ConfigError(Problem(f"is no comparison of versions ({type(error).__name__})", place)) from None
 
 
-# Of an interview's six kinds of scenes each is seen sixteen times: a fault of one kind shows in no fewer.
+# Each of an interview's six kinds of scenes is seen sixteen times: fewer do not show a fault of one kind.
 SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
 YARDSTICKS = ("after", "before", "own")
 
@@ -345,15 +345,15 @@ class Cause(Value):
 
 
 class Fall(Value):
-    """A score that fell, and what made it fall.
+    """A score that dropped, and the cause.
 
     Attributes:
         claim: None: the dimension as a whole.
-        good, bad: where it was well, where it was not; ``last_good`` and ``first_bad``: the step.
-        share: how much of the fall is in that step, 0-1.
-        cause: None: it cannot be told, and ``why_not`` says why.
-        candidates: what it may be, where it cannot be told.
-        steps: the others in which it fell, where one step is not all.
+        good, bad: the ends of the search; ``last_good`` and ``first_bad``: the step.
+        share: the part of the drop in that step, 0-1.
+        cause: None: it is not known, for the reason in ``why_not``.
+        candidates: possible causes, if it is not known.
+        steps: other steps in which it dropped, if one step is not all.
     """
 
     dimension: str
@@ -370,13 +370,13 @@ class Fall(Value):
 
 
 class Bisection(Value):
-    """What made an agent's scores fall.
+    """The causes of an agent's drops.
 
     Attributes:
-        source: ``commits`` or ``evaluations``: where its history was read from.
-        looked_at: at how many points it was scored.
-        missing: judgments that nobody made and that would tell more.
-        voice: of an alarm about its voice, when it began, and what changed around it.
+        source: ``commits`` or ``evaluations``, the points of its history.
+        looked_at: number of points that were scored.
+        missing: judgments that do not exist and would help.
+        voice: lines about alarms of its voice, with their beginning and the changes around it.
     """
 
     version: str

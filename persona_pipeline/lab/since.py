@@ -52,8 +52,8 @@ class AgentSince(BaseModel):
     def result(self) -> Result:
         """``fell`` where the share is surely lower, by at least 10 points.
 
-        It cannot be told where the share is lower by 20 points and that may be chance, or where a dimension is lower by more than
-        it may drop: one window on each side does not show how much windows differ.
+        Inconclusive where the share is lower by 20 points, which may be chance, or where a dimension is lower by more than the
+        allowed drop: one window on each side does not show how much windows differ.
         """
         if self.drop is None:
             return Result.CANNOT_TELL
@@ -73,7 +73,7 @@ class SinceReport(BaseModel):
 
     @property
     def exit_code(self) -> int:
-        """1: an agent fell; 3: none did, and one cannot be told or there is none; 0: all held."""
+        """1: an agent dropped; 3: an agent is inconclusive, or there is none; 0: all held."""
         results = (agent.result for agent in self.agents)
         worst = min(results, key=_ORDER.index, default=Result.CANNOT_TELL)
         return worst.status.exit_code
@@ -87,7 +87,7 @@ def both_sides(request: EvaluationRequest, date: datetime) -> tuple[EvaluationRe
 
 
 def compare_since(world: World, judge: Judge, date: datetime, request: EvaluationRequest) -> SinceReport:
-    """Return what agents were like before a date and after it. Nothing is written.
+    """Return agents before a date and after it. Nothing is written.
 
     ``request.window`` is the length of time before the date. ``ConfigError``: there is no message after the date, or bad input.
     """

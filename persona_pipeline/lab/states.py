@@ -1,4 +1,4 @@
-"""Worlds as they stood: the two sides of a comparison, and an agent in a commit, scored without a call."""
+"""Versions of a world: both sides of a comparison, and an agent's state at a commit, scored from recordings."""
 
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ HERE = "as it stands"
 
 @dataclass(frozen=True)
 class SideAgent:
-    """One agent as a side has it. ``sets``: its claims by dimension; ``names``: everybody's display names."""
+    """One agent of a version. ``sets``: its claims by dimension; ``names``: display names of all agents."""
 
     persona: Persona
     sets: Mapping[str, StoredSet]
@@ -47,8 +47,8 @@ class Side:
     """A version of a world.
 
     Attributes:
-        label: what a person calls it: a revision's name, a folder, or ``as it stands``.
-        root: a folder that holds it; that of a commit is there only while the sides are open.
+        label: a revision's name, a folder, or ``as it stands``.
+        root: its folder; that of a commit exists while the sides are open.
         revision: the commit; None: a folder.
     """
 
@@ -58,7 +58,7 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The label, with the commit where it does not tell it."""
+        """The label, with the commit if it is not in it."""
         short = self.revision.short if self.revision else ""
         return self.label if not short or short in self.label else f"{self.label} ({short})"
 
@@ -82,7 +82,7 @@ class Side:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Say of a problem in a commit in which one it stands, not in which folder it was unpacked."""
+        """Name the commit of a problem instead of the folder it was unpacked to."""
         try:
             yield
         except ConfigError as error:
@@ -97,9 +97,10 @@ class Side:
 
 
 def split_versions(text: str) -> tuple[str, str]:
-    """Return the two sides of ``A..B`` (``A..`` is ``A..HEAD``); one version alone stands before the world as it is, ``""``.
+    """Return both sides of ``A..B`` (``A..`` is ``A..HEAD``); a single version comes before the current files, ``""``.
 
-    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``. ConfigError: there is nothing before the dots.
+    ``A...B`` is the change of ``B`` since its common ancestor with ``A``, as in ``git diff``. ConfigError: nothing is before the
+    dots.
     """
     if Path(text).is_dir() or ".." not in text:
         return text, ""
@@ -111,9 +112,9 @@ def split_versions(text: str) -> tuple[str, str]:
 
 @contextmanager
 def open_sides(root: Path, before: str, after: str) -> Iterator[tuple[Side, Side]]:
-    """Give both sides while they are compared; commits are unpacked outside the user's checkout, and nothing of them is run.
+    """Open both sides; commits are unpacked to a temporary folder, and nothing of them is run.
 
-    A side is a commit's name, a folder with a world, or ``""`` for the world as it stands. ConfigError: there is none such.
+    A side is a commit's name, a folder with a world, or ``""`` for the current files. ConfigError: there is no such version.
     """
     with ExitStack() as stack:
         yield _opened(stack, root, before), _opened(stack, root, after)
@@ -141,10 +142,10 @@ class State:
     """An agent at one point of its history.
 
     Attributes:
-        agent: None: no longer known; only what was stored of its scores is.
+        agent: None: it is no longer known; only its stored scores are.
         verdicts: of the plan's requests, by key.
-        persona_file: the path of the persona's file, and what was written in it.
-        fingerprint: hashes of what a stored evaluation was made from; empty where all of that is known.
+        persona_file: path and text of the persona's file.
+        fingerprint: hashes of the inputs of a stored evaluation; empty where the inputs are known.
     """
 
     label: str
@@ -180,13 +181,13 @@ class State:
 
 @dataclass
 class RecordedAnswers:
-    """Everything that was ever said of a judgment, in recordings, in the store, or by a live judge that may be asked.
+    """All known verdicts: recordings, the store, and a live judge that may be asked.
 
     Attributes:
         known: of the world.
-        also: recordings of now and of other states.
-        live: asked for what nobody said; None: nobody is.
-        missing: what nobody said, by key.
+        also: current recordings and those of other states.
+        live: asked for missing verdicts; None: makes no API calls.
+        missing: requests without a verdict, by key.
     """
 
     known: KnownVerdicts
@@ -203,9 +204,9 @@ class RecordedAnswers:
         own: Judge | None = None,
         models: Collection[str] | None = None,
     ) -> dict[str, Verdict]:
-        """Return the answers by key, those that nobody gave left out.
+        """Return verdicts by key; missing ones are left out.
 
-        ``own``: recordings that are looked at first. ``models``: only theirs; None: anybody's.
+        ``own``: recordings to look at first. ``models``: of these models only; None: of any.
         """
 
         def holds(verdict: Verdict) -> bool:
@@ -307,7 +308,7 @@ def state_of(
 
 
 def scope_of(agent: SideAgent, window: Window) -> AgentScope:
-    """Return what is judged of an agent on a window: the dimensions that it has claims of."""
+    """Return the scope of an agent on a window: the dimensions that it has claims for."""
     claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
     return AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
 
@@ -319,7 +320,7 @@ def plan_of(inputs: Inputs, agent: SideAgent, scope: AgentScope, samples: int) -
 
 
 def readable_recordings(folder: Path, settings: Settings) -> OpenedJudge | None:
-    """Return what is recorded in a folder; None where a line of it cannot be believed, as in forms of older versions."""
+    """Return the recordings of a folder; None: a line is not valid, as in formats of older versions."""
     try:
         return OpenedJudge(RecordedBackend(folder, settings=settings))
     except ConfigError:
@@ -333,7 +334,7 @@ def _nobody(request: JudgeRequest) -> Verdict:
 
 
 def _is_anothers(path: str, agent_id: str) -> bool:
-    """Whether a file is of another agent's claims or recordings; personas and messages of others stand around everybody."""
+    """Whether a file is another agent's claims or recordings; personas and messages of others matter for all agents."""
     parts = path.split("/")
     if parts[0] == "propositions" and len(parts) == 3:
         return Path(parts[2]).stem not in ("_default", agent_id)

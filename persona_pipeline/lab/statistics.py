@@ -1,17 +1,16 @@
 """Tests of the lab: paired differences that may be looked at after each one, and means over the scenes of an interview.
 
-**Paired differences.** If two versions are the same, which of them has the higher score in a scene is a coin flip, whatever the
-noise of the judge: the two could change places. A bet on the sign of each difference then wins nothing on average, also where the
-stake depends on the size of the difference. What is held is a test martingale, and by Ville's inequality it passes 1 / alpha in a
-share of alpha of runs at most, at whatever time one stops. The stake is tanh(rate x size), with three rates, so that small and
-large changes are both seen. Bets on a fall and on a rise are kept apart and learn nothing from earlier differences: one more
-scene that is worse never makes a fall less sure. After Howard, Ramdas, McAuliffe and Sekhon (2020, time-uniform Chernoff bounds,
-the symmetric case) and Waudby-Smith and Ramdas (2024, betting). The interval assumes that noise is symmetric about the change.
+**Paired differences.** If two versions are the same, the sign of each difference is a coin flip, whatever the noise of the judge:
+the two could change places. A bet on the signs then wins nothing on average, even if the stake depends on the size. The wealth of
+the bets is a test martingale: by Ville's inequality it exceeds 1 / alpha in at most a share alpha of runs, at any stopping time.
+The stake is tanh(rate x size), with three rates for small and large changes. Bets on a drop and on a rise are separate and learn
+nothing from earlier differences, so one more lower scene never makes a drop less certain. After Howard, Ramdas, McAuliffe and
+Sekhon (2020, time-uniform Chernoff bounds, the symmetric case) and Waudby-Smith and Ramdas (2024, betting). The interval assumes
+symmetric noise.
 
-**Interviews.** Scores are arrays of (scenes, sessions) in points (0-9), NaN where there is none. A scene is one unit: its sessions
-are repeats of it, and intervals are over scenes. A drop since an earlier interview is tested as the guard tests drops of scores.
-How much sessions of a scene differ is learnt from the earlier interview alone, drawn towards a usual value: the interview that is
-judged never widens its own limits.
+**Interviews.** Scores are arrays of (scenes, sessions) in points (0-9), NaN where there is none. A scene is one unit and its
+sessions are repeats, so intervals are over scenes. Drops are tested as the guard tests drops of scores. The spread of sessions is
+learnt from the earlier interview alone, drawn towards a usual value, so the judged interview never widens its own limits.
 """
 
 import math
@@ -36,11 +35,11 @@ _HALVINGS = 18
 
 @dataclass(frozen=True)
 class PairedChange:
-    """What paired differences say so far. P-values (0-1) are one-sided and hold at any time, of any number of looks.
+    """Evidence of paired differences. P-values (0-1) are one-sided and hold after any number of looks.
 
     Attributes:
-        fell, rose: that it did not fall, and that it did not rise.
-        lower, higher: that it is lower, or higher, by the margin or more.
+        fell, rose: of no drop, and of no rise.
+        lower, higher: of a drop, or a rise, by the margin or more.
     """
 
     fell: float
@@ -68,7 +67,7 @@ def paired_interval(differences: Sequence[float], level: float) -> tuple[float, 
 
 
 def log_wealth(values: Numbers) -> Numbers:
-    """Return the log of what is held after each value by bets that values are above 0; they begin with one unit of money."""
+    """Return the log of the wealth after each value of bets that values are above 0; it begins with one unit."""
     stakes = np.clip(np.tanh(RATES[:, None] * values), -_LARGEST_STAKE, _LARGEST_STAKE)
     held = np.cumsum(np.log1p(stakes), axis=1) + np.log(SHARES)[:, None]
     return np.logaddexp.reduce(held, axis=0)
@@ -89,12 +88,12 @@ def _low_end(values: Numbers, level: float) -> float:
 
 
 FEWEST_SCENES = 6
-# Variance of one conversation's score in points squared, as assumed; its degrees of freedom; and the least, by rounding alone.
+# Assumed variance of one conversation's score in points squared; its degrees of freedom; and the least, by rounding alone.
 GUESS, GUESS_DEGREES, LEAST_VARIANCE = 1.8**2, 12, 1 / 12
 
 
 def means(values: Numbers) -> Numbers:
-    """Return the mean of what is known along the last axis, NaN where nothing is."""
+    """Return the mean of known values along the last axis, NaN without any."""
     known = np.isfinite(values)
     return np.where(known, values, 0.0).sum(axis=-1) / np.where(known.any(axis=-1), known.sum(axis=-1), np.nan)
 

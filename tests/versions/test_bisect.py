@@ -19,7 +19,7 @@ from persona_pipeline.lab.bisect.bisect import (
     find_step,
     has_messages,
 )
-from persona_pipeline.lab.bisect.causes import hunks_between, with_hunks
+from persona_pipeline.lab.bisect.causes import changed_places
 from persona_pipeline.lab.results import Bisection, CauseKind
 from persona_pipeline.testing import ScriptedJudge
 from persona_pipeline.world import World
@@ -53,12 +53,9 @@ def test_halving_looks_at_few_points() -> None:
     assert len(looked) <= 14
 
 
-def test_hunks_apply_one_by_one() -> None:
-    before, after = "a\nb\nc\nd\n", "a\nB\nc\nd\ne\n"
-    one, other = hunks_between(before, after)
-    assert with_hunks(before, [one, other]) == after
-    assert with_hunks(before, [one]) == "a\nB\nc\nd\n"
-    assert one.text("p.yaml") == ("p.yaml:2", "- b", "+ B")
+def test_places_that_changed_are_named_by_their_line() -> None:
+    found = changed_places("p.yaml", "a\nb\nc\nd\n", "a\nB\nc\nd\ne\n")
+    assert found == [("p.yaml:2", ["- b", "+ B"]), ("p.yaml:5", ["+ e"])]
 
 
 # Each cause, and each way to stand beside something else.
@@ -109,21 +106,16 @@ def test_another_model_is_no_witness(tmp_path: Path) -> None:
     assert found.falls[0].cause is None
 
 
-def test_two_places_of_a_persona_are_told_apart_only_if_judged(tmp_path: Path) -> None:
+def test_all_changed_places_of_a_persona_are_shown(tmp_path: Path) -> None:
     history = History(tmp_path, random.Random(1))
     history.commit("Begin")
     history.persona[1] = "Ann cares about tea."
     history.persona[6] = "Ann FORGETS who she is."
     history.commit("Two places")
-    world = World.open(tmp_path)
-    found, _ = bisect_commits(world, ALL)
+    found, _ = bisect_commits(World.open(tmp_path), ALL)
     cause = found.falls[0].cause
-    assert cause is not None and len(cause.what) == 2
-    assert "which of these 2 places it is was never judged" in cause.evidence
-    judge = ScriptedJudge(lambda item: Verdict(item.proposition_id, score=history.verdict(item).score, model="judge-1"))
-    found, _ = bisect_commits(world, ALL, judge)
-    cause = found.falls[0].cause
-    assert cause is not None and cause.what == (f"personas/{AGENT}.yaml:9",)
+    assert cause is not None and cause.what == (f"personas/{AGENT}.yaml:4", f"personas/{AGENT}.yaml:9")
+    assert "+ Ann FORGETS who she is." in " ".join(" ".join(cause.evidence).split())
 
 
 def test_commits_without_judgments_are_passed_over_and_named(tmp_path: Path) -> None:

@@ -201,10 +201,10 @@ def create_app(
     """Return the application.
 
     ``backend``: the judge of the gate, without a cache. ``access``: by default no token and localhost only. ``deadline``:
-    wall-clock seconds of one gate check, from when its request arrives. ``most_at_once``: checks judged at once; see
-    ``ActionGate``. ``keep_text_days``: texts in the log of corrections that are older lose their words; None: they are kept.
-    ``upstream``: where all else under ``/v1`` goes, with the gate in the way of what agents answer.
-    Raises ``ConfigError``: the world's nudges are not valid.
+    wall-clock seconds of one gate check, from the arrival of its request. ``most_at_once``: checks judged at once; see
+    ``ActionGate``. ``keep_text_days``: older texts in the log of corrections are emptied; None: they are kept. ``upstream``: the
+    server for all other requests under ``/v1``, whose answers the gate checks. Raises ``ConfigError``: the world's nudges are not
+    valid.
     """
     service = _Service(world, backend, deadline, most_at_once)
 

@@ -89,7 +89,7 @@ class ChatForm(AnswerForm):
     """``/v1/chat/completions``, as OpenAI and most others speak it."""
 
     limits = ("max_completion_tokens", "max_tokens")
-    # Besides the words: the model's thoughts and what servers add. A refusal, a transcript of audio and calls are not here.
+    # Keys next to the text: thoughts, and additions of servers. A refusal, an audio transcript and calls are not here.
     _KNOWN = (
         *("role", "name", "content", "annotations", "provider_specific_fields"),
         *("reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"),

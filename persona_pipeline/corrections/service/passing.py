@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Headers = list[tuple[bytes, bytes]]
 # What the service answers itself.
 _OWN = re.compile(r"/v1/(gate|interventions|statistics|agents)(/|$)")
-# Of one connection, not of what is said over it; the server writes its own date and name.
+# Headers of one connection; the server writes its own date and name.
 _HOP = (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 _NOT_SENT_ON = (*_HOP, b"host", b"expect", b"proxy-authorization")
 _NOT_SENT_BACK = (*_HOP, b"date", b"server", b"proxy-authenticate")
@@ -57,13 +57,13 @@ _MOST_READ = 32 * 1024 * 1024
 _CONNECT_SECONDS = 30.0
 # Without a byte of a request's body.
 _BODY_SECONDS = 30.0
-# Less than servers keep a connection that nobody uses.
+# Less than servers keep an idle connection.
 _IDLE_SECONDS = 4.0
-# Bytes of one event. A longer one is not read, and neither is what comes after it.
+# Bytes of one event. A longer one is not read, and neither are those after it.
 MOST_EVENT = 1024 * 1024
 # A line ends with CR LF, LF or CR; an empty line ends an event. Atomic: CR LF is one end of a line and never two.
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-# Of an end that is four bytes long, so many may be there already.
+# An end has up to four bytes, so three may be there already.
 _PART_OF_END = 3
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STREAM, _WHOLE = "text/event-stream", "application/json"
@@ -72,14 +72,14 @@ _LOGGER = logging.getLogger("persona_pipeline.corrections.service")
 
 @dataclass(frozen=True)
 class ModelUpstream:
-    """Where requests go, and who speaks.
+    """The server that requests go to, and the agents that speak.
 
     Attributes:
-        url: what a client would have for its base URL; without a path, ``/v1`` is meant.
-        agents: by the name of the model that is asked for.
-        keys: agents by the key that is sent.
-        ask_again: whether the same request may be sent again, as the server does nothing but write; None: where its host is known
-            to serve models alone.
+        url: the client's former base URL; without a path, ``/v1`` is added.
+        agents: by the name of the requested model.
+        keys: agents by the caller's key.
+        ask_again: whether the same request may be sent again, as the server only writes; None: where its host is known to serve
+            plain models.
         budget: of each message of a client.
     """
 
@@ -216,7 +216,7 @@ class PassThrough:
             await self._while_there(scope, receive, send)
 
     async def _while_there(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer for as long as whoever asked is there."""
+        """Answer for as long as the client is connected."""
         started, body = time.perf_counter(), _Body(receive)
         work, left = asyncio.ensure_future(self._answer(scope, body, send)), asyncio.ensure_future(body.left())
         try:
@@ -248,7 +248,7 @@ class PassThrough:
             await refused(scope, body.receive, send)
 
     async def _asked(self, scope: "Scope", headers: Mapping[str, str], body: _Body) -> _Asked:
-        """Return what is asked of the upstream; the body is read only where it may be an agent's turn."""
+        """Return the request to the upstream; the body is read only where it may be an agent's turn."""
         chunks, dropped = body.chunks(), {*_NOT_SENT_ON, *_of_connection(headers)}
         kept = [item for item in scope["headers"] if item[0] not in dropped and not item[0].startswith(_OURS)]
         target = self._upstream.target(scope["raw_path"], scope["query_string"])
@@ -321,7 +321,7 @@ class PassThrough:
         return None
 
     async def _asked_again(self, asked: _Asked, kind: str) -> httpx2.Response:
-        """Have an answer written anew; ValueError: it is not one of that kind."""
+        """Ask for another answer; ValueError: it is not of that kind."""
         response = await self._ask(asked)
         if response.status_code != 200 or _kind(response) != kind or _is_packed(response):
             await response.aclose()
@@ -362,7 +362,7 @@ async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> HeldA
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """The bytes of an event as they came. ``too_large``: they are a part of an event, or of what follows it, and are not read."""
+    """The bytes of an event. ``too_large``: they are part of an event that is too large, or follow one, and are not read."""
 
     raw: bytes
     too_large: bool = False
@@ -387,7 +387,7 @@ async def server_events(chunks: AsyncIterator[bytes], most: int = MOST_EVENT) ->
             continue
         held += chunk
         start = 0
-        # Each byte is searched once: only the end of what is held may belong to an end that goes on in the chunk.
+        # Each byte is searched once: only the last bytes may belong to an end that the next chunk completes.
         position = max(0, searched - _PART_OF_END)
         while (found := _EVENT_END.search(held, position)) and found.end() - start <= most:
             yield ServerEvent(bytes(held[start : found.end()]))
@@ -454,7 +454,7 @@ async def _sent(send: "Send", response: httpx2.Response, content: AsyncIterator[
             if chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except httpx2.TransportError as error:
-        # Without an end: whoever reads it sees that there is none.
+        # No end: a client can see that the answer is incomplete.
         _LOGGER.warning("the upstream broke an answer off (%s)", type(error).__name__)
         return
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -82,7 +82,7 @@ class GateResponse(_Wire):
 
 
 class InterventionsRequest(_Wire):
-    """Who speaks next, and where; no channel for a direct message."""
+    """The agent that speaks next, and its channel; none for a direct message."""
 
     agent_id: AgentId
     channel: Place | None = None
@@ -107,7 +107,7 @@ class InterventionsResponse(_Wire):
 
 
 class ConfigRequest(CorrectionSettings, frozen=True, extra="forbid", strict=True):
-    """All settings of an agent; what is left out gets its default, which for every correction is off."""
+    """All settings of an agent; a missing one gets its default, which for every correction is off."""
 
     max_correction_attempts: WholeNumber = Field(default=2, ge=0, le=10)
 

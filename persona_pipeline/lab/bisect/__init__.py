@@ -1,1 +1,1 @@
-"""Which commit, and what in it, made an agent's scores fall"""
+"""The commit, and the change in it, that made an agent's scores drop."""

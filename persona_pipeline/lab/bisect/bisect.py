@@ -1,4 +1,4 @@
-"""Which commit, and what in it, made an agent's scores fall: read from the history, judged by what is recorded."""
+"""The search for the commit, and the change in it, that made an agent's scores drop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from persona_pipeline.world.world import World
 
 @dataclass(frozen=True)
 class Interval:
-    """Two points between which a score fell; ``unknown``: those in between, which cannot be scored."""
+    """Two points between which a score dropped; ``unknown``: points in between without a score."""
 
     good: int
     bad: int
@@ -84,7 +84,7 @@ class CommitHistory:
         return len(self.revisions)
 
     def state(self, place: int) -> State | None:
-        """Return the agent as it stood there, None where it has no score; raises ``ConfigError`` where files are not valid."""
+        """Return the agent's state at a point, None: it has no score; ConfigError: files are not valid."""
         return self.states.state(self.revisions[place])
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
@@ -128,7 +128,7 @@ class RunHistory:
             WorldReader(self.world).gathered(Inputs(agents=[scope])), own, window, self.answers, models=models
         )
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
-            # Messages of that window came or went since: what was judged then cannot be asked again.
+            # Messages of that window were added or removed since, so its judgments cannot be repeated.
             return stored
         return replace(stored, plan=built.plan, verdicts=built.verdicts, agent=own)
 
@@ -148,7 +148,7 @@ class RunHistory:
         try:
             revisions = revisions_of(self.world.root, ["personas", "propositions"], _MOST_REVISIONS)
         except ConfigError:
-            # A world without git knows only how it stands.
+            # Without git only the current files are known.
             revisions = []
         for revision in revisions:
             root = self.states.root(revision)
@@ -192,7 +192,7 @@ def _fingerprint(evaluation: AgentEvaluation) -> dict[CauseKind, str]:
     }
 
 
-# A step that explains less of a fall is not all of it: the others are named too.
+# Below this share of a drop, other steps are named too.
 MOST_OF_IT = 0.8
 _SMALLEST_STEP = 0.25
 _SHOWN = 60
@@ -204,9 +204,9 @@ class BisectRequest:
 
     Attributes:
         good, bad: commits; good None: the last that wrote the agent's baseline, else the first with its persona.
-        dimension, claim: None: every one that fell beyond what is allowed.
-        window: the length of what is scored at each point.
-        regression_delta, proposition_delta: points (0-9) from which a dimension, a claim has fallen.
+        dimension, claim: None: all that dropped beyond the limit.
+        window: length of the window that is scored at each point.
+        regression_delta, proposition_delta: points (0-9) by which a dimension, a claim must drop.
     """
 
     agent_id: str
@@ -225,10 +225,10 @@ HISTORIES = ("auto", "commits", "evaluations")
 def bisect(
     world: World, request: BisectRequest, by: str = "auto", live: Judge | None = None
 ) -> tuple[Bisection, list[JudgeRequest]]:
-    """Return what made an agent's scores fall, and when its voice changed, by its history; and the judgments that are missing.
+    """Return the causes of an agent's drops, the start of a change of its voice, and the missing judgments.
 
-    ``by``: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there. ``live``: asked for judgments that
-    nobody made. ConfigError: no repository, no such commit, fewer than two evaluations are stored, or files are not valid.
+    ``by``: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there. ``live``: a judge for missing
+    judgments. ConfigError: no repository, no such commit, fewer than two stored evaluations, or invalid files.
     """
     in_git = by == "commits" or (by == "auto" and has_messages(world, request.bad))
     found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, live)
@@ -267,7 +267,7 @@ def bisect_evaluations(
 
 
 def has_messages(world: World, commit: str) -> bool:
-    """Whether the messages of a world stand in its repository, and so in every commit; not where there is no repository."""
+    """Whether the world's messages are in its repository, and so in every commit."""
     try:
         return bool(tree_of(world.root, find_revision(world.root, commit).id, [MESSAGES]))
     except ConfigError:
@@ -327,7 +327,7 @@ class _Search:
         return [self._fall(dimension, claim, good, bad) for dimension, claim in self._subjects(good, bad)]
 
     def _subjects(self, good: State, bad: State) -> list[tuple[str, str | None]]:
-        """Return what fell, or is not judged at one end: dimensions, and claims of those that did not."""
+        """Return what dropped, or is not judged at one end: dimensions, and claims of the other dimensions."""
         if self.request.dimension and self.request.claim:
             name, key = self.request.dimension, self.request.claim
             for state in (good, bad):
@@ -351,7 +351,7 @@ class _Search:
     def _fell(self, good: State, bad: State, dimension: str, claim: str | None, delta: float) -> bool:
         before, after = good.value(dimension, claim), bad.value(dimension, claim)
         if before is None or after is None:
-            # A dimension that has no judgments at one end may have fallen; claims are named by it.
+            # A dimension without judgments at one end may have dropped; its claims are not listed.
             return claim is None and any(state.dimensions[dimension].failures for state in (good, bad))
         return before - after > delta + 1e-9
 
@@ -431,7 +431,7 @@ class _Search:
 
 
 def _by_fingerprint(fall: Fall, step: Step) -> Fall:
-    """Return what can be told of two stored evaluations of which no more is known than what they were made from."""
+    """Return the cause by the hashes of two stored evaluations, where no more is known of them."""
     old, new = step.before.fingerprint, step.after.fingerprint
     kinds = [kind for kind in old if old[kind] != new.get(kind)]
     if len(kinds) != 1:

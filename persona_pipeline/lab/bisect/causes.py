@@ -1,14 +1,12 @@
-"""Which of the things that changed between two states made a score fall, and what a person needs to see to believe it.
+"""The cause of a dropped score between two states, with its evidence.
 
-Each claim is asked about for itself: what a claim's judgment does not show the judge cannot have changed it. Where several things
-changed that it does show, judgments of one without the other are looked for, and nothing is concluded where there are none.
+Each claim is examined alone: a change that its judgment does not show cannot be the cause. Where several shown things changed, the
+search needs judgments of one change without the others. Without them it concludes nothing.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.read import WorldReader
@@ -18,19 +16,17 @@ from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.results import Cause, CauseKind
 from persona_pipeline.lab.states import RecordedAnswers, State
 from persona_pipeline.scoring.results import PropositionResult, final_score
-from persona_pipeline.world.models import Persona
-from persona_pipeline.world.personas import parse_persona
 from persona_pipeline.world.propositions.models import Proposition
 from persona_pipeline.world.world import World
 
-# A share of a claim's fall below which a thing had no part in it, and above which it is the cause.
+# Shares of a claim's drop: up to the first a change had no part in it, from the second on it is the cause.
 NO_PART, THE_CAUSE = 0.2, 0.8
 _SMALLEST = 1e-9
 
 
 @dataclass(frozen=True)
 class ScorePart:
-    """One row of a dimension's score that fell. ``points``: how much of the dimension's fall it makes."""
+    """One row of a dropped dimension. ``points``: its part in the dimension's drop."""
 
     id: str
     points: float
@@ -40,7 +36,7 @@ class ScorePart:
 
 @dataclass
 class Step:
-    """Two neighbouring states and one dimension (or a claim of it) that fell between them."""
+    """Two neighbouring states and one dimension, or one claim of it, that dropped between them."""
 
     before: State
     after: State
@@ -50,7 +46,7 @@ class Step:
     units: list[ScorePart] = field(default_factory=list)
 
     def explain(self) -> dict[CauseKind | None, float]:
-        """Return how many points of the fall each cause makes; under None what cannot be told."""
+        """Return the points of the drop by cause; None: unknown cause."""
         self.units = list(self._units())
         found: dict[CauseKind | None, float] = {}
         for unit in self.units:
@@ -59,7 +55,7 @@ class Step:
 
     @property
     def kinds(self) -> list[CauseKind]:
-        """What may have made those rows fall that cannot be told."""
+        """Possible causes of the rows without a known cause."""
         return sorted({kind for unit in self.units if unit.cause is None for kind in unit.kinds})
 
     def _units(self) -> Iterator[ScorePart]:
@@ -74,7 +70,7 @@ class Step:
             score_before = one.score if one else None
             score_after = other.score if other else None
             if score_before is None or score_after is None:
-                # A claim that came, went, or does not apply any more moves the mean by how far it lies from it.
+                # A claim that is new, gone, or no longer applies moves the mean by its distance from it.
                 yield from self._composition(key, score_before, score_after, earlier, weights)
                 continue
             points = (score_before - score_after) * weights.get(key, 1.0)
@@ -105,7 +101,7 @@ class Step:
             yield ScorePart(key, points, kinds, next(iter(kinds)) if len(kinds) == 1 else None)
 
     def wording(self, key: str) -> CauseKind:
-        """Return what changes how a claim reads: its file, the persona's name in it, or the label that messages deal."""
+        """Return what changed the text of a claim: its file, the persona's name in it, or a label that depends on messages."""
         old, new = (_claims_of(state, self.dimension).get(key) for state in (self.before, self.after))
         if old is None or new is None or old.claim != new.claim:
             return CauseKind.CLAIMS
@@ -123,7 +119,7 @@ class Step:
         before: PropositionResult | None,
         after: PropositionResult | None,
     ) -> Iterator[CauseKind]:
-        """Yield what differs in what the judge was shown, and the judge if it is another one."""
+        """Yield the differences between the two requests, and the judge if it changed."""
         if before is not None and before.algorithmic:
             # Computed from messages, names and words alone.
             yield CauseKind.MESSAGES if _messages_differ(self.before, self.after) else CauseKind.CLAIMS
@@ -150,7 +146,7 @@ class Step:
     def _cause(
         self, key: str, old: Sequence[JudgeRequest], new: Sequence[JudgeRequest], kinds: frozenset[CauseKind]
     ) -> CauseKind | None:
-        """Return which of the things that changed is the cause, by judgments of some of them without the others."""
+        """Return the cause among several changes, by judgments of some of them without the others."""
         if len(kinds) == 1:
             return next(iter(kinds))
         if not kinds or len(old) != len(new):
@@ -176,7 +172,7 @@ class Step:
 
 @dataclass
 class Mixtures:
-    """A claim's judgments with some of the things that changed as they were, and the others as they are."""
+    """A claim's judgments with some changes applied and others not."""
 
     step: Step
     key: str
@@ -186,7 +182,7 @@ class Mixtures:
     missing: list[JudgeRequest] = field(default_factory=list)
 
     def fall(self, changed: Iterable[CauseKind]) -> float | None:
-        """Return by how many points a claim's score falls if only these change; None where nobody judged it so."""
+        """Return the points by which a claim's score drops if only these change; None: there is no such judgment."""
         before = self._score(frozenset())
         after = self._score(frozenset(changed))
         return None if before is None or after is None else before - after
@@ -201,7 +197,7 @@ class Mixtures:
         told = {request.key: state.verdicts[request.key] for request in requests if request.key in state.verdicts}
         other = self.step.before if state is self.step.after else self.step.after
         for request in requests:
-            # What the other state has recorded is as good, if the same model said it.
+            # Recordings of the other state count too, if they are of the same model.
             found = other.verdicts.get(request.key)
             if request.key not in told and found is not None and _model(found) in models:
                 told[request.key] = found
@@ -245,7 +241,7 @@ def _messages_differ(before: State, after: State) -> bool:
 
 
 def _weights(rows: Iterable[PropositionResult]) -> dict[str, float]:
-    """Return each row's share of the mean of those that are scored."""
+    """Return the weight of each scored row in the mean."""
     scored = [row for row in rows if row.score is not None]
     total = sum(row.weight for row in scored)
     return {row.id: row.weight / total for row in scored} if total else {}
@@ -275,48 +271,6 @@ def _models(requests: Sequence[JudgeRequest], state: State) -> set[str]:
     return told or {model_name(name) for name in state.fingerprint.get(CauseKind.JUDGE, "").split(", ")}
 
 
-@dataclass(frozen=True)
-class Hunk:
-    """Neighbouring lines that differ. ``start``, ``end``: in the old file; ``line``: where it begins in the new one, from 1."""
-
-    start: int
-    end: int
-    old: tuple[str, ...]
-    new: tuple[str, ...]
-    line: int
-
-    def text(self, path: str) -> tuple[str, ...]:
-        return (f"{path}:{self.line}", *(f"- {text}" for text in self.old), *(f"+ {text}" for text in self.new))
-
-
-def hunks_between(before: str, after: str) -> list[Hunk]:
-    """Return where two files differ, in order."""
-    old, new = before.splitlines(), after.splitlines()
-    return [
-        Hunk(i, j, tuple(old[i:j]), tuple(new[k:m]), k + 1)
-        for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        if tag != "equal"
-    ]
-
-
-def with_hunks(before: str, hunks: Iterable[Hunk]) -> str:
-    lines = before.splitlines()
-    for hunk in sorted(hunks, key=lambda item: item.start, reverse=True):
-        lines[hunk.start : hunk.end] = hunk.new
-    return "\n".join(lines) + "\n"
-
-
-def persona_with(before: str, hunks: Sequence[Hunk], agent_id: str) -> Persona | None:
-    """Return the persona of the old file with some hunks applied; None where that is no valid file."""
-    with tempfile.TemporaryDirectory(prefix="persona-hunk-") as folder:
-        path = Path(folder) / f"{agent_id}.yaml"
-        path.write_text(with_hunks(before, hunks), encoding="utf-8")
-        try:
-            return parse_persona(path, agent_id)
-        except ConfigError:
-            return None
-
-
 _MOST, _MOST_OF_IT = 12, 0.9
 
 
@@ -326,7 +280,7 @@ def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
     )
     whole, said, ids = sum(unit.points for unit in fell), 0.0, []
     for unit in fell:
-        # What fell a little along with the others is noise.
+        # Small drops next to large ones are noise.
         if said < _MOST_OF_IT * whole:
             ids.append(unit.id)
         said += unit.points
@@ -345,36 +299,19 @@ def _persona(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     path, before = step.before.persona_file
     after = step.after.persona_file[1]
     if not path or not after:
-        return [], ["its text is not known any more; its hash changed"]
-    hunks = hunks_between(before, after)
-    found = [hunk for hunk in hunks if len(hunks) == 1 or _is_the_cause(step, hunk, ids, before)]
-    note = [] if len(hunks) == 1 or len(found) == 1 else [f"which of these {len(hunks)} places it is was never judged"]
-    named = found if len(found) == 1 else hunks
-    return [f"{path}:{hunk.line}" for hunk in named], [*note, *(line for hunk in named for line in hunk.text(path))]
+        return [], ["its text is no longer known; its hash changed"]
+    places = changed_places(path, before, after)
+    return [place for place, _ in places], [line for place, lines in places for line in (place, *lines)]
 
 
-def _is_the_cause(step: Step, hunk: Hunk, ids: list[str], before: str) -> bool:
-    """Whether a persona with this place alone changed was judged, and fell as far."""
-    old_agent, new_agent = step.before.agent, step.after.agent
-    if old_agent is None or new_agent is None:
-        return False
-    persona = persona_with(before, [hunk], old_agent.persona.agent_id)
-    if persona is None:
-        return False
-    fallen, whole = 0.0, 0.0
-    for key in ids:
-        asked = step.before.requests(step.dimension).get(key, [])
-        requests = [item if item.persona is None else replace(item, persona=persona.persona) for item in asked]
-        told = step.answers.of(requests)
-        rows = [state.dimensions[step.dimension].propositions[key] for state in (step.before, step.after)]
-        scores = [told[item.key].score for item in requests if item.key in told]
-        known = [score for score in scores if score is not None]
-        if len(known) < len(requests) or not known or rows[0].raw is None or rows[1].raw is None:
-            step.answers.miss([item for item in requests if item.key not in told])
-            return False
-        fallen += abs(rows[0].raw - sum(known) / len(known))
-        whole += abs(rows[0].raw - rows[1].raw)
-    return whole > 0 and fallen / whole >= THE_CAUSE
+def changed_places(path: str, before: str, after: str) -> list[tuple[str, list[str]]]:
+    """Return the places where two texts differ, as ``path:line`` of the new one, with the old and the new lines."""
+    old, new = before.splitlines(), after.splitlines()
+    return [
+        (f"{path}:{k + 1}", [*(f"- {line}" for line in old[i:j]), *(f"+ {line}" for line in new[k:m])])
+        for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if tag != "equal"
+    ]
 
 
 def _claims(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
@@ -395,7 +332,7 @@ def _told(item: Proposition) -> str:
 
 
 def _messages(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
-    """Name the messages that are new, those first that the judge quotes."""
+    """Return new messages, or only those that the judge quotes, and lines about them."""
     known = {message.id for message in step.before.plan.case.messages} if step.before.plan else set()
     case = step.after.plan.case if step.after.plan else None
     new = {message.id: message for message in case.messages if message.id not in known} if case else {}
@@ -445,7 +382,7 @@ def _scores(step: Step, ids: list[str]) -> Iterator[str]:
 
 
 def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
-    """Return, for each alarm of the newest week, what caused it as far as it is known; nothing where the voice was never learnt."""
+    """Return a line with the known cause for each voice alarm of the newest week; none without a learnt voice."""
     try:
         world.sync_persona(agent_id)
         world.sync_messages()
@@ -457,7 +394,7 @@ def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
     for alarm in state.alarms:
         changes = [change.what for change in alarm.changes]
         if not changes:
-            cause = "nothing is known to have changed around it: it may be the model that answers, which no file tells"
+            cause = "no known change around it: it may be the answering model, which no file names"
         elif len(changes) == 1:
             cause = f"one thing changed around it: {changes[0]}"
         else:

@@ -1,1 +1,1 @@
-"""Claims are tested too: broken on purpose, measured for noise, drafted from what was said."""
+"""Tests of claims: planted faults, noise, and drafts from messages."""

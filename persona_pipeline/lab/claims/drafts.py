@@ -47,7 +47,7 @@ SPEAKER = "Speaker A"
 _MOST_CLAIMS, _LONGEST, _MAX_TOKENS, _WIDTH = 8, 300, 4096, 110
 _ID = re.compile(r"[^a-z0-9]+")
 _FIRST_N, _LAST_N = 40, 160
-# A shorter quote stands in nearly any message.
+# Shorter quotes are in nearly any message.
 _FEWEST_WORDS = 3
 
 _DATA = Path(__file__).parent / "data"
@@ -99,12 +99,12 @@ Kept = tuple[Mapping[str, Any], Sequence[DraftQuote]]
 
 @dataclass(frozen=True)
 class Drafted:
-    """What came of a draft.
+    """The result of a draft.
 
     Attributes:
-        path: the file that was written; None: nothing was left to write.
-        kept: how many claims or sentences are in it.
-        dropped: what was left out, and why.
+        path: the new file; None: nothing was left to write.
+        kept: number of claims or sentences in it.
+        dropped: sentences that were left out, and why.
         warnings: messages that read as if they were written for a judge.
         failure: why the model gave no answer.
     """
@@ -119,7 +119,7 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is asked for a draft. ``path``: where it will be written."""
+    """A request for a draft. ``path``: the new file."""
 
     path: Path
     said: AgentTranscript
@@ -128,7 +128,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class ClaimDraft(Draft):
-    """What is asked for a draft of claims. ``taken``: ids that claims have already; ``language``: what they are to be in."""
+    """A request for claims. ``taken``: ids of existing claims; ``language``: of the claims."""
 
     taken: frozenset[str] = frozenset()
     language: str = UNKNOWN
@@ -189,10 +189,10 @@ def _written(
     problem_of: Callable[[Mapping[str, Any], int], str],
     text: Callable[[Sequence[Kept]], str],
 ) -> Drafted:
-    """Ask, and write the text of what stands on what was said.
+    """Ask, and write the sentences that have valid quotes.
 
-    ``key``: where in the answer the list of sentences stands; each has its text under the same word in the singular.
-    ``problem_of``: what is wrong with an item, given how many were kept before.
+    ``key``: of the list in the answer; each item has its text under the same word in the singular. ``problem_of``: returns the
+    problem of an item, given the number of kept ones.
     """
     answer = run_async(backend.ask([draft.question]))[0]
     warnings = tuple(
@@ -232,7 +232,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def standing_quotes(said: AgentTranscript, evidence: Sequence[Mapping[str, str]]) -> tuple[list[DraftQuote], str]:
-    """Return the quotes that stand in the messages they name, and, where there is none, why."""
+    """Return the quotes that are in the messages they name; without any, also the reason."""
     found: list[DraftQuote] = []
     why = "it has no quote"
     for item in evidence:
@@ -249,7 +249,7 @@ def standing_quotes(said: AgentTranscript, evidence: Sequence[Mapping[str, str]]
 
 
 def text_problem(text: str) -> str:
-    """Return what is wrong with a sentence a model wrote, empty where nothing is."""
+    """Return the problem of a sentence of a model, or an empty text."""
     if not text.strip():
         return "it is empty"
     if len(text) > _LONGEST:
@@ -295,7 +295,7 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
 
 
 def draft_claims(draft: ClaimDraft, backend: Backend) -> Drafted:
-    """Ask for the claims and write those that stand on what was said, each marked as a draft; ConfigError: the file is there."""
+    """Ask for claims and write those with valid quotes, marked as drafts; ConfigError: the file exists."""
     taken = set(draft.taken)
 
     def text(kept: Sequence[Kept]) -> str:
@@ -337,7 +337,7 @@ def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:
 
 
 def draft_persona(draft: Draft, backend: Backend) -> Drafted:
-    """Ask for the persona, write what stands on what was said as a draft that no command reads; ConfigError: the file is there."""
+    """Ask for a persona and write sentences with valid quotes, as a draft that no command reads; ConfigError: the file exists."""
     return _written(
         draft,
         backend,
@@ -363,13 +363,13 @@ _SCENE = {
 }
 SCENES_SCHEMA = object_schema({"scenes": list_schema(object_schema(_SCENE))})
 _EACH, _MOST_BY_CLAIM, _LONG, _MOST_TOKENS = 3, 6, 12, 12_000
-# So many words in a row that a line shares with persona or claims give away what is judged.
+# A line that shares this many words in a row with persona or claims gives away the test.
 _SHARED = 5
 
 
 @dataclass(frozen=True)
 class ScenesDraft:
-    """What is asked for scenes. ``path``: where they go; ``secret``: persona and claims; ``wanted``: scenes by kind."""
+    """A request for scenes. ``path``: the new file; ``secret``: persona and claims; ``wanted``: scenes by kind."""
 
     path: Path
     question: Question

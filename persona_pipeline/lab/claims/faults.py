@@ -33,8 +33,8 @@ class LanguageWords(BaseModel, extra="forbid", frozen=True):
     Attributes:
         boilerplate: neutral lines that any polite assistant could have sent.
         denials: sentences that take ``{line}`` back.
-        assent: what is left of a message that was nothing but manner; pause: stands for a dash.
-        fillers: words of emphasis and interjections; in scripts without spaces they go where a clause begins with them.
+        assent: replaces a message without content; pause: replaces a dash.
+        fillers: words of emphasis and interjections; in scripts without spaces only at the beginning of a clause.
         swapped: lists of weekdays, months and numbers, lower case; a word is swapped for another of its list.
     """
 
@@ -49,11 +49,11 @@ class LanguageWords(BaseModel, extra="forbid", frozen=True):
 
 @dataclass(frozen=True)
 class Material:
-    """What is there to break an agent's messages with.
+    """Material for breaking an agent's messages.
 
     Attributes:
-        words: of the language of its messages; None: of a language that no data are there for.
-        others: what each other agent said, oldest first.
+        words: of the language of its messages; None: the language has no data.
+        others: messages of each other agent, oldest first.
         names: of people around it.
     """
 
@@ -78,7 +78,7 @@ def all_words() -> Mapping[str, LanguageWords]:
 
 
 def words_of(texts: Sequence[str]) -> LanguageWords | None:
-    """Return the words of the language that texts are in; None where it is not told, or there are none of it."""
+    """Return the words of the language of texts; None: it is not known, or has no data."""
     return all_words().get(language_of(texts)) if any(map(_WORD.search, texts)) else None
 
 
@@ -88,7 +88,7 @@ def boilerplate(texts: Sequence[str], material: Material, generator: random.Rand
 
 
 def _drawn(lines: Sequence[str], count: int, generator: random.Random) -> list[str]:
-    """Return so many of the lines in a random order; none comes again before all have come."""
+    """Return this number of lines in random order; none is repeated before all are used."""
     found: list[str] = []
     while len(found) < count:
         found += generator.sample(lines, len(lines))
@@ -170,12 +170,12 @@ def _flat(text: str, fillers: "regex.Pattern[str]", pause: str) -> str:
     return text + stop if _OPEN_END.search(text) else text
 
 
-# One line of its own for so many messages.
+# Messages for each repeated line.
 _STRETCH = 8
 
 
 def repetition(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
-    """A few of its own messages come again and again in place of all others: in character, and stuck in a loop."""
+    """A few of its own messages replace all others: in character, but in a loop."""
     distinct = sorted({text for text in texts if text.strip()})
     if len(distinct) < 3:
         raise NotApplicableError("it said fewer than three different things")
@@ -198,7 +198,7 @@ def wrong_facts(texts: Sequence[str], material: Material, generator: random.Rand
     # Scripts without capitals have no small letters either.
     around = {word for name in material.names for word in _WORD.findall(name) if not word[0].islower()}
     swaps |= _swapped(sorted(name for name in spoken | around if name.lower() not in swaps), generator)
-    # Words of a script without spaces are found wherever they stand, the longest first.
+    # Words of a script without spaces are found anywhere, the longest first.
     within = "|".join(sorted(filter(_WITHOUT_SPACES.match, swaps), key=len, reverse=True))
     words = regex.compile(rf"{within or '(?!)'}|(?<!{_SPACED}){_SPACED}{{2,}}|\p{{Nd}}+", regex.V1)
 
@@ -214,7 +214,7 @@ def wrong_facts(texts: Sequence[str], material: Material, generator: random.Rand
 
 
 def _swapped(group: Sequence[str], generator: random.Random) -> dict[str, str]:
-    """Each member goes over to another; nobody stays as it is."""
+    """Map each member to another one."""
     if len(group) < 2:
         return {}
     mixed = generator.sample(group, len(group))
@@ -232,7 +232,7 @@ def _other_number(digits: str, generator: random.Random) -> str:
     return "".join(chr(zero + int(digit)) for digit in str(other))
 
 
-# Breaks an agent's messages, oldest first, and returns as many; the first line of its docstring says what it stands for. Raises
+# Breaks an agent's messages, oldest first, and returns as many. The first line of its docstring describes the fault. Raises
 # ``NotApplicableError`` where the fault cannot be planted.
 Operator = Callable[[Sequence[str], Material, random.Random], list[str]]
 
@@ -257,12 +257,12 @@ _MOST_LINES = 400
 
 @dataclass(frozen=True)
 class BrokenCase:
-    """A fault as it was planted.
+    """A planted fault.
 
     Attributes:
-        what: what the fault stands for.
+        what: describes the fault.
         changed: share (0-1) of the agent's messages that differ.
-        case: None where it could not be planted; ``why_not`` says why then.
+        case: None: it could not be planted, for the reason in ``why_not``.
     """
 
     name: str
@@ -316,9 +316,9 @@ def with_texts(case: AgentCase, texts: Mapping[str, str]) -> AgentCase:
 
 
 def under_name_of(case: AgentCase, agent_id: str) -> AgentCase:
-    """Return a case as if ``agent_id`` had said what the case's agent said, and the other way round.
+    """Return a case as if ``agent_id`` had written the case's agent's messages, and the other way round.
 
-    What a claim says of one agent is so held against another's words, without a name that gives it away.
+    So a claim about one agent is judged on another's words, without a name that gives it away.
     """
     swap = {case.agent_id: agent_id, agent_id: case.agent_id}
 

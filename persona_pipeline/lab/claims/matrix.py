@@ -1,4 +1,4 @@
-"""The kill matrix: by how much each claim falls under each fault, and what follows from it."""
+"""The kill matrix: the drop of each claim under each fault, and conclusions from it."""
 
 import math
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.scoring.results import PropositionResult
 
-# Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
+# Standard deviation of one judgment without enough repeats: judges were measured to have 0.5-1.5.
 ASSUMED_SD = 1.0
 # A score is a whole number: no judge is steadier than its rounding.
 _LEAST_SD = math.sqrt(1 / 12)
-# Chance of one kill or more in the whole matrix that is the judge's noise alone.
+# Chance that noise alone makes one kill or more in the whole matrix.
 _FALSE_KILLS = 0.05
-# Claims by which a judge is said to read nothing, and how many standard errors all of them fall that it reads.
+# Claims needed to say that a judge reads nothing, and standard errors that all of them drop if it reads.
 _FEWEST_CLAIMS, _SURELY = 4, 2.0
 
 
@@ -30,11 +30,11 @@ class ClaimCell(_Model):
     """One claim on one window.
 
     Attributes:
-        score: 0-9, high is good whichever way the claim is written, before hard mode; None: unscored, for the reason given.
+        score: 0-9, high is good for inverted claims too, before hard mode; None: unscored, for the reason given.
         judgments: behind the score.
-        middle: the median of the judgments: what a single bad verdict does not move.
-        fall: points below the intact window; None where one of the two has no score. middle_fall: the same of medians.
-        needed: the fall above which it is a kill.
+        middle: the median of the judgments, which a single bad verdict does not move.
+        fall: points below the intact window; None: one of the two has no score. middle_fall: the same of medians.
+        needed: the drop above which it is a kill.
     """
 
     score: float | None = None
@@ -58,7 +58,7 @@ class ClaimCell(_Model):
 
 
 class ClaimRow(_Model):
-    """A claim's row. ``own``: it should tell the agent from others; ``faults`` and ``others``: cells by the window's name."""
+    """A claim's row. ``own``: it should distinguish the agent from others; ``faults`` and ``others``: cells by window."""
 
     dimension: str
     id: str
@@ -79,7 +79,7 @@ class ClaimRow(_Model):
 
     @property
     def testable(self) -> bool:
-        """Whether it stands high enough on the intact window to fall."""
+        """Whether it is high enough on the intact window to drop."""
         score = self.intact.score
         return score is not None and any(c.needed is not None and score > c.needed for c in self.faults.values())
 
@@ -94,13 +94,13 @@ class FaultColumn(_Model):
 
 
 class KillMatrix(_Model):
-    """What came of breaking an agent.
+    """The result of breaking an agent.
 
     Attributes:
-        models: who gave the verdicts; more than one where some were recorded by another.
+        models: of the verdicts; several where some were recorded by another model.
         judge_sd: of one judgment, in points; ``sd_measured``: from the repeats of this test, else assumed.
         failed: judgments that failed, by reason.
-        judgments: how many were asked for.
+        judgments: number of requested judgments.
     """
 
     agent_id: str
@@ -135,7 +135,7 @@ class KillMatrix(_Model):
 
     @property
     def low(self) -> list[str]:
-        """Claims that fire on the agent itself: on the intact window they stand too low to fall."""
+        """Claims that are low on healthy data: too low on the intact window to drop."""
         return [row.name for row in self.claims if row.intact.score is not None and row.faults and not row.testable]
 
     @property
@@ -148,7 +148,7 @@ class KillMatrix(_Model):
 
     @property
     def everybody(self) -> list[str]:
-        """Claims that should tell the agent from others and hold of everybody: of all the others' words as of its own."""
+        """Claims about this agent alone that hold for all other agents' words too."""
         return [
             row.name
             for row in self.claims
@@ -160,9 +160,9 @@ class KillMatrix(_Model):
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether the judge seems to go by the claims alone: no claim catches anything, and all together they do not surely fall.
+        """Whether the judge seems to ignore messages: no claim catches anything, and all together they do not surely drop.
 
-        A claim's mean fall over faults and others' words is one value; so few claims that catch nothing can be claims' fault.
+        A claim's mean drop over faults and others' words is one value. A few claims that catch nothing may themselves be at fault.
         """
         rows = [row for row in self.claims if row.testable]
         falls = [
@@ -194,7 +194,7 @@ class KillMatrix(_Model):
         return EXIT_BUDGET if Unscored.BUDGET in self.failed else EXIT_COVERAGE if self.failed else EXIT_OK
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON, what follows from the matrix included."""
+        """Return plain JSON with the conclusions."""
         return self.model_dump(mode="json") | {
             "findings": {
                 "blind_spots": self.blind_spots,
@@ -215,7 +215,7 @@ def good(result: PropositionResult, value: float) -> float:
 
 
 def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
-    """Return the standard deviation of one judgment and its degrees of freedom, from claims that were judged again."""
+    """Return the standard deviation of one judgment and its degrees of freedom, from repeated judgments."""
     # Parts are channels or actions.
     contexts = ((r, len({part["part"] for part in r.parts}) or 1) for r in results)
     found = [(r.spread, len(r.samples) - count) for r, count in contexts if r.spread is not None]
@@ -227,7 +227,7 @@ def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
 
 
 def noise_quantile(cells: int, degrees: int | None) -> float:
-    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni)."""
+    """Return the standard errors of a drop that noise alone exceeds in one matrix of twenty (Bonferroni)."""
     chance = 1 - _FALSE_KILLS / max(cells, 1)
     if degrees is None:
         return NormalDist().inv_cdf(chance)
@@ -237,10 +237,10 @@ def noise_quantile(cells: int, degrees: int | None) -> float:
 
 
 def needed_fall(sd: float, quantile: float, before: int, now: int) -> float:
-    """Return the fall above which a claim is said to have caught a fault.
+    """Return the drop above which a claim catches a fault.
 
-    More than the 3.0 points at which the guard calls a claim collapsed, for what the guard would pass over is not caught; and
-    more than the judge's noise on both sides explains. (So that one bad verdict is no kill, the medians must fall by 3.0 too.)
+    More than the 3.0 points at which the guard reports a claim, and more than the judge's noise on both sides. The medians must
+    drop by 3.0 too, so that one bad verdict is not a kill.
     """
     error = max(sd, _LEAST_SD) * math.sqrt(1 / max(before, 1) + 1 / max(now, 1))
     return max(PROPOSITION_DELTA, quantile * error)

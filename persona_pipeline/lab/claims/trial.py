@@ -36,7 +36,7 @@ from persona_pipeline.world.propositions.models import DIMENSIONS
 from persona_pipeline.world.world import World
 
 INTACT = "intact"
-# How often a kill that stands alone is judged again.
+# Repeats of a kill that is the only one of its fault or claim.
 CONFIRMATIONS = 2
 # Degrees of freedom from which repeated judgments show how much the judge varies.
 ENOUGH_REPEATS = 20
@@ -47,13 +47,13 @@ class TrialRequest:
     """What to break and how often to judge it.
 
     Attributes:
-        dimensions: None for all that the agent has claims of.
-        faults: None for all.
-        window, as_of: which messages are broken; None of both: those of the newest window of the baseline, where there is one, in
-            which the agent was itself.
-        samples: judgments of each claim on each window: from 3 on their spread is known well enough to tell noise from a kill.
-        others: of how many other agents the words are held against the claims, those who spoke most first.
-        seed: of the operators.
+        dimensions: None: all that the agent has claims for.
+        faults: None: all.
+        window, as_of: the messages to break; None of both: those of the newest window of the baseline, if there is one, in which
+            the agent was in character.
+        samples: judgments of each claim on each window; three or more show their spread.
+        others: number of other agents whose words are judged by the claims, the busiest first.
+        seed: of the faults.
     """
 
     agent_id: str
@@ -76,13 +76,13 @@ class TrialRequest:
 
 @dataclass(frozen=True)
 class Trial:
-    """Everything a test of claims asks the judge.
+    """The questions of a test of claims.
 
     Attributes:
-        windows: what is judged, by name: ``intact``, each fault that could be planted, each other agent.
-        broken: all faults, those that could not be planted too.
-        others: names of windows that hold another agent's words.
-        own: the claims that should tell the agent from others, by dimension.
+        windows: by name: ``intact``, each planted fault, each other agent.
+        broken: all faults, also those that could not be planted.
+        others: names of windows with another agent's words.
+        own: claims that should distinguish the agent from others, by dimension.
     """
 
     request: TrialRequest
@@ -164,7 +164,7 @@ def _speakers(world: World, scope: AgentScope) -> list[str]:
 
 
 def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
-    """Return the claims that speak of this agent: those in files of its own, and all that are judged with its persona."""
+    """Return the claims about this agent: those of its own files, and all that are judged with its persona."""
     found = {}
     for dimension in plan.plans:
         stored = plan.sets[dimension].propositions
@@ -179,7 +179,7 @@ Scores = Mapping[str, Mapping[str, DimensionEvaluation]]
 
 
 def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
-    """Judge the windows of a trial, all in one call, then once more the kills that stand alone, and return the matrix."""
+    """Judge all windows of a trial in one call, repeat kills that are alone, and return the matrix."""
     judged = dict(zip(trial.windows, judge_plans(list(trial.windows.values()), judge), strict=True))
     scores = {name: item.dimensions() for name, item in judged.items()}
     again = _confirmed(trial, judge, judged, _rows(trial, scores)[0])
@@ -235,7 +235,7 @@ def _rows(trial: Trial, scores: Scores) -> tuple[list[ClaimRow], float, bool]:
             id=claim,
             claim=first.claim,
             inverted=first.inverted,
-            # An anti-pattern should hold of nobody.
+            # An anti-pattern should hold for no agent.
             own=not first.inverted and claim in trial.own.get(dimension, ()),
             intact=whole,
             faults=cells(item.name for item in trial.broken if item.case is not None),

@@ -1,4 +1,4 @@
-"""Comparing two versions: both opened with who judges and who answers, what it takes, then scene after scene until decided."""
+"""Comparison of two versions: open both with judges and targets, estimate, then judge scene by scene until decided."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,7 +87,7 @@ class Contest:
 
     def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
         """Read an agent in both versions."""
-        # Nobody but the agent and a visitor speaks in an interview.
+        # Only the agent and a visitor speak in an interview.
         left_out = (CONVERGENCE.name,) if request.interview else ()
         dimensions = [name for name in select_dimensions(request.dimensions) if name not in left_out]
         before, after = self.sides
@@ -96,7 +96,7 @@ class Contest:
     def plans(
         self, tally: AgentTally, scene: Scene, texts: Sequence[Sequence[str]], request: ComparisonRequest
     ) -> tuple[AgentPlan, AgentPlan]:
-        """Return what is judged of a scene for each side, what is decided left out; ``texts``: what both answered, if anything."""
+        """Return the open questions about a scene for each side; ``texts``: the answers of both, if any."""
         own = (tally.before, tally.after)
         if self.answering is None:
             before, after = (window_plan(self.world, agent, scene, request) for agent in own)
@@ -124,9 +124,9 @@ class _Spent:
 
 
 def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: ComparisonRequest) -> VersionComparison:
-    """Judge both versions scene after scene, stop when every dimension is decided, and return what was found.
+    """Judge both versions scene by scene, stop when every dimension is decided, and return the result.
 
-    Agents without scenes are compared on nothing. ConfigError: files of a version are not valid.
+    Agents without scenes are not compared. ConfigError: files of a version are not valid.
     """
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
@@ -147,7 +147,7 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
-            # Where the money ends is no matter of scores: what a conversation has by then counts.
+            # The end of the budget does not depend on scores: open conversations count as far as they go.
             for tally in tallies.values():
                 tally.close()
             break
@@ -211,7 +211,7 @@ def _take(
         judged = [*judge_plans(befores, contest.judges[0]), *judge_plans(afters, contest.judges[1])]
     spent.usage = add_usage([spent.usage, *(cost for item in judged for cost in item.costs.values())])
     if any(verdict.unscored is Unscored.BUDGET for item in judged for verdict in item.verdicts):
-        # Half a scene is no pair: which half was paid for may depend on what it says.
+        # Half a scene is not a pair: the paid half may depend on its text.
         spent.out_of_money = True
         return
     for (agent_id, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
@@ -220,7 +220,7 @@ def _take(
 
 
 def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
-    """Return what is worth asking: what is asked of both alike only where it costs nothing."""
+    """Return the questions worth asking: those that are equal for both sides only where they cost nothing."""
     if contest.answering is not None or contest.judges[0] is not contest.judges[1]:
         return plans
     before, after = plans
@@ -250,7 +250,7 @@ def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     found = differences_of(list(tallies.values()), request.change, looking=True)
     for tally, agent in zip(tallies.values(), found, strict=True):
         tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
-        # What needs more than a scene has, such as an earlier window, will find nothing in the next one either.
+        # A row that needs more than a scene has, such as an earlier window, stays silent in the next one too.
         tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
     return all(set(tally.rows) <= tally.done for tally in tallies.values())
 
@@ -269,7 +269,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
 
 @dataclass(frozen=True)
 class KnownJudge:
-    """What one model said, as far as it is recorded or was paid for; nobody is asked."""
+    """Recorded and stored verdicts of one model; makes no API calls."""
 
     known: KnownVerdicts
     model: str
@@ -294,15 +294,15 @@ class KnownJudge:
 
 @dataclass(frozen=True)
 class AnsweringOptions:
-    """Who answers.
+    """The targets that answer.
 
     Attributes:
-        names: of the targets of before and after, as the targets file has them.
+        names: of the targets of before and after, as in the targets file.
         file: the targets file; None: the nearest to the suite or the world.
-        with_persona: each version's persona goes along.
-        allow_code: targets that run programs may.
+        with_persona: each version's persona is sent.
+        allow_code: targets that run programs are allowed.
         environment, network: what a targets file inside the repository may read and reach.
-        suites: whose tests' inputs are the scenes; without one they are drawn from the messages.
+        suites: their tests' inputs are the scenes; without one, scenes are drawn from the messages.
     """
 
     names: tuple[str, str]
@@ -316,12 +316,12 @@ class AnsweringOptions:
 
 @dataclass(frozen=True)
 class AskedVersions:
-    """Who is asked.
+    """The judges and targets.
 
     Attributes:
         judge: the provider, or ``recorded``.
         models: of two judges that are compared; None: one judge.
-        answering: None: nobody answers, messages are judged.
+        answering: None: messages are judged, without targets.
     """
 
     judge: str
@@ -332,14 +332,14 @@ class AskedVersions:
 
 @contextmanager
 def open_contest(world: World, versions: str, other: str, asking: AskedVersions) -> Iterator[Contest]:
-    """Open two versions and everybody who is asked about them.
+    """Open two versions with their judges and targets.
 
-    ``versions``: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the world as it stands. ``other``: the one
-    after, where it is not in ``versions``. ConfigError: there is no such version, judge or target, or an option does not fit.
+    ``versions``: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the current files. ``other``: the one after,
+    where it is not in ``versions``. ConfigError: there is no such version, judge or target, or an option does not fit.
     """
     before, after = (versions, other) if other else split_versions(versions)
     with open_sides(world.root, before, after) as sides:
-        # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
+        # Current recordings first, then those of the newer version: one answer for both sides to one question.
         others = [side for side in reversed(sides) if side.root != world.root]
         folders = tuple(
             side.recordings for side in others if readable_recordings(side.recordings, world.settings) is not None
@@ -375,7 +375,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
 
 
 def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
-    """Return the scenes of every agent, in the order they are looked at; ConfigError: there is no message, or no test."""
+    """Return the scenes of every agent, in their order; ConfigError: there is no message, or no test."""
     world, (wanted, _, _) = contest.world, contest.agents(request)
     world.sync_messages()
     if contest.answering is None:
@@ -389,7 +389,7 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
 
 
 def open_answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
-    """Open who answers; answers and judgments have one budget. ConfigError: there is no such target, or it may not be asked."""
+    """Open the targets; answers and judgments share one budget. ConfigError: there is no such target, or it is not allowed."""
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
     targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
     if targets is None:

@@ -1,4 +1,4 @@
-"""What both versions answered, scene by scene, and the lines to read side by side where something fell."""
+"""Answers of both versions, and the lines to read side by side where something dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _Judged = Mapping[str, DimensionEvaluation]
 
 @dataclass(frozen=True)
 class AnsweredScene:
-    """A scene that both answered: the answers, what was judged of them, and what was read of them (0-9) without a judge."""
+    """A scene that both answered: the answers, their judged dimensions, and their signals (0-9)."""
 
     scene: Scene
     answers: tuple[SceneAnswers, SceneAnswers]
@@ -30,11 +30,11 @@ class AnsweredScene:
     signals: tuple[Mapping[str, float], Mapping[str, float]]
 
     def turns(self, side: int) -> list[float | None]:
-        """Return the score of each answer of a side (0 or 1) that was judged by itself."""
+        """Return the score of each answer of a side (0 or 1) that was judged alone."""
         return turn_scores(self.scene, len(self.answers[side].texts), self.judged[side])
 
     def scores(self, fallen: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return what is lower after than before in this scene, of some rows."""
+        """Return the scores of some rows that are lower after than before in this scene."""
         before, after = (
             {name: item.score for name, item in judged.items()} | dict(signals)
             for judged, signals in zip(self.judged, self.signals, strict=True)
@@ -45,7 +45,7 @@ class AnsweredScene:
         }
 
     def claims(self, dimensions: Sequence[str]) -> list[tuple[SceneClaim, str]]:
-        """Return the claims that fell, the farthest first, each with the id of the message that is quoted."""
+        """Return dropped claims, the largest drop first, each with the id of the quoted message."""
         found = list[tuple[SceneClaim, str]]()
         for name in (name for name in dimensions if name in self.judged[0]):
             for key, after in self.judged[1][name].propositions.items():
@@ -58,7 +58,7 @@ class AnsweredScene:
         return sorted(found, key=lambda item: item[0].after - item[0].before)[:_MOST_CLAIMS]
 
     def side_by_side(self, fallen: Sequence[str]) -> SideBySide:
-        """Return the line that tells most: with the farthest drop, said again, or quoted, else the last."""
+        """Return the most telling line: that with the largest drop, else a repeated, a quoted, or the last one."""
         scores, claims = self.scores(fallen), self.claims(fallen)
         turns = zip(self.turns(0), self.turns(1), strict=True) if {ADHERENCE, LATE_TURNS} & scores.keys() else ()
         drops = [(one - other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
@@ -76,7 +76,7 @@ class AnsweredScene:
 
 
 def with_lines(agent: AgentDifference, answered: Sequence[AnsweredScene]) -> AgentDifference:
-    """Return what was found of an agent with what its answers cost and the lines to read."""
+    """Return the comparison of an agent with the expenses of its answers and the lines to read."""
     fallen = [name for name, item in agent.rows.items() if item.moved is ScoreChange.FELL]
     fallen += [item.dimension for item in agent.moved if item.dimension not in fallen]
     drops = [(max((b - a for b, a in item.scores(fallen).values()), default=0.0), item) for item in answered]

@@ -47,7 +47,7 @@ from persona_pipeline.world.world import World
 # How much of the talk before an answer is shown, and the conversation it is put into.
 CONTEXT, SCENE_CHANNEL = 8, "scene"
 _VISITOR = "visitor"
-# When scenes that are written are said to take place: what is judged must not depend on the day.
+# Time of written scenes: judgments must not depend on the day.
 _SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _Item = TypeVar("_Item")
 
@@ -57,11 +57,11 @@ class Scene:
     """One pair of a comparison.
 
     Attributes:
-        window: its messages are judged; of an answered scene, when it is said to have taken place.
-        context: what was said before the answer, oldest first; empty where messages are judged as they are.
-        turns: what a visitor says one after another, whatever is answered; empty: the context is answered, once.
-        conversation: scenes of one are alike and count once, as their mean; they follow one another. Empty: it is by itself.
-        system: what a suite's test says to the system, beside the persona.
+        window: its messages are judged; of an answered scene, its time.
+        context: messages before the answer, oldest first; empty where messages are judged as they are.
+        turns: the visitor's lines, whatever the answers are; empty: the context is answered, once.
+        conversation: scenes of one conversation are alike and count once, as their mean; they are neighbours. Empty: it is alone.
+        system: the system message of a suite's test, in addition to the persona.
         attempt: 0-based: the same scene may be answered again.
         kind: of an interview's scene; a change may show in scenes of one kind alone.
     """
@@ -82,9 +82,9 @@ class Scene:
 
 
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
+    """Return the windows in which an agent spoke, in an order by seed: the newest and those of the same length before it.
 
-    Weeks that follow one another are alike: neighbours count as one conversation. ConfigError: there is no message or window.
+    Neighbouring weeks are alike and count as one conversation. ConfigError: there is no message or window.
     """
     window: Window | None = WorldReader(world).window(request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]
@@ -104,10 +104,10 @@ def block_length(windows: int) -> int:
 
 
 def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    """Return moments in which an agent answered somebody, each with the talk before it, by conversation in an order by seed.
+    """Return moments in which an agent answered, each with the messages before it, by conversation in an order by seed.
 
-    Of each conversation (one place, no pause of an hour) as few as give so many scenes together. Without any, the sample prompts;
-    fewer than are asked for are answered again.
+    Each conversation (one place, no pause of an hour) gives about the same number of scenes. Without conversations the sample
+    prompts are used. Too few scenes are answered again.
     """
     newest = world.newest_message_time()
     window = WorldReader(world).window(request.window, request.as_of) if newest else Window(datetime.now(UTC))
@@ -158,7 +158,7 @@ def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: Com
 
 
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
-    """Return what is judged of a window by one version's persona and claims."""
+    """Return the questions about a window by one version's persona and claims."""
     scope = scope_of(agent, scene.window)
     return plan_of(WorldReader(world).gathered(Inputs(agents=[scope])), agent, scope, request.samples)
 
@@ -166,7 +166,7 @@ def window_plan(world: World, agent: SideAgent, scene: Scene, request: Compariso
 def answer_plan(
     world: World, agent: SideAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
 ) -> AgentPlan:
-    """Return what is judged of the answers to a scene, one conversation, by one persona and its claims."""
+    """Return the questions about the answers to a scene, one conversation, by one persona and its claims."""
     own, said_at, talk, answers = agent.persona.agent_id, scene.window.end, list[Message](), list[Message]()
     for place, (line, text) in enumerate(zip(scene.lines, texts, strict=True)):
         moment = said_at - timedelta(minutes=len(texts) - 1 - place)
@@ -188,7 +188,7 @@ def answer_plan(
         samples=request.samples,
         lexicon=world_lexicon(world.root),
     )
-    # Of a long script each answer is judged by itself: how long the character lasts is read from that.
+    # Each answer of a long script is judged alone: this shows how long the character lasts.
     alone = {"adherence": _by_answer(agent.sets["adherence"])} if "adherence" in agent.sets and _is_long(scene) else {}
     plan = plan_case(case, scope, {**agent.sets, **alone})
     if "consistency" not in plan.plans or len(answers) < 2:
@@ -253,9 +253,9 @@ class AskedScene:
     with_persona: bool = True
 
     def messages(self, texts: Sequence[str] = ()) -> list[dict[str, str]]:
-        """Return what the target is sent after so many answers.
+        """Return the messages for the target after some answers.
 
-        The persona is the system's message; then comes the talk, others under their names.
+        The persona is the system's message; then comes the conversation, with names of others.
         """
         played, names = self.agent.persona, self.agent.names
         own = played.agent_id
@@ -281,11 +281,11 @@ class AskedScene:
 
 @dataclass
 class SceneAnswers:
-    """What was answered in a scene.
+    """The answers to a scene.
 
     Attributes:
-        outputs: the answers, one a turn, with what each took.
-        missing: why the next one did not come, a word for machines; empty: all came.
+        outputs: the answers, one a turn, with time and cost.
+        missing: why the next answer is missing, as a word for machines; empty: all are there.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -298,7 +298,7 @@ class SceneAnswers:
 
 @dataclass(frozen=True)
 class _Question:
-    """The next turn of a scene: what is sent, and all that its answer depends on."""
+    """The next turn of a scene: its messages, and everything that its answer depends on."""
 
     asked: AskedScene
     turn: int
@@ -309,20 +309,20 @@ class _Question:
 
 @dataclass
 class Answering:
-    """Asks targets, keeps their answers, and counts what they cost.
+    """Asks targets, keeps their answers, and counts their cost.
 
     Attributes:
         targets: of before and after.
-        with_persona: each version's persona goes along; off for bots that have their own.
-        allow_code: targets that run programs may.
-        cache: where answers of models are kept, so that a run that was stopped goes on from them; those of bots, which may change
-            behind their address, never are. None: nothing is kept.
-        kept: where answers of bots are kept, too, as long as one run lasts; None: nowhere.
-        run: a name of the run that nobody else has: bots that remember a conversation know it by that.
-        budget: what answers may cost together with judging; None: no limit.
-        prices: of models, as ``PERSONA_JUDGE_PRICES`` has them.
-        usd: dollars of answers so far; None: a target does not tell.
-        failures: why answers did not come, with how often.
+        with_persona: each version's persona is sent; off for bots that have their own.
+        allow_code: targets that run programs are allowed.
+        cache: keeps answers of models, so that a stopped run continues; answers of bots, which may change, are not kept. None:
+            nothing is kept.
+        kept: keeps answers of bots too, for one run; None: nothing is kept.
+        run: unique name of the run, by which bots know a conversation.
+        budget: for answers together with judging; None: no limit.
+        prices: of models, as in ``PERSONA_JUDGE_PRICES``.
+        usd: dollars of answers; None: a target does not report them.
+        failures: number of missing answers by reason.
     """
 
     targets: tuple[TargetFields, TargetFields]
@@ -351,9 +351,9 @@ class Answering:
                 )
 
     def answers(self, asked: Sequence[AskedScene]) -> list[SceneAnswers]:
-        """Ask turn by turn, scenes side by side, and return what was answered, in order.
+        """Ask turn by turn, scenes in parallel, and return the answers in order.
 
-        A scene ends with its first answer that does not come, and why is counted. Equal questions are asked once.
+        A scene ends with its first missing answer, and the reason is counted. Equal questions are asked once.
         """
         found = [SceneAnswers() for _ in asked]
         for turn in range(max((len(item.scene.lines) for item in asked), default=0)):
@@ -425,7 +425,7 @@ class Answering:
     def _worst_price(self, budget: Budget, item: _Question) -> float:
         target = item.asked.target
         model, most = getattr(target, "model", None), getattr(target, "max_tokens", 0)
-        # What nobody can price takes nothing of the limit, and the report says that its dollars are not known.
+        # An answer without a known price takes nothing of the limit, and the report says that dollars are unknown.
         if not isinstance(model, str) or not has_price(model, self.prices):
             return 0.0
         return budget.worst_price(json.dumps(item.messages), most, model, self.prices)

@@ -1,6 +1,6 @@
-"""What answers to an interview tell beside the judged dimensions: own voice, what is said again, late turns, cost and latency.
+"""Signals of answers to an interview: own voice, repetition, late turns, cost and latency.
 
-Scores go from 0 to 9 as the judged ones do, high being good, and are compared by the same bets.
+Scores go from 0 to 9, high is good, and are compared by the same bets as judged ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from persona_pipeline.world.propositions.models import Catchphrase
 from persona_pipeline.world.world import World
 
 VOICE, SAID_AGAIN, LATE_TURNS, ADHERENCE = "voice", "said_again", "late_turns", "adherence"
-# Turns that a scene needs to tell something of a row.
+# Turns that a scene needs for a row.
 LEAST_TURNS = {SAID_AGAIN: 2, LATE_TURNS: SHORTEST}
-# Own messages that tell what is usual.
+# Own messages that show what is usual.
 _LATEST = 200
 COST, LATENCY = "cost_usd", "latency_seconds"
 
@@ -34,10 +34,10 @@ class SignalReader:
     """Reads an agent's answers without a judge.
 
     Attributes:
-        rows: what can be told.
-        unknown: what cannot, and why.
+        rows: the signals that can be read.
+        unknown: the others, and why.
         voice: the agent's own, learnt from its messages; None: there are too few.
-        history: its latest messages as pairs of conversation and text: what it says again anyway is usual for it.
+        history: its latest messages as pairs of conversation and text: repetitions in them are usual for it.
     """
 
     rows: tuple[str, ...]
@@ -65,7 +65,7 @@ class SignalReader:
         return cls(tuple(rows), unknown, voice, latest, claims.catchphrases if claims else ())
 
     def read(self, scene: Scene, texts: Sequence[str], judged: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
-        """Return the scores (0-9) of one side's answers; a row that they tell nothing of is left out."""
+        """Return the scores (0-9) of one side's answers, by row."""
         turns = [score for score in turn_scores(scene, len(texts), judged) if score is not None]
         late = turns[len(turns) // 2 :] if len(turns) >= SHORTEST else []
         found = {
@@ -77,7 +77,7 @@ class SignalReader:
 
 
 def voice_score(voice: VoiceModel, texts: Sequence[str]) -> float | None:
-    """Return how far answers sound like the agent: 9 as its own messages do, 0 as whoever they come nearest to does.
+    """Return how similar answers are to the agent's voice: 9 as its own messages, 0 as the nearest other voice.
 
     None: they are in another language than its messages, or no other voice is known.
     """
@@ -102,13 +102,13 @@ def repetition_score(
 
 
 def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluation]) -> list[float | None]:
-    """Return the adherence of each answer that was judged by itself; None of the others."""
+    """Return the adherence of each answer that was judged alone; None for the others."""
     scores = message_scores(judged[ADHERENCE]) if ADHERENCE in judged else {}
     return [scores.get(answer_id(scene, place)) for place in range(turns)]
 
 
 def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[str, AnswerExpense]:
-    """Return what an answer costs and how long it takes on both sides; nothing of what a target does not tell."""
+    """Return the cost and latency of answers on both sides, where targets report them."""
     read = {
         COST: lambda side: [output.cost_usd for output in side.outputs],
         LATENCY: lambda side: [output.duration_ms and output.duration_ms / 1000 for output in side.outputs],
@@ -123,7 +123,7 @@ def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[s
 
 
 def _expense(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> AnswerExpense:
-    # The same share of a scene is dearer whatever its length, so ratios are what is compared.
+    # Ratios do not depend on the length of a scene.
     ratio = geometric_mean(fmean(after) / fmean(before) for before, after in pairs)
     before, after = ([value for pair in pairs for value in pair[side]] for side in (0, 1))
     return AnswerExpense(

@@ -1,6 +1,6 @@
-"""Scores of both versions, scene by scene, and what they come to.
+"""Scores of both versions by scene, and the tests on them.
 
-Scenes of one conversation go well or ill together, so conversations are counted: each is one difference, the mean of its scenes.
+Scenes of one conversation are alike, so conversations are counted: each is one difference, the mean of its scenes.
 """
 
 from collections import defaultdict
@@ -26,13 +26,13 @@ RULE = (
     f"all intervals together in {1 - LEVEL:.0%} of comparisons"
 )
 Scored = DimensionEvaluation | PropositionResult
-# The voice of single answers varies about twice as much as what is judged of them.
+# The voice of single answers varies about twice as much as judged scores.
 NOISIER = 2.0
 
 
 @dataclass
 class ScoreSeries:
-    """Mean scores before and after of each conversation that is over, and the scores of one that goes on."""
+    """Mean scores before and after of each closed conversation, and the scores of an open one."""
 
     pairs: list[tuple[float, float]] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
@@ -47,12 +47,12 @@ class ScoreSeries:
 
     @property
     def differences_by_kind(self) -> dict[str, list[float]]:
-        """Differences by kind of scene; empty where all are of one kind."""
+        """Differences by kind of scene; empty with one kind only."""
         found = grouped(zip(self.kinds, self.differences, strict=True), lambda pair: pair[0])
         return {kind: [own for _, own in pairs] for kind, pairs in found.items()} if len(found) > 1 else {}
 
     def told(self, **found: Any) -> ScoreDifference:
-        """Return what was found, with how many scenes it rests on."""
+        """Return a result with the number of its scenes."""
         return ScoreDifference(**found, scenes=self.scenes, unjudged=self.unjudged, silent=self.silent)
 
     def add(self, before: Scored | None, after: Scored | None) -> None:
@@ -83,11 +83,11 @@ class AgentTally:
     """One agent's scores in both versions, by dimension and by claim.
 
     Attributes:
-        repeated: of how many scenes both answered word by word what they had answered before: they tell nothing new.
-        done: dimensions, and signals, that are decided: nothing more is asked of them.
-        signals: what is read of answers beside what is judged; None: nothing.
-        answered: the scenes both answered.
-        alike: dimensions, and claims as (dimension, id), of which the judge is asked the same for both: nothing can have changed.
+        repeated: number of scenes that both answered with the same words as before: they add nothing.
+        done: decided dimensions and signals, which are not asked about any more.
+        signals: reader of answers without a judge; None: there is none.
+        answered: the scenes that both answered.
+        alike: dimensions, and claims as (dimension, id), with equal questions for both: they cannot have changed.
     """
 
     before: SideAgent
@@ -117,7 +117,7 @@ class AgentTally:
         return [*self.compared, *(self.signals.rows if self.signals else ())]
 
     def open_rows(self, scene: Scene) -> list[str]:
-        """Return the rows that are undecided and of which a scene may tell something."""
+        """Return the undecided rows that a scene can add to."""
         lines = len(scene.lines)
         return [name for name in self.rows if name not in self.done and lines >= LEAST_TURNS.get(name, 1)]
 
@@ -139,7 +139,7 @@ class AgentTally:
         after: Mapping[str, DimensionEvaluation],
         answers: tuple[SceneAnswers, SceneAnswers] | None,
     ) -> None:
-        """Take a scene in, with what both answered, if anything; one of which nothing at all is recorded is left out."""
+        """Add a scene, with the answers of both, if any; a scene without any recorded judgment is left out."""
         self.scenes += 1
         if _is_unrecorded(before) and _is_unrecorded(after):
             self.left_out += 1
@@ -158,16 +158,16 @@ class AgentTally:
         self.answered.append(AnsweredScene(scene, answers, (before, after), (told[0], told[1])))
 
     def close(self, kind: str = "") -> None:
-        """Take it that the conversation is over of which scenes were added."""
+        """Close the conversation of the scenes added last."""
         series = [*self.dimensions.values(), *self.claims.values()]
         self.conversations += any(item.going for item in series)
         for item in series:
             item.close(kind)
 
     def is_new(self, before: AgentPlan, after: AgentPlan, texts: Sequence[tuple[str, ...]]) -> bool:
-        """Whether the judge is asked something of these scenes that it was not asked before; it would only say the same.
+        """Whether these scenes bring a question that was not asked before; else the answer would be the same.
 
-        ``texts``: what both answered; where nothing is judged any more, they tell.
+        ``texts``: the answers of both, which decide where nothing is judged any more.
         """
         asked = tuple(
             tuple(request.key for request in plan.requests) or own
@@ -181,7 +181,7 @@ class AgentTally:
         return False
 
     def note_alike(self, before: AgentPlan, after: AgentPlan) -> None:
-        """Note what is asked alike of a scene; what the one is asked, the other is, of whatever scene."""
+        """Note equal questions of a scene; they are equal in every scene."""
         for name, own in before.plans.items():
             asked, other = _keys(own.requests), _keys(after.plans[name].requests)
             self.alike |= {(name, key) for key, keys in asked.items() if keys == other.get(key)}
@@ -196,11 +196,11 @@ class AgentTally:
 
     @property
     def unknown(self) -> dict[str, ScoreDifference]:
-        """What cannot be told of answers, and why."""
+        """Signals that cannot be read, and why."""
         return {name: ScoreDifference(note=why) for name, why in self.signals.unknown.items()} if self.signals else {}
 
     def only(self, one: SideAgent, other: SideAgent) -> tuple[str, ...]:
-        """Return the claims of one version that the other does not have."""
+        """Return the claims of one version that the other lacks."""
         theirs = self._claims(other)
         return tuple(
             f"{name}/{key}" for name, own in self._claims(one).items() for key in own if key not in theirs.get(name, {})
@@ -243,7 +243,7 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, looking: boo
 
 
 def _agent_difference(tally: AgentTally, change: float, agents: int, looking: bool) -> AgentDifference:
-    # What is asked alike is no test: its differences are nothing, whatever the judge says.
+    # Equal questions are not a test: their differences are noise of the judge.
     rows = [name for name in tally.rows if name not in tally.alike]
     claims = [key for key in tally.shared if key not in tally.alike]
     found = {name: _alike(tally.dimensions[name]) for name in tally.compared}

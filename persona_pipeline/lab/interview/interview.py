@@ -1,4 +1,4 @@
-"""An interview held: scenes are asked in sessions, conversations judged by the agent's claims, and it is told what dropped."""
+"""An interview: ask scenes in sessions, judge the conversations by the agent's claims, and compare with the baseline."""
 
 import shutil
 import uuid
@@ -63,9 +63,9 @@ _ALONE = "nobody but the agent and a visitor speaks in an interview"
 
 
 def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
-    """Let answers be kept until the interview is finished, so that one that was stopped goes on, as do bots that remember.
+    """Keep answers until the interview is finished, so that a stopped one continues, and bots remember their conversations.
 
-    Returns the folder, how many answers are in it, and since when. ``fresh``: what is kept goes first.
+    Returns the folder, the number of answers in it, and since when. ``fresh``: kept answers are removed first.
     """
     name = f"{agent_id}-{content_hash([agent_id, answering.targets[0].name])[:12]}"
     folder = answers_folder(world).parent / "interviews" / name
@@ -131,7 +131,7 @@ class _Conversations:
             )  # fmt: skip
 
     def score(self, name: str, claims: str) -> InterviewScore:
-        """Return a dimension's score over the scenes; ``claims``: the hash of those it was judged by."""
+        """Return a dimension's score over the scenes; ``claims``: their hash."""
         table = self.scores.get(name, np.full((len(self.scenes), self.sessions), np.nan))
         by_scene = means(table)
         known = np.isfinite(by_scene)
@@ -170,9 +170,9 @@ def hold_interview(
     answering: Answering,
     baseline: Interview | None = None,
 ) -> Interview:
-    """Ask every scene in every session, judge what was answered, and return what was found.
+    """Ask every scene in every session, judge the answers, and return the interview.
 
-    ``baseline``: an earlier interview that it is held against. ConfigError: the agent's files are not valid.
+    ``baseline``: an earlier interview to compare with. ConfigError: the agent's files are not valid.
     """
     own, tally = Interviewee.of(world, request), _Conversations(scenes, request.sessions)
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
@@ -224,7 +224,7 @@ def estimate_interview(
     answering: Answering,
     provider: str | None,
 ) -> str:
-    """Return in words what an interview takes; ``provider``: of the judge, None: the settings', or Anthropic. Nobody is asked."""
+    """Return the estimate of an interview in words; ``provider``: of the judge, None: the settings', or Anthropic."""
     own, settings = Interviewee.of(world, request), world.settings
     asked = [item for session in range(request.sessions) for item in own.asked(scenes, session, answering)]
     texts = [[f"{USUAL_ANSWER}{item.scene.attempt} {n}" for n, _ in enumerate(item.scene.turns)] for item in asked]

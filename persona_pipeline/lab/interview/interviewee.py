@@ -26,7 +26,7 @@ _WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
 
 @dataclass(frozen=True)
 class HiddenNames:
-    """Names, and the invented ones that stand for them, one for one; those of ``exact`` only as they are spelt."""
+    """Names and their invented replacements; names of ``exact`` are replaced only in that spelling."""
 
     pairs: Mapping[str, str]
     exact: Collection[str] = ()
@@ -80,7 +80,7 @@ class HiddenNames:
 
 
 def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
-    """Return a text with names replaced, in small or capital letters as they stand there."""
+    """Return a text with names replaced, with the same small or capital letters."""
     by_key = {name.casefold(): other for name, other in names.items()}
 
     def other(match: regex.Match[str]) -> str:
@@ -133,7 +133,7 @@ class Interviewee:
         return cls(agent, names, names.hidden(agent))
 
     def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
-        """Return what is judged of a conversation, with the names that the judge is to see."""
+        """Return the questions about a conversation, with the names that the judge sees."""
         shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
         return answer_plan(
             world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)

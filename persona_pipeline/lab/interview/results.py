@@ -35,7 +35,7 @@ class InterviewScore(Value):
 
 
 class MeanVerdict(MeanChange):
-    """What became of a dimension, of a kind of scene in it, or of a claim. ``why``: it cannot be told."""
+    """The verdict on a dimension, on a kind of scene in it, or on a claim. ``why``: the reason if it is inconclusive."""
 
     dimension: str
     claim: str = ""
@@ -45,7 +45,7 @@ class MeanVerdict(MeanChange):
 
 
 class WorstLine(Value):
-    """A line that spoke against claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: what came before it."""
+    """A line that breaks claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: the visitor's line before it."""
 
     claims: tuple[str, ...]
     score: float
@@ -70,8 +70,8 @@ class Interview(Asked):
     Attributes:
         persona: hash of the persona; ``hidden``: the judge did not see its names.
         not_asked: dimensions that an interview does not have, and why.
-        verdicts: since the baseline, those of whole dimensions first; empty: there is none.
-        baseline: when that was taken; ``changed``: scenes left out, as only one of the two has them as they are.
+        verdicts: since the baseline, whole dimensions first; empty: there is no baseline.
+        baseline: its time; ``changed``: scenes left out, as they are not in both.
         whole: every scene was answered and judged.
     """
 
@@ -96,7 +96,7 @@ class Interview(Asked):
 
 
 def baseline_file(root: Path, agent_id: str) -> Path:
-    """Return where the interview stands that an agent's later ones are held against."""
+    """Return the path of an agent's baseline interview."""
     return root / BASELINES / "interviews" / f"{check_agent_id(agent_id)}.json"
 
 
@@ -116,7 +116,7 @@ def find_interview_baseline(root: Path, agent_id: str) -> Interview | None:
 
 
 def save_interview_baseline(root: Path, found: Interview) -> Path:
-    """Keep an interview as what later ones are held against, without what was said in it; ConfigError: it is not whole."""
+    """Write an interview as the baseline, without its texts; ConfigError: it is not complete."""
     if not found.whole:
         raise ConfigError("an interview that is not fully answered and judged is no baseline; run it again, it goes on")
     kept = found.model_copy(update={"worst": (), "verdicts": (), "baseline": "", "changed": 0, "exit_code": 0})
