@@ -207,7 +207,7 @@ class Desk:
 
     def rows(self, *options: str) -> list[dict[str, Any]]:
         """Run, and return every row that was written to the file of results so far."""
-        done = self.run("--out", str(self.root / "r.jsonl"), *options)
+        done = self.run("--output", str(self.root / "r.jsonl"), *options)
         assert done.returncode in (0, 1, 3), done.stderr
         return [json.loads(line) for line in (self.root / "r.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -396,7 +396,7 @@ def test_a_change_that_nothing_rests_on_is_a_run_of_nothing_and_green(desk: Desk
         replace_in(desk.root / path, old, new)
     else:
         write(desk.root, {path: new})
-    done = desk.run("--changed", "HEAD", "--out", str(desk.root / "r.json"), "--out", str(desk.root / "r.xml"))
+    done = desk.run("--changed", "HEAD", "--output", str(desk.root / "r.json"), "--output", str(desk.root / "r.xml"))
     assert (done.returncode, done.stdout) == (0, "nothing to run: 0 of 2 tests rest on what changed\n"), done.stderr
     summary = json.loads((desk.root / "r.json").read_text())["summary"]
     assert (summary["result"], summary["exit_code"]) == (None, 0)
@@ -414,7 +414,7 @@ def test_a_change_that_nothing_rests_on_is_a_run_of_nothing_and_green(desk: Desk
 )
 def test_any_other_run_of_nothing_cannot_tell(desk: Desk, options: tuple[str, ...], says: str) -> None:
     desk.suite(CODE)
-    done = desk.run(*options, "--out", str(desk.root / "r.json"), "--out", str(desk.root / "r.xml"))
+    done = desk.run(*options, "--output", str(desk.root / "r.json"), "--output", str(desk.root / "r.xml"))
     assert (done.returncode, f"nothing was run: {says}" in done.stdout) == (3, True), done.stdout + done.stderr
     summary = json.loads((desk.root / "r.json").read_text())["summary"]
     assert (summary["result"], summary["exit_code"], says in summary["reason"]) == ("cannot_tell", 3, True)
@@ -431,7 +431,7 @@ def test_an_empty_suite_cannot_tell(desk: Desk) -> None:
 def test_a_run_whose_tests_are_all_done_reports_them(desk: Desk) -> None:
     desk.suite(CODE)
     desk.rows()
-    done = desk.run("--out", str(desk.root / "r.jsonl"), "--resume")
+    done = desk.run("--output", str(desk.root / "r.jsonl"), "--resume")
     assert (done.returncode, "2 of 2 passed" in done.stdout) == (0, True)
 
 
@@ -442,7 +442,7 @@ def test_a_run_whose_tests_are_all_done_reports_them(desk: Desk) -> None:
 def test_a_suites_result_in_three_words(desk: Desk, score: str, result: str, code: int) -> None:
     write(desk.root, {"suites/judges/rules.py": f"SCORE = {score}\n"})
     desk.suite(CODE)
-    done = desk.run("--json", "--out", str(desk.root / "r.xml"))
+    done = desk.run("--json", "--output", str(desk.root / "r.xml"))
     summary = json.loads(done.stdout)["summary"]
     assert (done.returncode, summary["result"], summary["exit_code"]) == (code, result, code)
     tree = ElementTree.parse(desk.root / "r.xml")

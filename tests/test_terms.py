@@ -64,7 +64,9 @@ CASES = {
     "left out by persona.yaml": Terms("3 of 4 agents in character; michael left out", file={"leave_out": ["michael"]}),
     "left out by --agents": Terms("3 of 4 agents in character; michael left out", {"agents": OTHERS}),
     "not all dimensions are asked for": Terms(
-        "3 in character, 1 drifted; adherence, consistency, distinctness, ideas not judged", {"dimensions": ["fluency"]}, code=1
+        "3 in character, 1 drifted; adherence, consistency, convergence, ideas quantity not judged",
+        {"dimensions": ["fluency"]},
+        code=1,
     ),
     "only some findings fail": Terms(
         "3 in character, 1 drifted; exit code 0, because only coverage can fail it", {"only_fail_on": ["coverage"]}

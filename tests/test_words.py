@@ -49,7 +49,7 @@ GIVEN_UP = {
     "corrected_for": "multiple_testing_correction",
 }
 # Names of keys, which stand in files and commands; a person reads a label.
-KEYS = ("fluency", "convergence", "ideas_quantity", "proposition_drop", "said_again", "unrecorded", "invalid_output")
+KEYS = ("ideas_quantity", "proposition_drop", "said_again", "unrecorded", "invalid_output")
 DRIFT, HELD = "2026-06-22T00:00:00Z", "2026-06-15T00:00:00Z"
 
 

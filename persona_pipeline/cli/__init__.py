@@ -1,4 +1,4 @@
-"""The command line, ``persona-pipeline``. One file a group of commands; heavy imports stay inside them."""
+"""The command line, ``persona-pipeline``: a file for each group of commands; heavy imports are inside functions."""
 
 import errno
 import gc
@@ -13,32 +13,43 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import printable
 
 EXIT_MACHINE = 3
+# Commands and options of earlier releases, by what replaces them.
+_FORMER_COMMANDS = {"canary": "doctor --no-calls --no-dagster --judge", "label": "view"}
+_FORMER_OPTIONS = {"--out": "--output", "--reading": "--judge"}
 
 
 def main() -> None:
-    """Run the command line; errors become their message on stderr.
+    """Run the command line; errors are printed on stderr.
 
-    Exit code 2 for bad input, 3 where the machine failed: a full disk, a read-only or a newer database, a file that may not be
-    written.
+    Exit code 2 for bad input, 3 for a failure of the machine: a full disk, a read-only or newer database, missing permissions.
     """
-    # Importing makes many objects and hardly any garbage; looking for it so often was a sixth of a short command.
+    # Imports make many objects and little garbage; collecting it took a sixth of a short command.
     gc.set_threshold(100_000, 30, 30)
-    # Before numpy is imported: more threads wait for each other longer than such small matrices take, and their number would
-    # be in the last digits of what is computed.
+    # Set before numpy is imported: threads slow down small matrices and change the last digits of results.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from persona_pipeline.cli.app import app
 
     try:
-        app()
+        app(args=[*_current(sys.argv[1:])])
     except ConfigError as error:
         typer.echo(str(error), err=True)
         sys.exit(error.exit_code)
     except Exception as error:
         said = machine_failure(error)
-        # A mistake in the program is no drop of anybody's.
+        # An error in the program must not look like a drop.
         typer.echo(said or "".join(traceback.format_exception(error)), err=True)
         sys.exit(EXIT_MACHINE)
+
+
+def _current(words: list[str]) -> Iterator[str]:
+    """Yield the arguments of the command line, with the current names of former commands and options."""
+    for place, word in enumerate(words):
+        name, sign, value = word.partition("=")
+        now = _FORMER_OPTIONS.get(name) if place else _FORMER_COMMANDS.get(name)
+        if now:
+            typer.echo(f"{name} is now {now}", err=True)
+        yield from [*now.split()[:-1], f"{now.split()[-1]}{sign}{value}"] if now else [word]
 
 
 _REMEDIES = {
@@ -59,7 +70,7 @@ _STORE_REMEDIES = (
     ("unable to open", "check the folder of the database and its permissions"),
     ("locked", "wait for what is writing to it, then run it again"),
 )
-# What an older process hears of a store that a newer one has brought up to date meanwhile.
+# Errors of an older process after a newer one migrated the store.
 _CHANGED = (
     "no such table",
     "no such column",
@@ -70,19 +81,18 @@ _CHANGED = (
 )
 _RESTORE = "put a backup of it in its place"
 _START_AGAIN = (
-    "without one, move the file away and run again: the world's files are read again, and what only the store had (earlier "
-    "runs, paid answers) is gone"
+    "without one, move the file away and run again: files are read again, but earlier runs and paid answers are lost"
 )
 _ENGINE = "persona_pipeline.base.database.engine"
-_KEPT = "what stood there before is still there"
+_KEPT = "the earlier content is unchanged"
 
 
 def machine_failure(error: BaseException) -> str | None:
-    """Return what to tell of an error that is the machine's and no mistake in the program, in one line; else None."""
+    """Return a line about an error of the machine; None: the error is one of the program."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
             where = f"{cause.filename}: " if cause.filename else ""
-            remedy = _REMEDIES.get(cause.errno, "mend that and run it again")
+            remedy = _REMEDIES.get(cause.errno, "fix that and run it again")
             return f"{where}{cause.strerror or type(cause).__name__}; {_KEPT}; {remedy}"
         if _is_of_the_store(cause):
             return _store_failure(cause)
@@ -96,12 +106,12 @@ def _store_failure(error: BaseException) -> str:
     is_value = isinstance(error, ValueError)
     if remedy := next((told for word, told in _STORE_REMEDIES if not is_value and word in said.lower()), None):
         return f"the store failed ({said}); {_KEPT}; {remedy}"
-    # Only SQLite's own check calls a file damaged: an exception may as well be a mistake in this program.
+    # Only SQLite's own check decides that a file is damaged; an exception may be an error of this program.
     if found := damage():
         return f"the store is damaged ({found}); {_RESTORE}; {_START_AGAIN}"
     if any(word in said.lower() for word in _CHANGED):
-        newer = "a newer persona-pipeline may have changed it meanwhile: upgrade and run again"
-        return f"the store is not as this version left it ({said}); {newer}; if it is up to date, {_RESTORE}"
+        newer = "a newer persona-pipeline may have migrated it: upgrade and run again"
+        return f"the store has another schema ({said}); {newer}; if this version is the newest, {_RESTORE}"
     if is_value or "stored value" in said:
         foreign = f"upgrade persona-pipeline and run again; if another program wrote to the store, {_RESTORE}"
         return f"{_place(error)} cannot read or write a value of the store ({said}); {_KEPT}; {foreign}"
@@ -109,14 +119,14 @@ def _store_failure(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost function of this package that an error passed."""
+    """Return the innermost function of this package in the traceback of an error."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     own = [frame for frame in frames if frame.f_globals.get("__name__", "").startswith("persona_pipeline.")]
     return f"{own[-1].f_globals['__name__']}.{own[-1].f_code.co_name}" if own else "persona-pipeline"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error itself, those of a group, and what each was raised for."""
+    """Yield an error, the errors of a group, and their causes."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _causes(inner)
@@ -131,7 +141,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_the_store(error: BaseException) -> bool:
-    # Imported only where a store was opened.
+    # These modules are imported only after a store was opened.
     exc, sqlite = sys.modules.get("sqlalchemy.exc"), sys.modules.get("sqlite3")
     if (sqlite is not None and isinstance(error, sqlite.OperationalError)) or type(error) is getattr(
         sqlite, "DatabaseError", None
@@ -140,13 +150,13 @@ def _is_of_the_store(error: BaseException) -> bool:
     if exc is None:
         return False
     if type(error).__name__ == "ValidationError" and type(error).__module__.startswith("pydantic"):
-        # What comes from files is a ConfigError by then.
+        # Problems of files are ConfigErrors.
         return True
     if isinstance(error, ValueError) and error.__traceback__ is not None:
-        # A value that no column of its kind can hold.
+        # A value that does not fit its column.
         *_, last = traceback.walk_tb(error.__traceback__)
         return "sqlalchemy" in last[0].f_globals.get("__name__", "") or last[0].f_globals.get("__name__") == _ENGINE
-    # Its subclasses beside these are mistakes of the program.
+    # Its other subclasses are errors of the program.
     failed = exc.OperationalError | exc.InterfaceError | exc.TimeoutError
     if isinstance(error, exc.ProgrammingError | exc.IntegrityError):
         return any(word in str(error).lower() for word in _CHANGED)

@@ -1,4 +1,4 @@
-"""``persona-pipeline propositions`` and ``personas``: what agents are judged on and by; tested, drafted, and cards."""
+"""``persona-pipeline propositions`` and ``personas``: show, test and draft claims; draft personas; character cards."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,16 +7,12 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
 from persona_pipeline.cli.options import (
-    AsJson,
     Estimate,
-    Format,
     JudgeName,
     MaxUsd,
     MockJudge,
-    Output,
     Record,
     asks,
-    check_format,
     environment,
     judge_name,
     live_judge_name,
@@ -24,27 +20,26 @@ from persona_pipeline.cli.options import (
     open_world,
     request_of,
 )
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.running import CommandResult, end, shows
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Backend, Question
     from persona_pipeline.lab.claims.drafts import Drafted
     from persona_pipeline.world.world import World
 
-app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
+app = typer.Typer(help="Claims: show, test and draft them.", no_args_is_help=True)
 
-Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions with commas between them.")]
+Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions separated by commas.")]
 
 
 @app.command()
+@shows()
 def show(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     dimension: Annotated[str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print what an agent is judged on in a dimension, its name filled in."""
+) -> CommandResult:
+    """Print the claims of an agent in a dimension, with its name filled in."""
     from persona_pipeline.reporting.pages.experiments import claims_page
-    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.personas import find_world, load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
 
@@ -55,11 +50,13 @@ def show(
     except ConfigError as error:
         typer.echo(str(error), err=True)
         variables = {}
-    write_page(claims_page(merged, variables), merged.to_dict(), "json" if as_json else "table")
+    said = f"{len(merged.propositions)} claims of {agent} in {dimension}"
+    return CommandResult(claims_page(merged, variables), merged.to_dict(), summary=said)
 
 
 @app.command()
 @asks("window", "as_of", "judge", "max_usd", "record", "fresh")
+@shows()
 def test(
     context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
@@ -67,35 +64,31 @@ def test(
     faults: Annotated[
         str,
         typer.Option(
-            help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
+            help="'all', or several separated by commas: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
         ),
     ] = "all",
     mock_judge: MockJudge = False,
     samples: Annotated[
-        int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")
+        int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; noise needs at least 2.")
     ] = 3,
     others: Annotated[
-        int, typer.Option(min=0, max=50, help="Of how many other agents the words are held against the claims.")
+        int, typer.Option(min=0, max=50, help="Number of other agents whose messages are judged by the claims.")
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Of the faults: the same seed plants the same.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the faults.")] = 0,
     estimate: Estimate = False,
-    format: Format = "table",
-    output: Output = None,
     **asked: Any,
-) -> None:
-    """Break a character on purpose and print which claim catches which fault.
+) -> CommandResult | None:
+    """Break a character on purpose and show which claim catches which fault.
 
-    Each fault is planted in the messages the agent really sent, and every claim is judged on what is broken beside what is intact.
-    Without --window and --as-of these are the messages that its baseline was taken from.
+    Each fault is planted in messages that the agent sent, and every claim is judged on the changed and the original messages.
+    Without --window and --as-of it uses the messages of the baseline.
 
-    Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
+    Exit codes: 0 fully judged, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.trial import TrialRequest, plan_trial, run_trial
     from persona_pipeline.reporting.pages.experiments import matrix_page
-    from persona_pipeline.reporting.render import write_page
 
-    check_format(format)
     world, given = open_world(), request_of(context, asked)
     request = TrialRequest(
         agent_id=agent,
@@ -110,19 +103,18 @@ def test(
     trial = plan_trial(world, request)
     if estimate:
         typer.echo(trial.estimate(world.settings))
-        return
+        return None
     opened = open_judge(judge_name(given.judge, mock_judge, world=world), world, JudgeOptions.of(given))
     if opened.live:
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)
-    write_page(matrix_page(matrix), matrix.to_dict(), format, output)
-    end(matrix.exit_code)
+    return CommandResult(matrix_page(matrix), matrix.to_dict(), matrix.exit_code)
 
 
-personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
+personas = typer.Typer(help="Personas: draft them from messages, import and export cards.", no_args_is_help=True)
 
-Agent = Annotated[str, typer.Argument(help="The agent's id, as its messages have it.")]
-Window = Annotated[str, typer.Option("--window", help="How much of what it said is read, such as 30d, or 'all'.")]
+Agent = Annotated[str, typer.Argument(help="The agent's id, as in its messages.")]
+Window = Annotated[str, typer.Option("--window", help="The messages to read: a length of time such as 30d, or 'all'.")]
 
 
 @app.command()
@@ -137,9 +129,9 @@ def draft(
     record: Record = False,
     estimate: Estimate = False,
 ) -> None:
-    """Let a model propose claims, each with quotes that stand in the messages.
+    """Let a model propose claims, each with quotes from the messages.
 
-    Writes propositions/DIMENSION/AGENT.draft.yaml, which is never judged, and overwrites nothing.
+    Writes propositions/DIMENSION/AGENT.draft.yaml, which is never judged. Existing files are not overwritten.
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
@@ -155,7 +147,7 @@ def draft(
 def draft_a_persona(
     agent: Agent,
     from_messages: Annotated[
-        bool, typer.Option("--from-messages", help="Say that it is to come from the agent's messages.")
+        bool, typer.Option("--from-messages", help="Draft it from the agent's messages (required).")
     ] = False,
     window: Window = "all",
     judge: JudgeName = None,
@@ -163,16 +155,16 @@ def draft_a_persona(
     record: Record = False,
     estimate: Estimate = False,
 ) -> None:
-    """Let a model propose a persona from logs, with quotes that stand there.
+    """Let a model propose a persona from messages, with quotes from them.
 
-    Writes personas/AGENT.draft.yaml, which nothing reads, and overwrites nothing.
+    Writes personas/AGENT.draft.yaml, which is not used. Existing files are not overwritten.
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
     from persona_pipeline.lab.claims.drafts import draft_persona, plan_persona
 
     if not from_messages:
-        raise ConfigError("a persona is drafted from what the agent said; add --from-messages")
+        raise ConfigError("a persona is drafted from the agent's messages; add --from-messages")
     world = open_world()
     plan = plan_persona(world, agent, window)
     backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
@@ -182,7 +174,7 @@ def draft_a_persona(
 def asked_for_draft(
     world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
 ) -> "Backend":
-    """Say what asking would cost, and return who is to be asked."""
+    """Print the cost and return the model to ask."""
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
 
@@ -206,9 +198,9 @@ def tell_of_draft(drafted: "Drafted", what: str) -> None:
     if drafted.failure:
         typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
     if drafted.path is None:
-        typer.echo("nothing was written", err=True)
+        typer.echo("no file was written", err=True)
         end(EXIT_BUDGET if drafted.failure.startswith("budget") else EXIT_COVERAGE)
-    typer.echo(f"{plural(drafted.kept, what)} written, to be read by a person: {drafted.path}")
+    typer.echo(f"{plural(drafted.kept, what)} written, please review: {drafted.path}")
 
 
 @personas.command("import")
@@ -218,13 +210,13 @@ def import_cards(
 ) -> None:
     """Make personas of character cards.
 
-    Writes personas/AGENT.yaml, and the card as it came to cards/. Overwrites nothing.
+    Writes personas/AGENT.yaml, and the original card to cards/. Existing files are not overwritten.
     """
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.cards.files import card_notes, import_card
 
     if agent is not None and len(cards) > 1:
-        raise ConfigError("--agent names one agent; import cards one by one to name them")
+        raise ConfigError("--agent names one agent; import the cards one at a time")
     root = open_world().root
     for path in cards:
         agent_id, written = import_card(root, path, agent)
@@ -239,15 +231,15 @@ def export_one(
     format_name: Annotated[
         str | None, typer.Option("--format", help="json, png or charx; default: the card's own, else json.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to; default: AGENT.json, .png or .charx here.")] = None,
-    image: Annotated[
-        Path | None, typer.Option(help="The picture of a card in a PNG; default: the one it came in.")
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write; default: AGENT.json, .png or .charx here.")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace a file that is there.")] = False,
+    image: Annotated[Path | None, typer.Option(help="The picture of a PNG card; default: the imported one.")] = None,
+    force: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
 ) -> None:
     """Write an agent's persona as a character card.
 
-    The card it came from, with what was edited since, or a new one.
+    It is the imported card with later edits, or a new card.
     """
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.world.cards.files import CardFormat, export_card
@@ -255,9 +247,9 @@ def export_one(
     if format_name is not None and format_name not in list(CardFormat):
         raise ConfigError(f"--format {format_name}: write {', '.join(CardFormat)}")
     exported = export_card(open_world().root, agent, CardFormat(format_name) if format_name else None, image)
-    path = out or Path(f"{agent}.{exported.format}")
+    path = output or Path(f"{agent}.{exported.format}")
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already; name another with --out, or replace it with --force")
+        raise ConfigError(f"{path} exists; name another with --output, or replace it with --force")
     write_atomically(path, exported.data)
     for note in exported.notes:
         typer.echo(note, err=True)

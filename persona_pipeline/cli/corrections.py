@@ -1,4 +1,4 @@
-"""``persona-pipeline corrections``: the service, settings, what the gate did, and thresholds chosen by what was said."""
+"""``persona-pipeline corrections``: the service, its settings, statistics of the gate, and replays for choosing a threshold."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +11,12 @@ from persona_pipeline.cli.options import (
     AsJson,
     Command,
     Estimate,
-    Format,
     HeaderTimeout,
     Host,
-    Output,
     Port,
     TokenEnv,
     WindowLength,
     asks,
-    check_format,
     judge_name,
     names,
     open_world,
@@ -28,7 +25,7 @@ from persona_pipeline.cli.options import (
     taking,
     token_in,
 )
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.running import CommandResult, shows
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.configuration import StoredConfig
@@ -38,8 +35,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8765
 
-app = typer.Typer(help="Runtime corrections: serve them, set them, count them.", no_args_is_help=True)
-config = typer.Typer(help="An agent's corrections: all are off unless set.", no_args_is_help=True)
+app = typer.Typer(help="Runtime corrections: serve, configure and count them.", no_args_is_help=True)
+config = typer.Typer(help="Settings of an agent's corrections; all are off by default.", no_args_is_help=True)
 app.add_typer(config, name="config")
 
 Agent = Annotated[str, typer.Argument(help="The agent's id.")]
@@ -53,59 +50,65 @@ def serve(
     config_token_env: Annotated[
         str,
         typer.Option(
-            help="Environment variable that holds the token for changing settings; without one nobody changes any."
+            help="Environment variable with the token for changing settings; without it they cannot be changed."
         ),
     ] = "PERSONA_CORRECTIONS_CONFIG_TOKEN",
     unix_socket: Annotated[
-        Path | None, typer.Option(help="Listen on this socket instead, for this user alone.", show_default=False)
+        Path | None,
+        typer.Option(help="Listen on this Unix socket instead; only this user can connect.", show_default=False),
     ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
-            help="'anthropic', 'openai', 'ollama' and others ask a model; 'recorded' replays recordings; default: the live "
+            help="'anthropic', 'openai', 'ollama' and others call a model; 'recorded' replays recordings; default: the live "
             "judge of PERSONA_JUDGE.",
             show_default="anthropic",
         ),
     ] = None,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request body in bytes.")] = 1024 * 1024,
     at_once: Annotated[
-        int, typer.Option(min=1, help="Checks judged at once; more wait, and go out unchecked in time.")
+        int, typer.Option(min=1, help="Checks judged at once; others wait, and are sent unchecked at the deadline.")
     ] = 100,
-    connections: Annotated[int, typer.Option(min=16, help="Connections open at once, of all clients.")] = 2000,
-    connections_per_address: Annotated[int, typer.Option(min=1, help="Of one address.")] = 1000,
+    connections: Annotated[int, typer.Option(min=16, help="Open connections of all clients.")] = 2000,
+    connections_per_address: Annotated[int, typer.Option(min=1, help="Open connections of one address.")] = 1000,
     header_timeout: HeaderTimeout = 5.0,
     upstream: Annotated[
         str | None,
         typer.Option(
-            help="Pass all else under /v1 on to this server, such as https://api.openai.com/v1, and check what agents answer.",
+            help="Forward other requests under /v1 to this server, such as https://api.openai.com/v1, and check the answers.",
             show_default=False,
         ),
     ] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="MODEL=AGENT: who speaks when this model is asked.", show_default=False)
+        list[str] | None,
+        typer.Option(help="MODEL=AGENT: the agent that speaks for this model; repeatable.", show_default=False),
     ] = None,
     agent_key_env: Annotated[
         list[str] | None,
-        typer.Option(help="VARIABLE=AGENT: who speaks when the key in this variable is sent.", show_default=False),
+        typer.Option(
+            help="VARIABLE=AGENT: the agent that speaks for the key in this variable; repeatable.", show_default=False
+        ),
     ] = None,
     ask_again: Annotated[
         bool | None,
         typer.Option(
             "--ask-again/--no-ask-again",
-            help="Send a request again when its answer is rejected. The upstream must do nothing but write: no tools, no agent "
-            "behind it. Default: hosts known to serve models alone.",
+            help="Send a request again when its answer is rejected. Only for servers without side effects, such as tools. "
+            "Default: on for hosts known to serve only models.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Serve the gate and interventions over HTTP, or stand in the way of a model.
+    """Serve the gate and interventions over HTTP, or as a proxy of a model.
 
-    GET /openapi.json describes them.
+    GET /openapi.json describes the API.
     """
     token = token_in(token_env)
     config_token = token_in(config_token_env)
     if config_token is not None and config_token == token:
-        raise ConfigError(f"{config_token_env} and {token_env} hold the same token; whoever may check could configure")
+        raise ConfigError(
+            f"{config_token_env} and {token_env} hold the same token; use two, as clients that check could change settings"
+        )
     if unix_socket is None:
         require_token(token, token_env, host)
     from persona_pipeline.base.http_server import Access, ServerLimits
@@ -128,12 +131,12 @@ def serve(
 def _upstream(
     url: str | None, world: "World", models: list[str], variables: list[str], ask_again: bool | None
 ) -> "ModelUpstream | None":
-    """Return what ``--upstream`` and its agents say; an agent's own id is a model's name for it too."""
+    """Return the upstream of ``--upstream`` and its agents; an agent's id also names it as a model."""
     from persona_pipeline.corrections.service.app import ModelUpstream
 
     if url is None:
         if models or variables:
-            raise ConfigError("--agent and --agent-key-env say who speaks to an upstream; give --upstream too")
+            raise ConfigError("--agent and --agent-key-env need --upstream")
         return None
     known = world.agent_ids()
     by_model = {name: name for name in known} | _agents_of(models, "--agent", known)
@@ -143,8 +146,8 @@ def _upstream(
     keys = {token_in(name) or "": agent for name, agent in by_variable.items()}
     found = ModelUpstream(url, by_model, keys, ask_again)
     if not found.is_asked_again and ask_again is None:
-        said = "rejected answers go out and are only counted, as this server may do more than write"
-        typer.echo(f"--upstream {url}: {said}; if it is a model alone, give --ask-again", err=True)
+        said = "rejected answers are sent and only counted, as this server may have side effects"
+        typer.echo(f"--upstream {url}: {said}; if it only serves a model, add --ask-again", err=True)
     return found
 
 
@@ -152,15 +155,13 @@ def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, s
     found = {name: agent for name, _, agent in (item.rpartition("=") for item in written)}
     for name, agent in found.items():
         if not name or agent not in known:
-            raise ConfigError(
-                f"{option} {name}={agent}: no agent {agent!r} is in the world{did_you_mean(agent, known)}"
-            )
+            raise ConfigError(f"{option} {name}={agent}: the world has no agent {agent!r}{did_you_mean(agent, known)}")
     return found
 
 
 @config.command("show")
 def show(agent: Agent, as_json: AsJson = False) -> None:
-    """Show an agent's settings and where they come from."""
+    """Show an agent's settings and their source."""
     from persona_pipeline.corrections.configuration import read_config
 
     world = _synced_world()
@@ -170,16 +171,16 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
     _print_settings(stored, as_json)
 
 
-# What ``config set`` changes, by setting; a switch is called by what it switches.
+# Options of ``config set`` by setting; a switch is named after its correction.
 _SETTABLE = {
     "action_gate_enabled": (bool, "Check messages before they are sent."),
-    "action_gate_threshold": (float, "Score (0-9) a message must reach."),
+    "action_gate_threshold": (float, "Score (0-9) that a message must reach."),
     "anti_convergence_enabled": (bool, "Nudge when a channel agrees too much."),
     "convergence_threshold": (float, "Share (0-1) of agreeing messages above which it nudges."),
     "repetition_suppression_enabled": (bool, "Nudge when the agent repeats itself."),
     "repetition_threshold": (float, "Share (0-1) of repeated three-word phrases above which it nudges."),
-    "max_correction_attempts": (int, "Rejections (0-10) after which a message goes out as it is."),
-    "shadow_mode": (bool, "Only measure and record what corrections would have done."),
+    "max_correction_attempts": (int, "Rejections (0-10) after which a message is sent unchanged."),
+    "shadow_mode": (bool, "Only record what corrections would have done."),
 }
 
 
@@ -197,7 +198,7 @@ def _settable(command: Command) -> Command:
 def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
     """Change some of an agent's settings.
 
-    From then on its persona file does not change them (see reset).
+    Afterwards its persona file no longer changes them (see reset).
     """
     from pydantic import ValidationError
 
@@ -206,7 +207,7 @@ def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
 
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise ConfigError("nothing to set; give at least one option, see --help")
+        raise ConfigError("no setting is given; add at least one option, see --help")
     world = _synced_world()
     current = read_config(world.store, agent).settings
     try:
@@ -219,7 +220,7 @@ def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
 
 @config.command("reset")
 def reset(agent: Agent, as_json: AsJson = False) -> None:
-    """Give an agent the settings of its persona file again."""
+    """Restore the settings of an agent's persona file."""
     from persona_pipeline.corrections.configuration import reset_config
 
     world = _synced_world()
@@ -227,27 +228,25 @@ def reset(agent: Agent, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def statistics(
-    agents: Agents = "all",
-    window: WindowLength = "all",
-    format: Format = "table",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Output = None,
-) -> None:
-    """Count what the gate did, by action, up to now."""
+@shows()
+def statistics(agents: Agents = "all", window: WindowLength = "all") -> CommandResult:
+    """Count the results of the gate by action, up to now."""
     from datetime import UTC, datetime
 
     from persona_pipeline.corrections.statistics import correction_statistics
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.reporting.pages.instruments import statistics_page
-    from persona_pipeline.reporting.render import write_page
 
-    check_format(format)
     world = open_world()
     span = None if window == "all" else WorldReader(world).window(window, datetime.now(UTC))
     found = correction_statistics(world.store, span, agent_ids=names(agents))
-    write_page(statistics_page(found), found.model_dump(mode="json"), "json" if as_json else format, output)
-    end(looked_at=found.total.actions, looked_for=f"messages of {agents} that the gate checked, in --window {window}")
+    return CommandResult(
+        statistics_page(found),
+        found.model_dump(mode="json"),
+        summary=f"{found.total.actions:,} messages checked",
+        looked_at=found.total.actions,
+        looked_for=f"messages of {agents} that the gate checked, in --window {window}",
+    )
 
 
 def _synced_world() -> "World":
@@ -280,23 +279,22 @@ def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
 
 @app.command()
 @asks("as_of", "judge", "max_usd", "record", "fresh")
+@shows()
 def replay(
     context: typer.Context,
     agents: Annotated[list[str], typer.Argument(help="The agents' ids.")],
     window: WindowLength = "all",
     newest: Annotated[
-        int | None, typer.Option(min=1, help="Only so many messages of each agent, the newest of the window.")
+        int | None, typer.Option(min=1, help="Number of messages of each agent, the newest of the window.")
     ] = None,
     estimate: Estimate = False,
-    format: Format = "table",
-    output: Output = None,
     **asked: Any,
-) -> None:
-    """Show what the gate would have held of stored messages.
+) -> CommandResult | None:
+    """Show which stored messages the gate would have held.
 
-    For each threshold: the messages it holds, and those of them out of character by the judge's verdict, else by labels of people.
+    For each threshold: the number of messages held, and of those out of character by the judge's verdict, else by people's labels.
 
-    Scores and verdicts come from recordings, or from a live judge. Nothing is corrected.
+    Scores and verdicts come from recordings or a live judge. Messages are not changed.
 
     Exit codes: 0 done, 2 usage or configuration, 3 not every message has a score, 4 budget.
     """
@@ -305,9 +303,7 @@ def replay(
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.instruments import replay_page
-    from persona_pipeline.reporting.render import write_page
 
-    check_format(format)
     world, said = open_world(), request_of(context, asked)
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
@@ -318,11 +314,9 @@ def replay(
     )
     if estimate:
         typer.echo(estimate_replay(world, request, said.judge, fresh=said.fresh))
-        return
+        return None
     backend = open_judge(judge_name(said.judge, world=world), world, JudgeOptions.of(said))
     found = run_replay(world, request, backend)
-    write_page(replay_page(found), found.model_dump(mode="json"), format, output)
     unmeasured = {reason for item in found.results for reason in item.unmeasured}
-    if "budget" in unmeasured:
-        end(EXIT_BUDGET)
-    end(EXIT_COVERAGE if unmeasured - {"not_applicable"} else EXIT_OK)
+    code = EXIT_BUDGET if "budget" in unmeasured else EXIT_COVERAGE if unmeasured - {"not_applicable"} else EXIT_OK
+    return CommandResult(replay_page(found), found.model_dump(mode="json"), code)

@@ -1,4 +1,4 @@
-"""``persona-pipeline evaluate``, ``baseline``, ``report`` and ``view``: score agents, take baselines, show what the store holds."""
+"""``persona-pipeline evaluate``, ``baseline``, ``report`` and ``view``: score agents, take baselines, show stored evaluations."""
 
 import getpass
 import sys
@@ -17,23 +17,25 @@ from persona_pipeline.cli.options import (
     Estimate,
     MockJudge,
     Notify,
+    Output,
     asks,
+    chosen_format,
+    format_option,
     judge_name,
     names,
     open_world,
     option,
     request_of,
-    require_known,
 )
 from persona_pipeline.cli.running import end, run_and_print, tell
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
 
-FORMATS = ("json", "markdown", "html", "junit")
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen.")
-]
+FORMATS = ("json", "markdown", "html", "junit", "prometheus", "table")
+REPORT_FORMATS = ("html", "json", "markdown", "junit", "prometheus", "table", "csv", "parquet")
+TABLES = ("csv", "parquet")
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding and the detection limits.")]
 
 
 @asks(without=["baseline_windows"], grouped=True)
@@ -41,45 +43,40 @@ def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
     estimate: Estimate = False,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
-    ] = None,
+    output: Output = None,
+    format: Annotated[str | None, format_option(FORMATS)] = None,
     verbose: Verbose = False,
     notify: Notify = None,
     save_snapshot: Annotated[
         Path | None,
-        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
+        typer.Option(help="Write the inputs and all answers of the run to this file (.json or .json.gz)."),
     ] = None,
     snapshot: Annotated[
         Path | None,
-        typer.Option(
-            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
-        ),
+        typer.Option(help="Repeat the run of such a file with its own options, without a world, a store or a judge."),
     ] = None,
     **asked: Any,
 ) -> None:
     """Score agents and compare them with their baselines.
 
-    Prints a table on stderr, and the report on stdout where that is no terminal.
+    Prints a table on stderr, and the report on stdout unless that is a terminal.
 
-    Exit codes: 0 all that was asked held, 1 something dropped or is below the
-    threshold, 2 usage or configuration, 3 nothing dropped and something cannot be
-    told, 4 budget.
+    Exit codes: 0 in character, 1 a drop or a score below the threshold,
+    2 usage or configuration, 3 no drop and something inconclusive, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
     from persona_pipeline.reporting.notify import report_notice, require_named
     from persona_pipeline.reporting.statistics import gather
 
-    require_known("--format", format or FORMATS[0], FORMATS)
+    # A person reads the table, which a page of JSON would push off the screen.
+    is_written = output is not None or format is not None or not sys.stdout.isatty()
+    chosen = chosen_format(format, output, FORMATS) if is_written else ""
     if snapshot is not None:
-        end(_replayed(snapshot, format, output, verbose))
+        end(_replayed(snapshot, chosen, output, verbose))
     request = request_of(context, asked)
     if save_snapshot is not None and (request.against is not None or estimate):
-        raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
+        raise ConfigError("--save-snapshot saves a single run; leave out --against and --estimate")
     with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
         require_named(notify or (), world.written.alerts)
         if estimate:
@@ -95,17 +92,17 @@ def evaluate(
         run = run_and_print(context, world, request, judge=judge, verbose=verbose)
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
-        if save_snapshot is not None or _is_rendered(format, output):
+        if save_snapshot is not None or chosen:
             gather(world, run.report)
         if save_snapshot is not None and run.replay is not None:
             save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
-        _emit(run.report, format, output)
+        _write(run.report, chosen, output)
         tell(report_notice(run.report), notify or ())
         end(run.report.exit_code)
 
 
-def _replayed(snapshot: Path, format: str | None, output: Path | None, verbose: bool) -> int:
+def _replayed(snapshot: Path, format: str, output: Path | None, verbose: bool) -> int:
     from persona_pipeline.evaluation.run import replayed
     from persona_pipeline.evaluation.snapshot import load_replay
     from persona_pipeline.reporting.render import print_report
@@ -114,36 +111,28 @@ def _replayed(snapshot: Path, format: str | None, output: Path | None, verbose: 
     for note in run.notes:
         typer.echo(note, err=True)
     print_report(run.report, verbose=verbose)
-    _emit(run.report, format, output)
+    _write(run.report, format, output)
     return run.report.exit_code
 
 
-def _emit(report: "RunReport", format: str | None, output: Path | None) -> None:
+def _write(report: "RunReport", format: str, output: Path | None, by: str = "dimension") -> None:
+    """Write a report to a file or stdout; without a format, nothing."""
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.reporting.render import render
 
-    if not _is_rendered(format, output):
+    if not format:
         return
-    shown = output is None or (format in (None, "json") and _is_rendered(format, None))
-    text = render(report, format or FORMATS[0])
+    content = _table(report, by, format) if format in TABLES else render(report, format)
     if output is not None:
-        _write(output, text)
-    if shown:
-        sys.stdout.write(text if text.endswith("\n") and output is None else text + "\n")
+        write_atomically(output, content)
+        typer.echo(f"report written: {output}", err=True)
+    elif isinstance(content, bytes):
+        raise ConfigError(f"--format {format} is not text; name a file with --output")
+    else:
+        sys.stdout.write(content)
 
 
-def _is_rendered(format: str | None, output: Path | None) -> bool:
-    # A person reads the table, and would lose it above a page of JSON.
-    return output is not None or format is not None or not sys.stdout.isatty()
-
-
-def _write(output: Path, content: str | bytes) -> None:
-    from persona_pipeline.base.documents.json import write_atomically
-
-    write_atomically(output, content)
-    typer.echo(f"report written: {output}", err=True)
-
-
-# What only a verdict depends on is no option here.
+# The options that affect scores; the others only affect the verdict.
 MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 
 
@@ -157,24 +146,21 @@ def baseline(
 ) -> None:
     """Evaluate agents and keep the scores as their baselines.
 
-    They are written to baselines/. Dimensions that were not scored in full keep what the files say.
+    They are written to baselines/. Dimensions that were not fully scored keep their earlier values.
 
-    Exit code 3, and nothing written for an agent: a drift is known in its window, or its
-    scores are lower than its file allows (1 where they dropped). The refusal names
-    the command that takes the windows before. --accept "reason" writes it all the same.
+    An agent is refused with exit code 3 when its window has a known drift, or with 1 or 3 when its
+    scores are lower than in its file. The message names the command that takes the windows before.
+    --accept "reason" writes the baseline anyway.
     """
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
     if judge != "recorded" and world.settled(request).samples < 3:
-        typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
+        typer.echo("hint: a baseline judged once is noisy; --samples 5 makes drops easier to detect", err=True)
     run = run_and_print(context, world, request, judge=judge, verbose=verbose)
     for path in run.baselines:
         typer.echo(str(path))
     end(run.report.exit_code)
-
-
-TABLES = ("csv", "parquet")
 
 
 def report(
@@ -182,36 +168,30 @@ def report(
     since: Annotated[
         str | None, typer.Option(help="Only windows that end after this: a time, or a length such as 30d.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
-    format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
+    output: Output = None,
+    format: Annotated[str | None, format_option(REPORT_FORMATS)] = None,
     by: Annotated[
-        str, typer.Option(help="A row of csv and parquet: an agent, a dimension, a claim or a message.")
+        str, typer.Option(help="The row of csv and parquet: agent, dimension, claim or message.")
     ] = "dimension",
     verbose: Verbose = False,
 ) -> None:
-    """Show the newest evaluation of each agent and its history; judges nothing."""
+    """Report the newest evaluation of each agent; makes no API calls."""
     from persona_pipeline.evaluation.history import report_of
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules
-    from persona_pipeline.reporting.render import print_report, render
+    from persona_pipeline.reporting.render import print_report
     from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 
-    world = open_world()
+    chosen_as, world = chosen_format(format, output, REPORT_FORMATS), open_world()
     after = _since(since, world.newest_message_time())
     chosen = world.chosen(names(agents))
-    # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
-    whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
+    # A page of many agents shows the claims of the worst ones; other formats are complete.
+    whole = MOST_WHOLE if chosen_as == "html" and len(chosen) > MANY else None
     reports = WorldReader(world).reports(chosen, after, whole=whole)
     run = gather(world, report_of(reports, GateRules()), since=after)
     print_report(run, exits=False, verbose=verbose)
-    content = _table(run, by, format) if format in TABLES else render(run, format)
-    if output is None:
-        if isinstance(content, bytes):
-            raise ConfigError(f"--format {format} is no text; say with --output where it goes")
-        sys.stdout.write(content)
-    else:
-        _write(output, content)
+    _write(run, chosen_as, output, by)
 
 
 def _table(run: "RunReport", by: str, format: str) -> str | bytes:
@@ -224,13 +204,11 @@ def _table(run: "RunReport", by: str, format: str) -> str | bytes:
         frame = frame.map(lambda cell: calm_cell(cell) if isinstance(cell, str) else cell)
         return frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
     try:
-        # Text is text in every file, also where nothing of it is there.
+        # Columns of text keep their type when they are empty.
         texts = dict.fromkeys(frame.select_dtypes("object"), "string")
         return frame.astype(texts).to_parquet(index=False)
     except ImportError as error:
-        raise ConfigError(
-            "parquet needs a package that is not installed; pip install 'persona-pipeline[parquet]'"
-        ) from error
+        raise ConfigError("parquet needs a missing package; run pip install 'persona-pipeline[parquet]'") from error
 
 
 def _since(text: str | None, newest: datetime | None) -> datetime | None:
@@ -244,27 +222,30 @@ def _since(text: str | None, newest: datetime | None) -> datetime | None:
         return moment(text, "--since")
 
 
-# Always the same, so that a link to a message stays valid.
+# Always the same port, so that links to messages stay valid.
 PORT = 7395
 
 
 def view(
     labeller: Annotated[
-        str | None, typer.Option("--labeller", "--labeler", help="The person who labels; by default the login name.")
+        str | None,
+        typer.Option("--labeller", "--labeler", help="Name of the person who labels; by default the login name."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port of the page on this machine; 0 chooses a free one.")
     ] = PORT,
     bundle: Annotated[
         Path | None,
-        typer.Option("--bundle", help="Write pages that can be sent into this folder instead: agents, worst messages."),
+        typer.Option(
+            "--bundle", help="Instead write pages that can be sent to this folder: agents and worst messages."
+        ),
     ] = None,
 ) -> None:
     """Read agents, messages and suites in the browser, and label them.
 
-    Judges nothing.
+    It makes no API calls.
 
-    The page is for this machine and for browsers with the printed address. Labels are kept in labels/ at once.
+    The page opens on this machine with the printed address. Labels are saved to labels/ immediately.
     """
     import secrets
     import socket
@@ -276,16 +257,16 @@ def view(
     if bundle is not None:
         written = write_bundle(open_world(), bundle)
         typer.echo(f"{len(written)} pages written: {written[0]}")
-        typer.echo("They hold messages: send them to nobody who may not read those.", err=True)
+        typer.echo("The pages contain messages; share them only with people who may read those.", err=True)
         return
     world, who = open_world(), _person(labeller)
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
+        raise ConfigError(f"port {port} cannot be used ({error.strerror}); add --port 0") from error
     token = secrets.token_urlsafe(24)
     typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{address('/', key=token)}")
-    typer.echo("Ctrl+C ends it; labels are kept at once.", err=True)
+    typer.echo("Press Ctrl-C to end; labels are saved immediately.", err=True)
     config = uvicorn.Config(create_app(world, who, token), ws="none", access_log=False, log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -1,4 +1,4 @@
-"""``persona-pipeline calibrate`` and ``recordings``: how far people agree with a judge, and what it said."""
+"""``persona-pipeline calibrate`` and ``recordings``: agreement of people with a judge, and recorded judgments."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,19 +8,15 @@ import typer
 from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError
 from persona_pipeline.cli.options import (
     EitherDimensions,
-    Estimate,
-    Format,
     MaxUsd,
-    Output,
     asks,
-    check_format,
     environment,
     live_judge_name,
     names,
     open_world,
     request_of,
 )
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.running import CommandResult, end, shows
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
@@ -28,63 +24,47 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 
+@shows()
 def calibrate(
     dimensions: EitherDimensions = "all",
-    format: Format = "table",
-    output: Output = None,
     require_calibration: Annotated[
         bool,
         typer.Option("--require-calibration", help="Fail until people labelled 20 messages or 50 judgments."),
     ] = False,
-) -> None:
-    """Measure each judge against people's labels; asks nobody.
+) -> CommandResult:
+    """Measure each judge against people's labels; makes no API calls.
 
-    Agreement on messages, judge bias in points, and what ten more labels would tell.
+    Agreement on messages, judge bias in points, and the effect of ten more labels.
 
-    Exit codes: 0 measured, 2 usage or configuration, 3 nobody labelled, or too little (with --require-calibration).
+    Exit codes: 0 measured, 2 usage or configuration, 3 no labels, or too few (with --require-calibration).
     """
     from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import label_findings
     from persona_pipeline.reporting.pages.instruments import calibration_page
-    from persona_pipeline.reporting.render import write_page
 
-    check_format(format)
     world = open_world()
     found, labelled = calibrate_world(world, names(dimensions)), WorldReader(world).label_counts()
-    write_page(calibration_page(found), found.model_dump(mode="json"), format, output)
-    if require_calibration and (short := list(label_findings(world.root.name, labelled))):
-        typer.echo(short[0].text, err=True)
-        end(EXIT_COVERAGE)
-    end(
-        looked_at=found.labelled,
+    short = [*label_findings(world.root.name, labelled)] if require_calibration else []
+    return CommandResult(
+        calibration_page(found),
+        found.model_dump(mode="json"),
+        EXIT_COVERAGE if short else 0,
+        summary=f"{found.labelled} labels compared with judgments",
+        notes=[finding.text for finding in short[:1]],
+        looked_at=None if short else found.labelled,
         looked_for="labels of this world's messages; people give them in `persona-pipeline view`",
     )
 
 
-def canary(
-    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    estimate: Estimate = False,
-    max_usd: MaxUsd = None,
-) -> None:
-    """Run ``doctor --judge``, which took the place of this command.
-
-    Its former options are accepted and do nothing.
-    """
-    from persona_pipeline.cli.world.doctor import doctor
-
-    typer.echo("canary is `persona-pipeline doctor --judge` now", err=True)
-    doctor(calls=False, dagster=False, judge=True, estimate=estimate, max_usd=max_usd)
-
-
-app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
+app = typer.Typer(help="Recorded judgments: sign, judge again, find unused ones.", no_args_is_help=True)
 
 
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET.
 
-    Where that is set, recordings without its signature are errors.
+    While it is set, recordings without a valid signature are errors.
     """
     from persona_pipeline.judging.recordings.replay import sign_recordings
     from persona_pipeline.world.personas import find_world
@@ -92,7 +72,7 @@ def sign() -> None:
     settings = environment()
     secret = settings.signing_secret
     if secret is None:
-        raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
+        raise ConfigError("there is no secret to sign with; set PERSONA_RECORDINGS_SECRET")
     signed = sign_recordings(find_world(settings) / "recordings", secret)
     for path in signed:
         typer.echo(str(path))
@@ -105,9 +85,9 @@ _OF_A_REPLAY = ("agents", "dimensions", "window", "as_of", "samples")
 @app.command()
 @asks(*_OF_A_REPLAY)
 def unused(context: typer.Context, **asked: Any) -> None:
-    """List the recorded verdicts that a replay of this window does not ask for.
+    """List recorded verdicts that a replay of this window does not use.
 
-    They are stale, of another window, or slipped in.
+    They are stale or belong to another window.
     """
     world = open_world()
     backend = _replayed(world, request_of(context, asked))
@@ -115,7 +95,7 @@ def unused(context: typer.Context, **asked: Any) -> None:
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
     known = len(backend.recordings) + len(backend.failures)
-    typer.echo(f"{len(left)} of {known} recordings are not asked for", err=True)
+    typer.echo(f"{len(left)} of {known} recordings are not used", err=True)
     end(looked_at=known, looked_for="recordings")
 
 
@@ -123,17 +103,19 @@ def unused(context: typer.Context, **asked: Any) -> None:
 @asks(*_OF_A_REPLAY)
 def rejudge(
     context: typer.Context,
-    size: Annotated[int, typer.Option("--size", min=1, help="Recordings to judge again, drawn at random.")] = 20,
-    seed: Annotated[int | None, typer.Option(help="Of the draw; by default another one every day.")] = None,
+    size: Annotated[
+        int, typer.Option("--size", min=1, help="Number of recordings to judge again, drawn at random.")
+    ] = 20,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draw; by default a new one every day.")] = None,
     most: Annotated[
-        float, typer.Option(min=0, max=1, help="Share (0-1) of the sample that may disagree by 3 points or more.")
+        float, typer.Option(min=0, max=1, help="Allowed share (0-1) of the sample that disagrees by 3 points or more.")
     ] = 0.1,
     max_usd: MaxUsd = None,
     **asked: Any,
 ) -> None:
-    """Judge a random sample of the recordings again, and report what differs.
+    """Judge a random sample of the recordings again and list differences.
 
-    Asks the live judge. Exit codes: 0 it agrees, 1 more disagree than may, 2 usage or configuration, 3 not fully judged.
+    Calls the live judge. Exit codes: 0 it agrees, 1 too many disagree, 2 usage or configuration, 3 not fully judged.
     """
     from datetime import UTC, datetime
 
@@ -159,7 +141,7 @@ def rejudge(
     end(
         EXIT_COVERAGE if answered < len(rows) else int(share > most),
         looked_at=len(rows),
-        looked_for="recordings that a replay of this window asks for",
+        looked_for="recordings that a replay of this window uses",
     )
 
 

@@ -1,4 +1,4 @@
-"""``persona-pipeline labels``: labels listed and exchanged; ``label``: where they are given now."""
+"""``persona-pipeline labels``: list, import and export labels."""
 
 import sys
 from collections import Counter
@@ -17,19 +17,12 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.labels.files import LabelType
 
 
-def label(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-    """Name the page where people label: a command of earlier releases."""
-    raise ConfigError(
-        "labels are given in the browser: run `persona-pipeline view`, and open Messages for thumbs or Label for judgments"
-    )
+app = typer.Typer(help="Labels: list them; import and export labels of messages.", no_args_is_help=True)
 
-
-app = typer.Typer(help="Labels: list them; import and export those of messages.", no_args_is_help=True)
-
-OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
+OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only labels of this person.")]
 
 OfMessages = Annotated[
-    bool, typer.Option("--messages", "--voice", help="Labels of messages instead of those of judgments.")
+    bool, typer.Option("--messages", "--voice", help="List labels of messages instead of judgments.")
 ]
 
 
@@ -38,13 +31,10 @@ def list_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
-    stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
+    stale: Annotated[bool, typer.Option("--stale", help="Only stale labels.")] = False,
     messages: OfMessages = False,
 ) -> None:
-    """List labels, stale ones marked with the reason.
-
-    A stale label is never used.
-    """
+    """List labels; stale labels have a reason and are not used."""
     if messages:
         _list_messages(agents, labeller)
         return
@@ -76,7 +66,7 @@ def _list_messages(agents: str, labeller: str | None) -> None:
     end(looked_at=len(shown), looked_for="labels of these agents' messages")
 
 
-# Exporting and importing took labels of judgments too, until release 0.2.
+# Until release 0.2 these commands took labels of judgments too.
 FormerMessages = Annotated[bool, typer.Option("--messages", "--voice", hidden=True)]
 
 
@@ -110,11 +100,11 @@ def export_labels(
 def import_labels(
     files: Annotated[list[Path], typer.Argument(help="CSV or JSON lines.")],
     labeller: Annotated[
-        str | None, typer.Option("--labeller", "--labeler", help="Whose rows are that do not say.")
+        str | None, typer.Option("--labeller", "--labeler", help="The labeller of rows that name none.")
     ] = None,
     messages: FormerMessages = True,
 ) -> None:
-    """Add labels of messages from files; all of them or, where a row is wrong, none.
+    """Add labels of messages from files; a wrong row adds none.
 
     Columns are the fields of a label; the key may be left out.
     """

@@ -1,39 +1,96 @@
-"""A run from the command line: its progress, and on stderr what was left out, the scores and what is not recorded yet."""
+"""How a command runs and ends: what it found is written in one format, summed up in one line, and becomes its exit code."""
 
 import gc
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from persona_pipeline.base.errors import EXIT_OK, NothingError
+from persona_pipeline.cli.options import AsJson, Command, Output, chosen_format, format_option, taking
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.run import Run
     from persona_pipeline.judging.open import Progress
     from persona_pipeline.reporting.notify import Notice
+    from persona_pipeline.reporting.render import Page
     from persona_pipeline.world.world import World
 
-# What does not belong to asking for the rest: where the report went, and that everything was asked anew.
+PAGE_FORMATS = ("table", "json", "markdown", "html")
+# Options that the command for the missing judgments leaves out.
 _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verbose")
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a command found, before it is written in a format.
+
+    Attributes:
+        page: what a person reads.
+        data: the same as plain JSON.
+        code: the exit code.
+        summary: one line for stderr; by default the title of the page.
+        notes: further lines for stderr.
+        looked_at: the number of things that the code is about; None: the command looks for none.
+        looked_for: what is named where there are none.
+    """
+
+    page: "Page"
+    data: Any
+    code: int = EXIT_OK
+    summary: str = ""
+    notes: Sequence[str] = ()
+    looked_at: int | None = None
+    looked_for: str = ""
+
+
+def shows(first: str = PAGE_FORMATS[0]) -> Callable[[Command], Command]:
+    """Give a command ``--format`` (default ``first``), ``--output`` and ``--json``; write its ``CommandResult`` and end it."""
+    formats = (first, *(name for name in PAGE_FORMATS if name != first))
+
+    def showing(command: Command) -> Command:
+        @wraps(command)
+        def run(*args: Any, format: str | None, output: Path | None, as_json: bool, **given: Any) -> None:
+            # An unknown format is reported before any work is done.
+            chosen = chosen_format(format, output, formats, as_json=as_json)
+            result = command(*args, **given)
+            if result is not None:
+                _show(result, chosen, output)
+
+        format_type = Annotated[str | None, format_option(formats)]
+        own = {"format": (format_type, None), "output": (Output, None), "as_json": (AsJson, False)}
+        return taking(run, own, last=True)
+
+    return showing
+
+
+def _show(result: CommandResult, format: str, output: Path | None) -> None:
+    from persona_pipeline.reporting.render import title_text, write_page
+
+    write_page(result.page, result.data, format, output)
+    for note in result.notes:
+        typer.echo(note, err=True)
+    if result.looked_at != 0:
+        typer.echo(f"{result.summary or title_text(result.page)}. Exit code {result.code}.", err=True)
+    end(result.code, looked_at=result.looked_at, looked_for=result.looked_for)
 
 
 def run_and_print(
     context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str, verbose: bool = False
 ) -> "Run":
-    """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
-
-    ConfigError: bad input; nothing is evaluated then.
-    """
+    """Evaluate, and print skipped lines of message files, the scores and missing recordings on stderr."""
     from persona_pipeline.evaluation.estimate import missing_text
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 
-    # What was imported stays: whoever looks for garbage, and the process as it ends, need not go through it.
+    # Imported modules stay to the end, so the garbage collector need not visit them.
     if not gc.get_freeze_count():
         gc.freeze()
     with watched_judging() as progress:
@@ -56,7 +113,7 @@ def run_and_print(
 
 
 def _again(context: typer.Context, judge: str, window_end: str | None) -> str:
-    """Return the command that asks on the same window for what is not recorded."""
+    """Return the command that asks for the missing judgments of the same window."""
     said = ["persona-pipeline", context.info_name or ""]
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -73,7 +130,7 @@ def _again(context: typer.Context, judge: str, window_end: str | None) -> str:
 
 
 def tell(notice: "Notice | None", names: Sequence[str]) -> None:
-    """Tell whoever asked to hear of it; what could not be delivered is a line on stderr, and changes no exit code."""
+    """Send a notice; a failed delivery is a line on stderr and does not change the exit code."""
     if notice is None or not names:
         return
     from persona_pipeline.reporting.notify import addresses, notify
@@ -85,28 +142,28 @@ def tell(notice: "Notice | None", names: Sequence[str]) -> None:
 def end(code: int = EXIT_OK, *, looked_at: int | None = None, looked_for: str = "") -> NoReturn:
     """End a command with its exit code.
 
-    ``looked_at``: the number of things that the code is about; None: the command looks for none. With none of them there is no
-    answer, which is no pass: ``NothingError`` ends the command with 3 and names ``looked_for``.
+    A command that looks for things and finds none has no answer: with ``looked_at`` 0, ``NothingError`` names ``looked_for`` and
+    ends it with 3.
     """
     if looked_at == 0:
         raise NothingError(f"there is nothing to look at: {looked_for}")
     raise typer.Exit(code)
 
 
-# What a shell reports of a command that was interrupted.
+# The exit code that shells use for an interrupted command.
 EXIT_INTERRUPTED = 130
 
 
 @contextmanager
 def watched_judging() -> Iterator["Progress"]:
-    """Yield what counts a live judge's answers, and show it on stderr; interrupted, say what is kept and how to go on."""
+    """Yield the progress of a live judge, shown on stderr; on Ctrl-C, report what is kept and how to continue."""
     from persona_pipeline.judging.open import IN_A_LOG, ON_A_TERMINAL, Progress
 
     terminal = sys.stderr.isatty()
 
     def show(line: str) -> None:
         if terminal:
-            # Over the line before, and nothing left of it.
+            # Replaces the previous line.
             sys.stderr.write(f"\r\x1b[2K{line}")
             sys.stderr.flush()
         else:
@@ -120,7 +177,7 @@ def watched_judging() -> Iterator["Progress"]:
         kept = progress.known + progress.answered
         typer.echo(
             f"stopped: {kept} judgments are kept (${progress.usd:.4f} paid); "
-            "run the same command again to go on: what is kept costs nothing",
+            "run the same command again to continue; kept judgments cost nothing",
             err=True,
         )
         end(EXIT_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""``persona-pipeline compare``, ``bisect``, ``changes`` and ``since``: two versions or two times, and what made the difference."""
+"""``persona-pipeline compare``, ``bisect``, ``changes`` and ``since``: two versions or two times, and the cause of a difference."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,16 +8,16 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_OK, ConfigError
 from persona_pipeline.base.options import OF_JUDGE, moment
-from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
-    AsJson,
+    AllowCode,
+    AllowEnv,
+    AllowPath,
+    AllowTargets,
     Estimate,
-    Format,
     JudgeName,
     MaxUsd,
-    Output,
+    TargetsFile,
     asks,
-    check_format,
     environment,
     judge_name,
     live_judge_name,
@@ -26,8 +26,8 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.running import end, watched_judging
-from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowPath, AllowTargets, TargetsFile, load
+from persona_pipeline.cli.running import CommandResult, shows, watched_judging
+from persona_pipeline.cli.suites.run import load
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.compare.compare import AskedVersions
@@ -35,39 +35,42 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 FAIL_ON = ("worse", "none")
-_UNJUDGED = "hint: not all of it is judged; --judge anthropic --estimate says what that would cost"
+_UNJUDGED = "hint: not everything is judged; --judge anthropic --estimate prints the cost"
 Suites = Annotated[
     list[Path] | None,
-    typer.Option("--suite", help="Scenes are the inputs of this suite's tests; repeatable.", show_default=False),
+    typer.Option("--suite", help="Use the inputs of this suite's tests as scenes; repeatable.", show_default=False),
 ]
 
 
 @asks("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
+@shows()
 def compare(
     context: typer.Context,
     versions: Annotated[
         str, typer.Argument(help="REV..REV, REV...REV, or one: a commit, or a folder with a world.", show_default=False)
     ] = "",
     other: Annotated[
-        str, typer.Argument(help="The other version: a commit or a folder; by default the world as it stands.")
+        str, typer.Argument(help="The other version: a commit or a folder; by default the working world.")
     ] = "",
     scenes: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 96 of an interview.")
     ] = None,
     change: Annotated[
-        float, typer.Option(help="Points that matter: where less is sure on both sides, a row has held.")
+        float, typer.Option(help="Points that matter: a row is unchanged when its interval lies within them.")
     ] = 1.0,
     target: Annotated[
         str | None,
-        typer.Option(help="Who answers, by the name in the targets file: one, or BEFORE..AFTER.", show_default=False),
+        typer.Option(
+            help="The target that answers, by its name in the targets file: one, or BEFORE..AFTER.", show_default=False
+        ),
     ] = None,
     targets: TargetsFile = None,
     suite: Suites = None,
     interview: Annotated[
-        bool, typer.Option("--interview", help="Scenes are those of each agent's interview, turn by turn.")
+        bool, typer.Option("--interview", help="Use the scenes of each agent's interview, turn by turn.")
     ] = False,
     yardstick: Annotated[
-        str, typer.Option(help="Whose persona and claims answers are judged by: after, before or own.")
+        str, typer.Option(help="The version whose persona and claims judge the answers: after, before or own.")
     ] = "after",
     send_persona: Annotated[
         bool, typer.Option(help="Send the target each version's persona; off for a bot that has its own.")
@@ -81,34 +84,29 @@ def compare(
         typer.Option(help="Compare two judges instead: MODEL..MODEL, on the same messages.", show_default=False),
     ] = None,
     estimate: Estimate = False,
-    seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
-    format: Format = "table",
-    fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
+    seed: Annotated[int, typer.Option(help="Seed of the order of scenes.")] = 0,
+    fail_on: Annotated[str, typer.Option(help="worse: a score dropped; none.")] = "worse",
     **asked: Any,
-) -> None:
+) -> CommandResult | None:
     """Compare two versions scene by scene, and stop when it is decided.
 
-    Without --target the same messages are judged by each version's persona and claims; with it both answer the same scenes.
-    Commits are read from git as data; the checkout is not touched, and nothing of them is run.
+    Without --target, each version's persona and claims judge the same messages; with it, both versions answer the same scenes.
+    Commits are read from git as data; the checkout is not changed, and no code of them is run.
 
-    Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
+    Exit codes: 0 no drop, 1 a drop, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
-    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
-    from persona_pipeline.reporting.pages.experiments import SHORT, comparison_page
-    from persona_pipeline.reporting.render import write_page
+    from persona_pipeline.reporting.pages.experiments import comparison_page
 
-    check_format(format)
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
     if not versions and not judges and not (target and ".." in target):
         raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
     if suite and not target:
-        raise ConfigError("--suite needs --target: somebody has to answer its tests")
+        raise ConfigError("--suite needs --target, which answers its tests")
     if interview and (suite or not target):
-        raise ConfigError("--interview needs --target, and takes the place of --suite: somebody answers its scenes")
+        raise ConfigError("--interview needs --target, which answers its scenes, and replaces --suite")
     if judges and target:
         raise ConfigError("--judges compares judges on the same messages; leave --target out")
     said = request_of(context, asked)
@@ -142,16 +140,13 @@ def compare(
     )
     found = _compared(open_world(), (versions, other), request, comparing, estimate)
     if found is None:
-        return
-    data = found.model_dump(mode="json")
-    if output is not None:
-        write_atomically(output, f"{shown_json(data, 2)}\n")
-        typer.echo(f"comparison written: {output}", err=True)
-    write_page(comparison_page(found, SHORT) if format == "table" else comparison_page(found), data, format)
-    if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
-        typer.echo(_UNJUDGED, err=True)
-    end(
+        return None
+    unjudged = any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values())
+    return CommandResult(
+        comparison_page(found),
+        found.model_dump(mode="json"),
         EXIT_OK if fail_on == "none" else found.exit_code,
+        notes=[_UNJUDGED] if unjudged else [],
         looked_at=sum(len(agent.dimensions) for agent in found.agents.values()),
         looked_for="scenes of agents that both versions have, judged on dimensions that both have",
     )
@@ -190,36 +185,34 @@ def _compared(
 
 
 @asks("window", "regression_delta", "proposition_delta")
+@shows()
 def bisect(
     context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
     good: Annotated[
         str | None,
         typer.Option(
-            help="A commit where it was well; by default the last that wrote its baseline.", show_default=False
+            help="A commit without the drop; by default the last that wrote the baseline.", show_default=False
         ),
     ] = None,
-    bad: Annotated[str, typer.Option(help="A commit where it is not.")] = "HEAD",
+    bad: Annotated[str, typer.Option(help="A commit with the drop.")] = "HEAD",
     dimension: Annotated[str | None, typer.Option(help="Only this dimension.", show_default=False)] = None,
     claim: Annotated[str | None, typer.Option(help="Only this claim of --dimension.", show_default=False)] = None,
     by: Annotated[
         str,
-        typer.Option(
-            help="commits, evaluations (those in the store), or auto: commits where messages are in git and changed there."
-        ),
+        typer.Option(help="commits, evaluations (those in the store), or auto: commits where git has the messages."),
     ] = "auto",
-    live: Annotated[bool, typer.Option(help="Ask a live judge for judgments that nobody made.")] = False,
+    live: Annotated[bool, typer.Option(help="Ask a live judge for missing judgments.")] = False,
     judge: JudgeName = None,
     max_usd: MaxUsd = None,
-    as_json: AsJson = False,
     **asked: Any,
-) -> None:
-    """Name the commit that made an agent's scores drop, and what in it.
+) -> CommandResult:
+    """Find the commit that made an agent's scores drop, and the cause.
 
-    The persona's line, the claim, the messages or the judge. Asks nobody: what is recorded or in the store is read. Where that
-    does not tell, it says what it would cost to ask (--live).
+    The cause is a line of the persona, a claim, the messages or the judge. Recorded and stored judgments are read; without --live
+    it makes no API calls and prints what the missing judgments would cost.
 
-    Exit codes: 0 every cause is named, or nothing dropped; 2 usage or configuration; 3 something cannot be told.
+    Exit codes: 0 every cause is named, or no drop; 2 usage or configuration; 3 inconclusive.
     """
     from persona_pipeline.judging.estimate import estimate
     from persona_pipeline.judging.open import JudgeOptions, open_judge
@@ -227,13 +220,12 @@ def bisect(
     from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
-    from persona_pipeline.reporting.render import write_page
 
     require_known("--by", by, HISTORIES)
     if claim and not dimension:
-        raise ConfigError("--claim needs --dimension: ids are of a dimension")
+        raise ConfigError("--claim needs --dimension, as ids are unique within a dimension")
     if not live and (max_usd is not None or judge is not None):
-        raise ConfigError("nobody is asked without --live; add it, or leave out --judge and --max-usd")
+        raise ConfigError("--judge and --max-usd need --live; add it, or leave them out")
     if live and max_usd is None:
         raise ConfigError("--live needs a budget; add --max-usd")
     world = open_world()
@@ -243,57 +235,62 @@ def bisect(
     )
     asked_live = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd)) if live else None
     found, missing = search(world, request, by, asked_live)
-    write_page(bisection_page(found), found.model_dump(mode="json"), "json" if as_json else "table")
+    notes = []
     if missing:
         taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
         asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
-        typer.echo(f"{len(missing)} judgments would tell more; {asking}", err=True)
-    end(found.exit_code, looked_at=found.looked_at, looked_for=f"judgments of {agent} at {found.good} and {found.bad}")
+        notes = [f"{len(missing)} more judgments would help; {asking}"]
+    return CommandResult(
+        bisection_page(found),
+        found.model_dump(mode="json"),
+        found.exit_code,
+        notes=notes,
+        looked_at=found.looked_at,
+        looked_for=f"judgments of {agent} at {found.good} and {found.bad}",
+    )
 
 
+@shows("markdown")
 def changes(
     base: Annotated[str, typer.Argument(help="The commit before, such as origin/main; HEAD^1 of a merge.")],
     head: Annotated[str, typer.Option(help="The commit after.")] = "HEAD",
-    as_json: AsJson = False,
-) -> None:
-    """Name what differs between two commits, as Markdown.
+) -> CommandResult:
+    """List the evaluation files that differ between two commits.
 
-    What is evaluated, and what decides about it.
+    They are what is evaluated, and what decides the verdict.
     """
     from persona_pipeline.reporting.pages.experiments import changes_page
-    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.changes import changed_things
     from persona_pipeline.world.personas import find_world
 
     found = changed_things(find_world(environment()), base, head)
-    write_page(changes_page(found), [asdict(item) for item in found], "json" if as_json else "markdown")
+    return CommandResult(
+        changes_page(found), [asdict(item) for item in found], summary=f"{len(found)} changes from {base} to {head}"
+    )
 
 
 @asks("dimensions", "as_of", "samples", *OF_JUDGE)
+@shows()
 def since(
     context: typer.Context,
     date: Annotated[
         str, typer.Argument(help="A day, such as 2026-11-24, or a time with its offset, such as 2026-11-24T10:00:00Z.")
     ],
-    agent: Annotated[str, typer.Argument(help="One agent, or several with commas between them.")] = "all",
-    window: Annotated[str, typer.Option(help="How much before the date counts: a length of time, or `all`.")] = "28d",
+    agent: Annotated[str, typer.Argument(help="One agent, or several separated by commas.")] = "all",
+    window: Annotated[str, typer.Option(help="The time before the date that counts: a length, or 'all'.")] = "28d",
     estimate: Estimate = False,
-    format: Format = "table",
-    output: Output = None,
     **asked: Any,
-) -> None:
+) -> CommandResult | None:
     """Compare agents before and after a known event, such as a new model.
 
-    No baseline is needed, and nothing is written.
+    It needs no baseline and writes nothing.
 
-    Exit codes: 0 no agent fell, 1 one has fewer messages in character, 2 usage or configuration, 3 cannot be told.
+    Exit codes: 0 no drop, 1 fewer messages in character, 2 usage or configuration, 3 inconclusive.
     """
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.since import both_sides, compare_since
     from persona_pipeline.reporting.pages.experiments import since_page
-    from persona_pipeline.reporting.render import write_page
 
-    check_format(format)
     at = moment(f"{date}T00:00:00Z" if len(date) == len("2026-11-24") else date, "DATE")
     assert at is not None
     request, world = request_of(context, asked, agents=names(agent), window=window), open_world()
@@ -303,11 +300,16 @@ def since(
 
         for side, name in zip(both_sides(request, at), ("before", "after"), strict=True):
             typer.echo(f"{name}: {estimate_run(world, side, request.judge, options)}")
-        return
+        return None
     with watched_judging() as progress:
         judge = open_judge(judge_name(request.judge, world=world), world, replace(options, progress=progress))
         found = compare_since(world, judge, at, request)
-    write_page(since_page(found), found.model_dump(mode="json"), format, output)
-    if any(None in (item.before.share, item.after.share) for item in found.agents):
-        typer.echo(_UNJUDGED, err=True)
-    end(found.exit_code, looked_at=len(found.agents), looked_for="no agent said anything after that date")
+    unjudged = any(None in (item.before.share, item.after.share) for item in found.agents)
+    return CommandResult(
+        since_page(found),
+        found.model_dump(mode="json"),
+        found.exit_code,
+        notes=[_UNJUDGED] if unjudged else [],
+        looked_at=len(found.agents),
+        looked_for="messages of agents after that date",
+    )

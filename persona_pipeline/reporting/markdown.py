@@ -1,4 +1,4 @@
-"""Pages as Markdown: the pull-request comment, or a file. Nothing from outside makes markup."""
+"""Pages as Markdown: the pull-request comment, or a file. Text from outside never becomes markup."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,13 +25,15 @@ MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
 _CHANGED = {"fell": " 🔻", "untold": " ❔"}
 _SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
-_LEGEND = "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told."
+_LEGEND = (
+    "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ inconclusive."
+)
 _MOST_ID, _MOST_VALUE = 64, 300
 
 
 @dataclass
 class _Piece:
-    """Lines that stay together at their start and end, with items between that may be left out."""
+    """Lines at a start and an end that stay, with items between them that may be left out."""
 
     head: list[str] = field(default_factory=list)
     items: list[str] = field(default_factory=list)
@@ -39,9 +41,9 @@ class _Piece:
 
 
 def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
-    """Return the pull-request comment: at most ``limit`` characters, with a notice where items had to be left out.
+    """Return the pull-request comment of at most ``limit`` characters, with a notice where items are left out.
 
-    It starts with ``MARKER``, by which the one comment is found and updated.
+    It starts with ``MARKER``, by which the comment is found and updated.
     """
     from persona_pipeline.reporting.pages.evaluation import comment_page
 
@@ -49,12 +51,12 @@ def render_comment(report: RunReport, limit: int = COMMENT_LIMIT) -> str:
 
 
 def comment_of(page: Page, limit: int = COMMENT_LIMIT) -> str:
-    """Return a page as the one comment of a pull request."""
+    """Return a page as the comment of a pull request."""
     return f"{MARKER}\n{page_markdown(page, limit - len(MARKER) - 1)}"
 
 
 def page_markdown(page: Page, limit: int | None = None) -> str:
-    """Return a page as Markdown of at most ``limit`` characters (default: the page's own limit); lists and tables are cut short."""
+    """Return a page as Markdown; lists and tables are cut to fit ``limit`` characters (default: the page's limit)."""
     mark = "#" * page.level
     sign = f"{_SIGNS[page.tone]} " if page.tone in _SIGNS else ""
     label = f"{page.label}: " if page.label else ""
@@ -70,7 +72,7 @@ def page_markdown(page: Page, limit: int | None = None) -> str:
 
 
 def markdown_line(line: Line) -> str:
-    """Return a line of Markdown that renders as this text and nothing else."""
+    """Return Markdown that renders as exactly this text."""
     written = []
     for part in spans(line):
         if part.style in ("own", "fixed"):
@@ -127,7 +129,7 @@ def _cell(cell: AnyCell) -> str:
         return _score(cell)
     if isinstance(cell, Agent):
         icon = f"{STATUSES[cell.state].icon} " if cell.state else ""
-        return f"{icon}{markdown_code(cell.id, _MOST_ID, in_table=True)}"
+        return f"{icon}{markdown_text(cell.name or cell.id, _MOST_ID)}"
     if isinstance(cell, str):
         return markdown_text(cell)
     if cell.style == "code":
@@ -147,7 +149,7 @@ def _score(cell: Score) -> str:
 
 
 def _fit(pieces: list[_Piece], limit: int, notice: str) -> str:
-    """Join the pieces in at most ``limit`` characters: heads and feet stay, items are left out from the end of each."""
+    """Join the pieces in at most ``limit`` characters: heads and feet stay, the last items of each are left out."""
     fixed = sum(len(line) + 1 for piece in pieces for line in (*piece.head, *piece.foot))
     room = limit - fixed - (len(notice) + 24) * sum(bool(piece.items) for piece in pieces)
     lines: list[str] = []

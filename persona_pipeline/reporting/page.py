@@ -77,9 +77,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of text, with a note below it and, where one can be drawn, a chart in SVG.
+    """A cell of text, with a note below it and an optional chart in SVG.
 
-    ``own``: our own words and numbers, as in a ``Span``; ``style``: a class of the style sheet for all of the cell.
+    ``own``: the program's words and numbers, as in a ``Span``; ``style``: a class of the style sheet; ``short``: the text in a
+    narrow table.
     """
 
     text: str
@@ -88,11 +89,12 @@ class Cell:
     chart: Markup | None = None
     own: bool = False
     style: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Who a row is about. ``state``: ``held``, ``accepted``, ``fell``, ``cannot_tell`` or ``nothing``."""
+    """The agent of a row. ``state``: ``held``, ``accepted``, ``fell``, ``cannot_tell`` or ``nothing``."""
 
     id: str
     name: str

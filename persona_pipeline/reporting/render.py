@@ -18,12 +18,16 @@ from persona_pipeline.reporting.view import ReportView, in_order
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult
 
-PAGE_FORMATS = ("table", "json", "markdown", "html")
+# The format of a file by the ending of its name.
+ENDINGS = {
+    ".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit", ".prom": "prometheus", ".csv": "csv",
+    ".parquet": "parquet", ".txt": "table",
+}  # fmt: skip
 _ASCII = {"−": "-", "→": "->", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 
 
 def render(report: RunReport, format: str) -> str:
-    """Return a run's report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit`` or ``prometheus``.
+    """Return a run's report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit``, ``prometheus`` or ``table``.
 
     Raises ``ConfigError`` where the format is unknown.
     """
@@ -43,7 +47,11 @@ def render(report: RunReport, format: str) -> str:
         return render_junit(report)
     if format == "prometheus":
         return render_prometheus(report)
-    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit or prometheus")
+    if format == "table":
+        from persona_pipeline.reporting.pages.evaluation import short_page
+
+        return render_page(short_page(report, exits=False), format)
+    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit, prometheus or table")
 
 
 def render_page(page: Page, format: str, data: Any = None) -> str:
@@ -68,7 +76,7 @@ def render_page(page: Page, format: str, data: Any = None) -> str:
 
 
 def write_page(page: Page, data: Any, format: str, output: Path | None = None) -> None:
-    """Write a page in one of ``PAGE_FORMATS`` to a file, without one to stdout."""
+    """Write a page as ``table``, ``json``, ``markdown`` or ``html`` to a file, or to stdout."""
     from persona_pipeline.base.documents.json import write_atomically
 
     if output is not None:
@@ -78,6 +86,13 @@ def write_page(page: Page, data: Any, format: str, output: Path | None = None) -
         print_page(page)
     else:
         sys.stdout.write(transliterated(render_page(page, format, data), sys.stdout.encoding or "utf-8"))
+
+
+def title_text(page: Page) -> str:
+    """Return the title of a page in plain text."""
+    from persona_pipeline.reporting.terminal import plain_text
+
+    return plain_text(page.title)
 
 
 def print_page(page: Page, file: TextIO | None = None) -> None:

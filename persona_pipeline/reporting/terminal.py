@@ -1,7 +1,8 @@
-"""Pages for a terminal or a log: detail first, what matters most last, where the eye is."""
+"""Pages for a terminal or a log: details first, the most important lines last."""
 
 import io
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -15,7 +16,6 @@ from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,
     Block,
-    Cell,
     Facts,
     Item,
     Items,
@@ -31,7 +31,7 @@ from persona_pipeline.reporting.text import format_delta, format_score, one_line
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}
-# Explained only where a table has one.
+# Explained only in tables that have them.
 _RARE = (ACCEPTED, BROKEN)
 _SHOWN = "   ".join(
     f"{status.mark} {status.word}" for status in VERDICTS if status.mark.strip() and status not in _RARE
@@ -39,7 +39,7 @@ _SHOWN = "   ".join(
 _LEGEND = f"{_SHOWN}   * dropped beyond what is allowed   n/m: judgments scored of expected"
 _ANY_WIDTH = 10_000
 _FACT = 34
-# Why a score is missing is said whole below the table; in it, a long reason would push all columns apart.
+# The reason of a missing score is cut in the table, and printed in full below it.
 _WHY = 16
 
 
@@ -64,18 +64,28 @@ def plain_text(line: Line) -> str:
     return written.strip()
 
 
-def cell_text(cell: AnyCell, *, short: bool = False) -> str:
-    """Return a cell as text; ``short`` leaves out why a score is missing."""
+class Room(IntEnum):
+    """How much of a table fits: all of it, short headings without reasons, or scores without their changes."""
+
+    WIDE, SHORT, NARROW = range(3)
+
+
+def cell_text(cell: AnyCell, room: Room = Room.WIDE) -> str:
+    """Return a cell as text."""
     if isinstance(cell, Score):
         if cell.value is None:
-            return "–" if short or not cell.why else one_line(cell.why, _WHY)
-        change = "new" if cell.state == "new" else format_delta(cell.change, 1)
+            return "–" if room > Room.WIDE or not cell.why else one_line(cell.why, _WHY)
         mark = "" if cell.whole else _CHANGED.get(cell.state, "")
+        if room is Room.NARROW and not cell.whole:
+            return f"{format_score(cell.value, 1)}{mark}"
+        change = "new" if cell.state == "new" else format_delta(cell.change, 1)
         return f"{format_score(cell.value, 1)} {change}{mark}".strip()
     if isinstance(cell, Agent):
         return f"{STATUSES[cell.state].mark if cell.state else ' '} {one_line(cell.id, 40)}"
-    text = one_line(cell.text if isinstance(cell, Cell) else cell)
-    return f"{text} {one_line(cell.note)}" if isinstance(cell, Cell) and cell.note else text
+    if isinstance(cell, str):
+        return one_line(cell)
+    text = one_line(cell.short if room is Room.NARROW and cell.short else cell.text)
+    return f"{text} {one_line(cell.note)}" if cell.note else text
 
 
 def _draw(page: Page, console: Console) -> None:
@@ -107,12 +117,10 @@ def _lines(block: Item | Items | Facts) -> Iterator[tuple[str, Tone]]:
 
 
 def _table(table: Table, console: Console) -> None:
-    whole = _rich(table, short=False, fold=False)
-    needed = Measurement.get(console, console.options.update(width=_ANY_WIDTH), whole).maximum
-    if needed > console.width:
-        whole = _rich(table, short=True, fold=False)
-        needed = Measurement.get(console, console.options.update(width=_ANY_WIDTH), whole).maximum
-    console.print(whole if needed <= console.width else _rich(table, short=True, fold=True))
+    wanted = console.options.update(width=_ANY_WIDTH)
+    drawn = (_rich(table, room) for room in Room)
+    fitting = (item for item in drawn if Measurement.get(console, wanted, item).maximum <= console.width)
+    console.print(next(fitting, None) or _rich(table, Room.NARROW, fold=True))
     scores = [cell for row in table.rows for cell in row.cells if isinstance(cell, Score)]
     if table.note:
         console.print(Text(f"{plain_text(table.note)}\n"), soft_wrap=True)
@@ -122,12 +130,12 @@ def _table(table: Table, console: Console) -> None:
         console.print(Text(f"{_LEGEND}{rare}", style="dim"), soft_wrap=True)
 
 
-def _rich(table: Table, *, short: bool, fold: bool) -> RichTable:
+def _rich(table: Table, room: Room, *, fold: bool = False) -> RichTable:
     found = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in table.columns:
-        title = column.short if short and column.short else column.title[:1].lower() + column.title[1:]
+        title = column.short if room and column.short else column.title[:1].lower() + column.title[1:]
         side = "right" if column.number else "left"
         found.add_column(Text(one_line(title)), justify=side, no_wrap=not fold, overflow="fold")
     for row in table.rows:
-        found.add_row(*(Text(cell_text(cell, short=short)) for cell in row.cells), style=_ROWS[row.tone])
+        found.add_row(*(Text(cell_text(cell, room)) for cell in row.cells), style=_ROWS[row.tone])
     return found

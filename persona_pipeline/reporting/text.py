@@ -21,8 +21,9 @@ ZERO_WIDTH_SPACE = "\u200b"
 
 _XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-_MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-.!|~^=$])")
-# What GitHub links after rendering, whatever stands escaped: mentions, issues, commits, addresses, emoji names.
+# Punctuation that is markup anywhere in a line, and what begins a heading, a list, a rule or a quote at its start.
+_MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]#!|~^$])|(?<!\S)([-+=](?=[\s\-+=]|$))|((?<=\d)[.)](?=\s|$))")
+# GitHub links these even when they are escaped: mentions, issues, commits, addresses, emoji names.
 _AUTOLINKS = re.compile(
     r"(?P<mark>[@#])"
     r"|(?P<scheme>:)(?=//)"
@@ -59,7 +60,7 @@ def spaced(text: str, written: str) -> str:
 def markdown_text(text: str, limit: int | None = None) -> str:
     """Return one line of Markdown that renders as this text: no markup, HTML, link, mention or table cell comes of it."""
     line = _AUTOLINKS.sub(lambda match: match.group() + ZERO_WIDTH_SPACE, one_line(text, limit))
-    return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\1", line), quote=False)
+    return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\g<0>", line), quote=False)
 
 
 def markdown_code(text: str, limit: int | None = None, *, in_table: bool = False) -> str:

@@ -14,7 +14,7 @@ from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.text import format_score, plural
+from persona_pipeline.reporting.text import format_score, one_line, plural
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, DIMENSIONS, dimension_label
@@ -30,7 +30,7 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
 # Claims that are named of an agent that dropped, reasons why some were not judged, and agents that a headline names.
-MOST_WORST, _MOST_REASONS, _MOST_NAMED = 2, 3, 3
+MOST_WORST, _MOST_REASONS, _MOST_NAMED, _MOST_CLAIM = 2, 3, 3, 60
 # Kinds of findings, as a person reads them, where that is not their name.
 _KINDS = {
     "regression": "drop",
@@ -168,12 +168,18 @@ class AgentRow:
         words = {name: f"{row.claim}{' (should not happen)' if row.inverted else ''}" for name, row in known.items()}
         return [words.get(name, name) for name in item.verdict.claims] or [FACTS]
 
+    def claim_text(self, drop: PropositionDrop, limit: int | None = None) -> str:
+        """Return a dropped claim in words of at most ``limit`` characters, marked where it should not hold."""
+        judged = self.report.evaluation.dimensions.get(drop.dimension)
+        row = judged.propositions.get(drop.proposition_id) if judged else None
+        text = one_line((drop.claim or (row.claim if row else "") or drop.proposition_id).rstrip("."), limit)
+        return f"{text} (should not happen)" if row and row.inverted else text
+
     @property
-    def in_character(self) -> str:
-        """How many messages are in character, as ``38/40``, after those of the baseline; "" where none is judged by itself."""
+    def in_character(self) -> tuple[str, str]:
+        """The number of messages in character, as ``38/40``: of the baseline, if it has one, and now; "" for none judged."""
         now = _in_character(self.messages.share if self.messages else None)
-        before = _in_character(self.report.comparison.in_character)
-        return f"{before} → {now}" if before and now else now
+        return _in_character(self.report.comparison.in_character) if now else "", now
 
     @property
     def n_scored(self) -> int:
@@ -394,7 +400,8 @@ def _dropped(row: AgentRow) -> str:
     else:
         said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
     worst = ", ".join(
-        f"{drop.proposition_id} {score_change(drop.baseline, drop.current)}" for drop in drops[:MOST_WORST]
+        f"“{row.claim_text(drop, _MOST_CLAIM)}” {score_change(drop.baseline, drop.current)}"
+        for drop in drops[:MOST_WORST]
     )
     return f"{said}; worst: {worst}" if worst else said
 

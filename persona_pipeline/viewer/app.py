@@ -1,4 +1,4 @@
-"""The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
+"""The application of ``view``: an address for each page, and forms for thumbs."""
 
 import re
 from collections.abc import Callable
@@ -15,15 +15,16 @@ from starlette.responses import StreamingResponse
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.reporting.html import page_style
+from persona_pipeline.reporting.text import asset
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import RequestGuard
 from persona_pipeline.viewer.bundle import write_bundle as write_bundle
-from persona_pipeline.viewer.labels import THUMBS, ChangedMeanwhileError, OpenSession, label_app, serving, sessions_of
 from persona_pipeline.viewer.messages import LONG, MessageFilter
 from persona_pipeline.viewer.pages import Viewer, address, csv_parts
+from persona_pipeline.viewer.thumbs import THUMBS, ChangedMeanwhileError
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 
@@ -31,13 +32,12 @@ from persona_pipeline.world.world import World
 _AROUND, _MOST_AROUND = 8, 200
 
 
-def create_app(world: World, labeller: str, token: str, open_session: OpenSession | None = None) -> FastAPI:
+def create_app(world: World, labeller: str, token: str) -> FastAPI:
     """Return the application.
 
     Args:
-        labeller: the person who gives thumbs and labels; "": thumbs are off.
-        token: lets a browser see and label everything.
-        open_session: opens the judgments of the labelling page; by default those of the world.
+        labeller: the person who gives thumbs; "": thumbs are off.
+        token: the key to see and label everything.
     """
     app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
     viewer = Viewer(world, labeller)
@@ -45,13 +45,18 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     _add_messages(app, viewer)
     _add_suites(app, viewer)
     _add_thumbs(app, viewer)
-    for name, before in (("view.css", page_style()), ("view.js", "")):
-        app.add_api_route(f"/{name}", serving(name, before), methods=["GET"])
-    app.mount("/label", label_app(open_session or sessions_of(world, labeller)))
+    _add_file(app, "view.css", "text/css", page_style())
+    _add_file(app, "view.js", "text/javascript")
     for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
     return app
+
+
+def _add_file(app: FastAPI, name: str, kind: str, before: str = "") -> None:
+    """Serve a static file, after another text."""
+    text = before + asset(name, "persona_pipeline.viewer")
+    app.add_api_route(f"/{name}", lambda: Response(text, media_type=kind), methods=["GET"])
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -5,7 +5,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -55,8 +55,7 @@ class RequestGuard:
         answer = self._app
         if refusal is not None:
             status, detail = refusal
-            is_api = "/api/" in scope["path"]
-            answer = JSONResponse({"detail": detail}, status) if is_api else PlainTextResponse(detail, status)
+            answer = PlainTextResponse(detail, status)
         elif scope["method"] == "GET" and KEY in dict(query):
             answer = PlainTextResponse("", 303, self._admitted(scope, query, headers))
         await answer(scope, receive, send_guarded)

@@ -16,7 +16,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import parse_time
 from persona_pipeline.guard.labels.messages import MessageLabel, verdicts_of_people
 from persona_pipeline.scoring.messages.verdicts import MessageAgreement, Role, agreement_of
-from persona_pipeline.viewer.labels import THUMBS
+from persona_pipeline.viewer.thumbs import THUMBS
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import is_latest_verdict

@@ -16,8 +16,8 @@ from persona_pipeline.reporting.html import templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
 from persona_pipeline.viewer import messages as listing
-from persona_pipeline.viewer.labels import THUMBS, Thumbs, stamp
 from persona_pipeline.viewer.messages import SHORT, MessageFilter, Shown
+from persona_pipeline.viewer.thumbs import THUMBS, Thumbs, stamp
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import verdict_rows_on
 from persona_pipeline.world.world import World

@@ -19,7 +19,6 @@ from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
-from persona_pipeline.reporting.statistics import HistoryPoint
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE, Role
 from persona_pipeline.suites.grading.results import TestResult, pass_interval
@@ -111,8 +110,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     report = report_of({agent_id: saved}, GateRules())
     row = ReportView(report).rows[0]
     points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))
-    drawn = [HistoryPoint.model_validate(point) for point in history.score_history(points)[agent_id]]
-    block = AgentBlock(row, "agent", drawn)
+    block = AgentBlock(row, "agent", history.score_history(points)[agent_id])
     return {"row": row, "block": block, "runs": lines, "run": line}
 
 

@@ -18,7 +18,7 @@ def test_a_fall_names_the_claims_to_read_first() -> None:
 
 def test_without_a_test_the_numbers_stand_alone() -> None:
     item = DimensionComparison(dimension="fluency", status="regressed", current=6.0, baseline=8.0, delta=-2.0)
-    assert fall_sentence(item, 1.0) == "variety 8.0 → 6.0 (allowed drop 1)"
+    assert fall_sentence(item, 1.0) == "fluency 8.0 → 6.0 (allowed drop 1)"
 
 
 def test_a_claim_ends_with_its_remedy() -> None:

@@ -399,9 +399,9 @@ def test_cards_from_the_command_line(
     done = run("validate", str(small_root / "cards"), str(small_root / "personas"))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out.json"
-    done = run("personas", "export", "ann-too", "--format", "json", "--out", str(out))
+    done = run("personas", "export", "ann-too", "--format", "json", "--output", str(out))
     assert (done.returncode, json.loads(out.read_text(encoding="utf-8"))["data"]["name"]) == (0, "Ann"), done.stderr
-    done = run("personas", "export", "ann-too", "--out", str(out))
+    done = run("personas", "export", "ann-too", "--output", str(out))
     assert (done.returncode, "is there already; name another with --out" in done.stderr) == (2, True)
     (small_root / "cards" / "ann-too.png").write_bytes(PICTURE)
     done = run("validate", str(small_root / "cards"))

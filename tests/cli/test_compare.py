@@ -52,27 +52,14 @@ def test_recorded_versions_and_the_comment(
 ) -> None:
     plant(history, CauseKind.PERSONA, "")
     output = tmp_path / "comparison.json"
-    told = run(
-        capsys,
-        monkeypatch,
-        "compare",
-        "HEAD~1..HEAD",
-        "--window",
-        "all",
-        "--output",
-        str(output),
-        "--format",
-        "markdown",
-    )
-    code, out, _ = told
-    assert code == 0
+    code, out, _ = run(capsys, monkeypatch, "compare", "HEAD~1..HEAD", "--window", "all", "--output", str(output))
+    assert (code, out) == (0, "")
     found = read_comparison(output.read_text("utf-8"), "x")
     item = found.agents[AGENT].dimensions["adherence"]
     # One window is one pair: the difference is said, and nothing is concluded from it.
     assert (item.scenes, item.low, item.moved) == (1, None, ScoreChange.OPEN)
     assert item.change is not None and item.change < -3
     assert found.agents[AGENT].persona_changed
-    assert "HEAD~1" in out and "| `ann` | Adherence |" in out
     hostile = (
         output.read_text("utf-8")
         .replace("Ann shows habit 0", "<img src=x> [a](http://x) @all")
@@ -82,7 +69,7 @@ def test_recorded_versions_and_the_comment(
     written = tmp_path / "comment.md"
     assert comment([str(tmp_path / "none"), str(written), "--conclusion", "success", "--comparison", str(output)]) == 0
     text = written.read_text("utf-8")
-    assert "### Compared with `HEAD~1" in text
+    assert "### Compared with `HEAD~1" in text and "| `ann` | Adherence |" in text
     assert "<b>" not in text and "<img" not in text
     output.write_text("{}", "utf-8")
     assert comment([str(tmp_path / "none"), str(written), "--conclusion", "success", "--comparison", str(output)]) == 0
@@ -158,7 +145,7 @@ def test_two_judges_are_compared_by_what_both_said(
         (["compare", "HEAD", "--change", "0"], "--change"),
         (["compare", "--judges", "a..", "HEAD"], "does not name two"),
         (["bisect", AGENT, "--claim", "c0"], "--claim needs --dimension"),
-        (["bisect", AGENT, "--max-usd", "1"], "without --live"),
+        (["bisect", AGENT, "--max-usd", "1"], "need --live"),
         (["bisect", AGENT, "--live"], "needs a budget"),
         (["bisect", AGENT, "--by", "x"], "--by"),
         (["bisect", "nobody"], "nobody"),

@@ -282,7 +282,7 @@ def test_validate_finds_everything_at_once(cli: Cli, sample_root: Path) -> None:
     assert "did you mean 'weight'?" in done.stderr
     assert "did you mean 'persona'?" in done.stderr
     assert "warning: " in done.stderr
-    assert "{{agent_nam}} is never filled in" in done.stderr
+    assert "{{agent_nam}} is unknown" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,9 @@ def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--format", "parquet"), "say with --output where it goes"),
+        (("--format", "parquet"), "name a file with --output"),
         (("--format", "csv", "--by", "word"), "there is no row a 'word'"),
-        (("--format", "xlsx"), "use json, markdown, html, junit or prometheus"),
+        (("--format", "xlsx"), "use html, json, markdown"),
     ],
 )
 def test_a_table_that_cannot_be_made_is_named(cli: Cli, arguments: tuple[str, ...], says: str) -> None:

@@ -24,7 +24,7 @@ CODE = "from persona_pipeline.cli import main; main()"
     [
         (
             OSError(errno.ENOSPC, "No space left on device", "a.json"),
-            "a.json: No space left on device; what stood there",
+            "a.json: No space left on device; the earlier content",
         ),
         (OSError(errno.EROFS, "Read-only file system", "a"), "mount it writable"),
         (PermissionError(errno.EACCES, "Permission denied", "a"), "check who owns it"),
@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_while_a_baseline_is_written_leaves_the_old_one(sam
     done = run(sample_root, "baseline", "--agents", "jim", "--window", "all", most_bytes=4096)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
-    assert "what stood there before is still there" in done.stderr
+    assert "the earlier content is unchanged" in done.stderr
     assert path.read_bytes() == before
     assert not list(path.parent.glob(".jim*"))
 
@@ -74,7 +74,7 @@ def test_a_report_that_cannot_be_written_is_said_so(
 ) -> None:
     done = in_process(sample_root, monkeypatch, capsys)("evaluate", "--agents", "jim", "--output", output)
     assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr and "what stood there before is still there" in done.stderr
+    assert "Traceback" not in done.stderr and "the earlier content is unchanged" in done.stderr
 
 
 def test_a_file_that_cannot_be_written_is_named_by_its_own_name(

@@ -82,7 +82,7 @@ def test_the_model_writes_scenes_into_a_draft(
         code, out, _ = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--estimate")
         assert (code, server.paid) == (0, 0) and "1 call to" in out
         code, out, err = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--max-usd", "1")
-        assert code == 0 and "1 scene written, to be read by a person" in out and "pressure: 0 of 3" in err
+        assert code == 0 and "1 scene written, please review" in out and "pressure: 0 of 3" in err
         draft = root / "interviews" / "ann.draft.yaml"
         assert draft.read_text("utf-8").startswith("# Written by claude-haiku-5-5")
         assert run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic")[0] == 2

@@ -28,9 +28,7 @@ class Nothing:
 
 # Commands that make or serve something, or check what is always there: there is nothing that they could fail to find.
 LOOK_FOR_NOTHING = {
-    "label": "it names the page where people label",
     "init": "writes a world; with --messages it reads them as ingest does",
-    "canary": "runs doctor --judge",
     "doctor": "the machine and the world are always there to be checked",
     "view": "serves a page",
     "migrate": "the store is always there",

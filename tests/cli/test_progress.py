@@ -32,7 +32,7 @@ def test_a_run_that_is_interrupted_says_what_is_kept_and_goes_on(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=LONG)
     assert process.returncode == 130
-    assert re.search(r"stopped: 4 judgments are kept \(\$0\.\d{4} paid\); run the same command again to go on", said)
+    assert re.search(r"stopped: 4 judgments are kept \(\$0\.\d{4} paid\); run the same command again to continue", said)
     assert "Traceback" not in said
     server.drop_unanswered()
     server.answer_only(None)

@@ -99,7 +99,7 @@ def test_what_is_saved_leaves_no_connection_open(folder: Path, suite: Suite, mon
         (["run", "none.yaml", "--responses", "good.json"], 2, "does not exist"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--judge", "recorder"], 2, "did you mean 'recorded'?"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--record"], 2, "--record needs a live judge"),
-        (["run", "s.eval.yaml", "--responses", "good.json", "--out", "x.txt"], 2, "must end in .jsonl"),
+        (["run", "s.eval.yaml", "--responses", "good.json", "--output", "x.txt"], 2, "must end in .jsonl"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--resume"], 2, "--resume needs --out"),
         (["run", "s.eval.yaml", "--no-such-option"], 2, "No such option"),
         (["validate", "s.eval.yaml"], 0, "valid, 2 tests"),
@@ -147,7 +147,7 @@ def test_files_are_confined_to_the_suites_folder(folder: Path, suite: Suite) -> 
 
 def test_results_go_to_every_file_named(folder: Path, suite: Suite) -> None:
     names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
-    outs = [word for name in names for word in ("--out", name)]
+    outs = [word for name in names for word in ("--output", name)]
     assert suite("run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
     assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == [
         "a",
@@ -159,7 +159,7 @@ def test_results_go_to_every_file_named(folder: Path, suite: Suite) -> None:
 
 
 def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> None:
-    run = ("run", "s.eval.yaml", "--responses", "good.json", "--out", "r.jsonl")
+    run = ("run", "s.eval.yaml", "--responses", "good.json", "--output", "r.jsonl")
     suite(*run)
     lines = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "r.jsonl").write_text(lines[0] + lines[1][:20], encoding="utf-8")
@@ -174,7 +174,7 @@ def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> No
 )
 def test_comparing_two_runs(folder: Path, suite: Suite, options: list[str], code: int) -> None:
     for name in ("good", "bad"):
-        suite("run", "s.eval.yaml", "--responses", f"{name}.json", "--out", f"{name}.jsonl")
+        suite("run", "s.eval.yaml", "--responses", f"{name}.json", "--output", f"{name}.jsonl")
     done = suite("compare", "good.jsonl", "bad.jsonl", *options)
     assert done.returncode == code
     assert code == 2 or "2 tests: mean difference -0.500, 95 % interval" in done.stdout
@@ -210,7 +210,7 @@ def test_knowing_the_commands_loads_no_judge() -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("further", [(), ("--out", "rows.jsonl")], ids=["printed", "written"])
+@pytest.mark.parametrize("further", [(), ("--output", "rows.jsonl")], ids=["printed", "written"])
 def test_a_deterministic_run_loads_nothing_heavy(further: tuple[str, ...], folder: Path) -> None:
     code = (
         f"import sys; sys.argv = {['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json', *further]};"
@@ -265,7 +265,7 @@ class TestSeveralSuites:
         assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
 
     def test_write_one_file_of_each_kind(self, several: Path, suite: Suite) -> None:
-        suite("run", ".", "--out", "r.jsonl", "--out", "r.json", "--out", "r.xml", "--out", "r.html")
+        suite("run", ".", "--output", "r.jsonl", "--output", "r.json", "--output", "r.xml", "--output", "r.html")
         rows = [json.loads(line)["id"] for line in (several / "r.jsonl").read_text(encoding="utf-8").splitlines()]
         assert sorted(rows) == ["desk/a", "desk/b", "other/a", "other/c"]
         whole = json.loads((several / "r.json").read_text(encoding="utf-8"))
@@ -275,10 +275,10 @@ class TestSeveralSuites:
         assert suite("compare", "r.jsonl", "r.json").returncode == 0
 
     def test_go_on_where_they_stopped(self, several: Path, suite: Suite) -> None:
-        suite("run", ".", "--out", "r.jsonl")
+        suite("run", ".", "--output", "r.jsonl")
         lines = (several / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         (several / "r.jsonl").write_text("".join(lines[:3]), encoding="utf-8")
-        done = suite("run", ".", "--out", "r.jsonl", "--resume")
+        done = suite("run", ".", "--output", "r.jsonl", "--resume")
         assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
         assert len((several / "r.jsonl").read_text(encoding="utf-8").splitlines()) == 4
 
@@ -316,7 +316,7 @@ class TestSeveralSuites:
 
     def test_that_are_not_valid_stop_the_run_before_it_begins(self, several: Path, suite: Suite) -> None:
         write(several, {"more/bad.eval.yaml": "tests: 5\n"})
-        done = suite("run", ".", "--out", "r.jsonl")
+        done = suite("run", ".", "--output", "r.jsonl")
         assert done.returncode == 2 and not (several / "r.jsonl").exists()
 
 
@@ -488,7 +488,7 @@ def test_a_watched_run_runs_again_when_a_file_changes(folder: Path) -> None:
         "--responses",
         "good.json",
         "--watch",
-        "--out",
+        "--output",
         "r.jsonl",
     ]
     with (folder / "log").open("wb") as log:

@@ -197,7 +197,7 @@ def test_looser_rules_of_a_dimension_are_named() -> None:
     report = judged(
         {"adherence": evaluated(8.0)}, {"adherence": 8.0}, by_dimension={"fluency": {"regression_delta": 3.0}}
     )
-    assert "ann: judged by looser rules: 3 points allowed in variety" in [item.message for item in report.findings]
+    assert "ann: judged by looser rules: 3 points allowed in fluency" in [item.message for item in report.findings]
 
 
 @pytest.mark.parametrize(("claim", "kind"), [(None, "accepted"), ("p", "accepted"), ("q", "proposition_drop")])
@@ -256,7 +256,7 @@ def test_a_baseline_without_anything_beside_it_is_never_green() -> None:
 def test_a_dimension_without_a_baseline_is_named_once() -> None:
     report = judged({"adherence": evaluated(7.0), "fluency": evaluated(7.0)}, {"adherence": 7.0})
     (found,) = [item for item in report.findings if item.kind == "no_baseline"]
-    assert (found.dimension, found.message) == ("fluency", "ann: variety has no baseline")
+    assert (found.dimension, found.message) == ("fluency", "ann: fluency has no baseline")
     assert found.command == "persona-pipeline baseline --agents ann"
 
 

@@ -73,7 +73,7 @@ def test_what_passes_fails_and_is_unscored_whichever_worker_runs_it(project: Pat
         "  0.0  Michael Scott falls back on corporate boilerplate",
         'quote: "I completely understand your perspective."',
         "messages/direct.jsonl:38: to Dwight Schrute 2026-06-16 16:28Z Michael Scott: Great question, Dwight. I completely",
-        "variety 8.5 → 0.9",
+        "fluency 8.5 → 0.9",
         "jim: fluency is unscored: unrecorded",
         "to judge and record it: pytest --persona-judge anthropic --persona-record",
         "0.00  a time of day, required",

@@ -22,7 +22,6 @@ from persona_pipeline.guard.report import (
     RunReport,
 )
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.statistics import SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role, SaidLine, WorstMessage
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
@@ -402,17 +401,16 @@ def _voice_map(drifted: bool) -> dict:
     }
 
 
-def sample_suite() -> SuiteSummary:
-    """A suite of which one test failed."""
-    failure = SuiteFailure(id="greets", verdict="fail", score=0.2, reason="no greeting")
-    return SuiteSummary(
-        suite="suites/michael.eval.yaml",
-        target="haiku",
-        verdict="fail",
-        score=0.62,
-        tests={"pass": 4, "fail": 1},
-        failures=[failure],
-    )
+def sample_suite() -> dict[str, Any]:
+    """Return the summary of a suite with one failed test."""
+    return {
+        "suite": "suites/michael.eval.yaml",
+        "target": "haiku",
+        "verdict": "fail",
+        "score": 0.62,
+        "tests": {"pass": 4, "fail": 1},
+        "failures": [{"id": "greets", "verdict": "fail", "score": 0.2, "reason": "no greeting"}],
+    }
 
 
 def sample_corrections() -> CorrectionStatistics:
@@ -437,7 +435,7 @@ def many_agents(count: int) -> RunReport:
     report = sample_report()
     known = {name: report.agents[name] for name in ("jim", "michael")}
     history = report.statistics["history"]["jim"]
-    points = [{**history[0], "window_end": WINDOW_END - timedelta(weeks=week)} for week in range(30)]
+    points = [{**history[0], "window_end": (WINDOW_END - timedelta(weeks=week)).isoformat()} for week in range(30)]
     chosen = {f"agent-{number:03}": "michael" if number % 28 == 12 else "jim" for number in range(count)}
     report.agents = {
         agent_id: item.model_copy(

@@ -81,7 +81,7 @@ def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() ->
     lines = page_markdown(changes_page(changes)).splitlines()
     assert lines[2] == (
         "**stored runs, which no commit should bring** 1 added: `.persona/store.db`; **baselines** 1 edited: "
-        "`ann` (adherence 8\\.7 → 0\\.5); **personas** 1 removed: ``b`<img>@team``; **claims** 1 added: "
+        "`ann` (adherence 8.7 → 0.5); **personas** 1 removed: ``b`<img>@team``; **claims** 1 added: "
         "`fluency/_default: x`; **recordings** 3 edited, 10,000 added: `ann/adherence`."
     )
     assert lines[4] == "- added store `.persona/store.db`" and lines[-1].endswith(
@@ -114,21 +114,24 @@ def test_verdict_then_what_made_it_then_what_to_do() -> None:
     text = comment_text(sample_report(), changes=[Change("persona", "ann", Kind.EDITED, "p")])
     places = [
         text.index(said)
-        for said in ("## ", "What this change touches", "dimensions dropped", "**To do**", "| Agent", "### Claims")
+        for said in (
+            "## ",
+            "What this change touches",
+            "dimensions dropped",
+            "**To do**",
+            "| Agent",
+            "further than allowed",
+        )
     ]
     assert places == sorted(places)
 
 
-def test_of_many_claims_the_worst_are_shown_and_the_rest_is_folded() -> None:
+def test_dropped_claims_are_folded_the_worst_first() -> None:
     report = sample_report()
     comparison = report.agents["michael"].comparison.dimensions["adherence"]
     first = comparison.drops[0]
-    comparison.drops = [
-        first.model_copy(update={"proposition_id": f"drop-{n}", "delta": -4.0 - n / 10}) for n in range(9)
-    ]
-    comparison.drops.append(first.model_copy(update={"delta": -9.0}))
+    comparison.drops = [first.model_copy(update={"claim": f"claim {n}", "delta": -4.0 - n / 10}) for n in range(9)]
     shown, folded = comment_text(report).split("<details>", 1)
-    claims = [line for line in shown.splitlines() if line.startswith("- `Michael Scott` `")]
-    assert len([line for line in claims if "**To do:**" in line]) == 5 and "Such as" not in shown
-    assert f"`{first.proposition_id}`" in claims[0] and "drop-8" in claims[1]
-    assert folded.count("- `Michael Scott` `drop-") == 5 and " more claims that dropped" in folded
+    claims = [line for line in folded.splitlines() if line.startswith("- `Michael Scott`, Adherence: claim")]
+    assert len(claims) == 9 and all("**To do:**" in line for line in claims) and claims[0] not in shown
+    assert claims[0].startswith("- `Michael Scott`, Adherence: claim 8 7.0 → ")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from persona_pipeline.reporting.statistics import SuiteSummary, gather
+from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.suites.running.history import save_suite_result
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
@@ -17,4 +17,4 @@ def test_the_newest_suite_runs_are_a_section(small_world: World, tmp_path: Path)
     save_suite_result(small_world.store, run(suite, {"t": "ok"}))
     save_suite_result(small_world.store, run(suite, {"t": "no"}))
     (shown,) = gather(small_world, report).statistics["suites"]
-    assert SuiteSummary.model_validate(shown).tests == {"pass": 0, "borderline": 0, "fail": 1, "error": 0}
+    assert shown["tests"] == {"pass": 0, "borderline": 0, "fail": 1, "error": 0}

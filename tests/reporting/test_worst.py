@@ -15,7 +15,7 @@ from persona_pipeline.reporting.view import UNREAD
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from tests.reporting.sample import sample_report, with_messages
 
-TITLE = "Lines that broke character"
+TITLE = "Messages out of character"
 WRITERS: dict[str, Callable[[RunReport], str]] = {
     "page": render_html,
     "terminal": lambda report: page_text(short_page(report, verbose=True)),

@@ -136,7 +136,16 @@ MORE = (
     Task("labels", cli("labels", "import", "given.jsonl"), _labels, (0,), _take_labels),
     Task(
         "suite resume",
-        cli("suite", "run", "suites/order-desk.eval.yaml", "--allow-code", "--save", "--out", "rows.jsonl", "--resume"),
+        cli(
+            "suite",
+            "run",
+            "suites/order-desk.eval.yaml",
+            "--allow-code",
+            "--save",
+            "--output",
+            "rows.jsonl",
+            "--resume",
+        ),
         _resumed,
     ),
     Task(

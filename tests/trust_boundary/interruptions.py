@@ -208,7 +208,7 @@ TASKS = (
     ),
     Task(
         "suite",
-        cli("suite", "run", "suites/order-desk.eval.yaml", "--allow-code", "--save", "--out", "rows.jsonl"),
+        cli("suite", "run", "suites/order-desk.eval.yaml", "--allow-code", "--save", "--output", "rows.jsonl"),
         lambda scene: len((scene.root / "rows.jsonl").read_text("utf-8").splitlines()),
     ),
     Task("batch submit", lambda scene: [BATCH, "submit", scene.server.url], _submitted),

@@ -302,7 +302,7 @@ def test_12_a_disk_that_is_full_while_recording(sample_root: Path, tmp_path: Pat
         _, said = process.communicate(timeout=PATIENCE)
         scene.check("a full disk")
     assert process.returncode == 3
-    assert "Traceback" not in said and "what stood there before is still there" in said
+    assert "Traceback" not in said and "the earlier content is unchanged" in said
     assert scene.problems == []
     tell(
         12,

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from socket import create_server
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
-from persona_pipeline.viewer.labels import Labelling
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -23,12 +20,6 @@ if TYPE_CHECKING:
 TOKEN = "t0ken"
 BASE = "http://127.0.0.1:8000"
 KEY = {"authorization": f"Bearer {TOKEN}"}
-
-
-def labelling_app(root: Path, session: Labelling) -> FastAPI:
-    """Return the page of a world without messages, on which a session labels."""
-    world = WorldBuilder(root / "world").persona("ann", "Ann is dry and brief.").open()
-    return create_app(world, "ada", TOKEN, lambda agent, dimension, newest: session)
 
 
 def viewing_app(world: World, labeller: str = "ada") -> FastAPI:

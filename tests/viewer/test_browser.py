@@ -143,7 +143,7 @@ def test_two_tabs_and_a_conflict(show: Opened, world: World, scripts: bool) -> N
     first.click(up)
     first.wait_for_selector(f'{up}[aria-pressed="true"]')
     second.click(down)
-    second.wait_for_selector("text=Meanwhile this message has your label “in”")
+    second.wait_for_selector("text=This message now has your label “in”")
     assert thumbs(world) == {"sales-072": "in"}
     second.click(down)
     second.wait_for_selector(f'{down}[aria-pressed="true"]')

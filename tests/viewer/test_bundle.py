@@ -163,4 +163,4 @@ def test_the_command_writes_them_and_ends(evaluated: Path, tmp_path: Path, monke
     done = CliRunner().invoke(app, ["view", "--bundle", str(tmp_path / "sent")])
     assert done.exit_code == 0, done.output
     assert f"5 pages written: {tmp_path / 'sent' / 'index.html'}" in done.output
-    assert "They hold messages" in done.output
+    assert "The pages contain messages" in done.output

@@ -16,7 +16,7 @@ from persona_pipeline.guard.labels.messages import (
     message_label,
 )
 from persona_pipeline.scoring.messages.verdicts import Role
-from persona_pipeline.viewer.labels import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.world import World
 from tests.viewer.serving import client_of, viewing_app
 
@@ -66,7 +66,7 @@ def test_what_another_tab_did_meanwhile_is_not_overwritten_unseen(client: TestCl
     for headers in ({}, {"x-fragment": "1"}):
         late = press(client, "down", seen="", **headers)
         assert late.status_code == 409
-        assert "Meanwhile this message has your label “in”" in late.text
+        assert "This message now has your label “in”" in late.text
         assert [label.verdict for label in labels(world)] == ["in"]
     # Who says the same changes nothing, and who has seen it may.
     assert press(client, "up", seen="").status_code == 303

@@ -108,8 +108,8 @@ def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sam
     assert done.returncode == 0, [item["message"] for item in found]
     assert (
         json.loads(done.stdout)["headline"]
-        == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted; consistency, variety, distinctness, ideas "
-        "not judged"
+        == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted; consistency, fluency, convergence, "
+        "ideas quantity not judged"
     )
     kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
     assert kinds == {"accepted"} and all(

@@ -8,16 +8,12 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
 from persona_pipeline.base.text import shown_json
-from persona_pipeline.cli.options import AsJson
+from persona_pipeline.cli.options import AllowEnv, AllowPath, AllowTargets, AsJson, TargetsFile, require_known
 from persona_pipeline.cli.running import end
 from persona_pipeline.cli.suites.run import (
-    AllowEnv,
-    AllowPath,
-    AllowTargets,
     File,
     Places,
     Tags,
-    TargetsFile,
     TestIds,
     load,
     print_json,
@@ -65,7 +61,7 @@ def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = No
 def show(file: File, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
     """Print a suite in its normalised form.
 
-    One spelling, defaults filled in, asserts inherited.
+    Defaults are filled in and inherited asserts are listed.
     """
     data = load(file, allow_path).model_dump()
     if as_json:
@@ -85,11 +81,9 @@ def explain(
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
 ) -> None:
-    """Print who would answer, which asserts would run, and what all of it needs.
+    """Print the targets, asserts and permissions of each test; runs nothing.
 
-    Of each assert: where it comes from and what it weighs.
-
-    Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
+    Each assert is listed with its origin and weight, and with what it reads, calls or runs.
     """
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.reporting.text import template_text
@@ -119,21 +113,22 @@ def compare(
     a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.", show_default=False)],
     b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
     as_json: AsJson = False,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Difference that wins or loses a test.")] = 0.1,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Difference (0-1) from which a test is won or lost.")
+    ] = 0.1,
     fail_on: Annotated[
         str,
-        typer.Option(help="worse: the mean dropped; interval: more tests are lost than won, beyond chance; none."),
+        typer.Option(help="worse: the mean dropped; interval: significantly more tests lost than won; none."),
     ] = "worse",
 ) -> None:
     """Compare two runs test by test.
 
-    Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test of the first has no score.
+    Exit codes: 0 the second is not worse, 1 it is, 2 the files cannot be compared, 3 a test of the first has no score.
     """
     from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.history import compare_rows, read_rows
 
-    if fail_on not in FAIL_ON:
-        raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
+    require_known("--fail-on", fail_on, FAIL_ON)
     first, second = read_rows(a), read_rows(b)
     comparison = compare_rows(first, second, threshold=threshold)
     if not comparison.pairs:
@@ -154,24 +149,24 @@ def import_(
     file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
     origin: Annotated[
         str | None,
-        typer.Option("--from", help="promptfoo, agentv, pydantic-evals; else the file tells.", show_default=False),
+        typer.Option("--from", help="promptfoo, agentv or pydantic-evals; by default detected.", show_default=False),
     ] = None,
-    out: Annotated[
+    output: Annotated[
         Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a suite of an eval file of promptfoo, AgentV or pydantic-evals.
+    """Convert an eval file of promptfoo, AgentV or pydantic-evals to a suite.
 
-    What has no counterpart is named, with file and line.
+    Parts without a counterpart are listed with file and line.
 
-    Exit codes: 0 all of it was taken over, 1 what was named was not, 2 nothing was written.
+    Exit codes: 0 fully converted, 1 converted except the listed parts, 2 no file was written.
     """
     from persona_pipeline.suites.importing.config import import_file, write_import
     from persona_pipeline.suites.running.opening import load_suite
 
-    folder = out or file.parent
+    folder = output or file.parent
     imported = import_file(file, folder, origin)
     written = write_import(imported, file, folder, force=force)
     suite = load_suite(written[0])

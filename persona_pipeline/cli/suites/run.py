@@ -1,4 +1,4 @@
-"""``persona-pipeline suite run``: results as they come, one summary and one exit code; and what the commands of suites share."""
+"""``persona-pipeline suite run``: results as they arrive, a summary and an exit code; and helpers of the suite commands."""
 
 import gc
 import json
@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import AsJson, JudgeName, Notify, Record, judge_name, world_settings
+from persona_pipeline.cli.options import (
+    AllowEnv,
+    AllowPath,
+    AllowTargets,
+    AsJson,
+    JudgeName,
+    Notify,
+    Record,
+    TargetsFile,
+    judge_name,
+    world_settings,
+)
 from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
@@ -25,29 +36,14 @@ File = Annotated[Path, typer.Argument(help="The suite: .yaml, .yml or .jsonl.", 
 Places = Annotated[
     list[Path], typer.Argument(help="Suites: files, folders with *.eval.yaml in them, globs.", show_default=False)
 ]
-AllowPath = Annotated[
-    list[Path] | None,
-    typer.Option(help="A further folder whose files the suite may name; repeatable.", show_default=False),
-]
-TargetsFile = Annotated[
-    Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.", show_default=False)
-]
 TestIds = Annotated[
     list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob; repeatable.")
 ]
-AllowCode = Annotated[bool, typer.Option(help="Let targets run programs.")]
-AllowEnv = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="An environment variable that the suite's targets file may read; repeatable.", show_default=False
-    ),
-]
-AllowTargets = Annotated[bool, typer.Option(help="Let targets that the suite names ask servers.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or tests with this tag; repeatable.")]
 
 
 def load(path: Path, allow_path: list[Path] | None) -> "Suite":
-    """Return a suite; what a person should look at goes to stderr."""
+    """Return a suite; its warnings go to stderr."""
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.running.opening import load_suite, suite_roots
 
@@ -64,26 +60,26 @@ def print_json(data: Any) -> None:
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
-    """Print lines, letters that the terminal does not know as question marks."""
+    """Print lines; characters outside the terminal's encoding become question marks."""
     stream = sys.stderr if err else sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write("".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding))
     stream.flush()
 
 
-ENDINGS = (".jsonl", ".json", ".xml", ".html")
+SUITE_ENDINGS = (".jsonl", ".json", ".xml", ".html")
 
 
 def run(
     places: Places,
     as_json: AsJson = False,
     responses: Annotated[
-        Path | None, typer.Option(help="Grade these recorded answers; no target is asked.", show_default=False)
+        Path | None, typer.Option(help="Grade these recorded answers; calls no target.", show_default=False)
     ] = None,
     targets: TargetsFile = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(help="Who answers, instead of what the suite says; repeatable.", show_default=False),
+        typer.Option(help="The target that answers, instead of the suite's own; repeatable.", show_default=False),
     ] = None,
     test_id: TestIds = None,
     tag: Tags = None,
@@ -93,30 +89,30 @@ def run(
     changed: Annotated[
         str | None,
         typer.Option(
-            help="Only tests that rest on something that is not as in this commit, such as HEAD.", show_default=False
+            help="Only tests whose files or targets changed since this commit, such as HEAD.", show_default=False
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option(help="Run again whenever a file in the suites' folders changes.")] = False,
-    allow_code: Annotated[bool, typer.Option(help="Let the suite run its own programs.")] = False,
+    watch: Annotated[bool, typer.Option(help="Run again when a file in the suites' folders changes.")] = False,
+    allow_code: Annotated[bool, typer.Option(help="Allow the suite to run its own programs.")] = False,
     allow_path: AllowPath = None,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
     judge: JudgeName = None,
     record: Record = False,
     max_usd: Annotated[
-        float | None, typer.Option(help="US dollars that judge and targets may cost; what it stops is unscored.")
+        float | None, typer.Option(help="US dollars that judge and targets may cost; tests beyond it have no score.")
     ] = None,
-    out: Annotated[
+    output: Annotated[
         list[Path] | None,
         typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Go on where the run that wrote the .jsonl of --out stopped.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue the run that wrote the .jsonl file of --output.")] = False,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=256,
-            help="Tests at once; by default what the target says, and 20 of recorded answers that are judged.",
+            help="Tests at once; by default as the target says, and 20 for recorded answers with a judge.",
             show_default=False,
         ),
     ] = None,
@@ -124,20 +120,20 @@ def run(
         float, typer.Option(min=0.1, help="Seconds one attempt may take, answer and grading together.")
     ] = 120.0,
     max_retries: Annotated[
-        int, typer.Option(min=0, max=10, help="Further tries after what may pass, such as a timeout.")
+        int, typer.Option(min=0, max=10, help="Retries after a temporary error, such as a timeout.")
     ] = 2,
     cache: Annotated[
         bool | None,
-        typer.Option("--cache/--no-cache", help="Take answers that a target gave before.", show_default=False),
+        typer.Option("--cache/--no-cache", help="Reuse earlier answers of a target.", show_default=False),
     ] = None,
-    keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of tests that pass too.")] = False,
-    save: Annotated[bool, typer.Option(help="Write the run to the store too.")] = False,
+    keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of passing tests too.")] = False,
+    save: Annotated[bool, typer.Option(help="Save the run to the store.")] = False,
     notify: Notify = None,
 ) -> None:
     """Run suites.
 
-    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
-    was run, 4 budget.
+    Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and some were not judged, or no test was
+    run, 4 budget.
     """
     from persona_pipeline.suites.answering.base import load_responses
     from persona_pipeline.suites.grading.results import SuiteResult
@@ -147,14 +143,14 @@ def run(
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
     from persona_pipeline.world.personas import is_world
 
-    outputs = out or []
-    if wrong := next((path for path in outputs if path.suffix not in ENDINGS), None):
-        raise ConfigError(f"--out {wrong}: the name must end in {', '.join(ENDINGS)}")
+    outputs = output or []
+    if wrong := next((path for path in outputs if path.suffix not in SUITE_ENDINGS), None):
+        raise ConfigError(f"--output {wrong}: the name must end in {', '.join(SUITE_ENDINGS)}")
     if watch:
         run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
-        raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
+        raise ConfigError("--resume needs --output with the .jsonl file of the stopped run")
     settings = world_settings()
     if notify:
         from persona_pipeline.reporting.notify import require_named
@@ -189,12 +185,12 @@ def run(
         end(nothing[0].exit_code)
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
-        raise ConfigError("--responses are the answers to one suite; name one")
+        raise ConfigError("--responses belong to one suite; name only that suite")
     answering = [
         None if recorded else open_targets(suite, targets, settings, environment=allow_env, network=allow_targets)
         for suite in suites
     ]
-    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    # Loaded objects stay to the end, so the garbage collector need not visit them.
     gc.freeze()
     results = run_suites(
         suites,
@@ -211,7 +207,7 @@ def run(
     whole = joined(suites, results)
     every, left = sum(len(suite.tests) for suite in loaded), sum(len(select_tests(suite, options)) for suite in suites)
     if left < every:
-        print_lines([f"{every - left} of {every} tests are left out by --test-id, --tag or --shard"], err=as_json)
+        print_lines([f"{every - left} of {every} tests are excluded by --test-id, --tag or --shard"], err=as_json)
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
@@ -231,7 +227,7 @@ def _tell(whole: "SuiteResult", names: Sequence[str] | None) -> None:
 
 
 def _print_result(test: "TestResult", as_json: bool) -> None:
-    """Print a test's line as soon as it is there; beside JSON only what is wrong, on stderr."""
+    """Print the line of a finished test; with JSON only failures, on stderr."""
     from persona_pipeline.reporting.pages.suites import is_good, result_line
 
     if not (as_json and is_good(test)):
@@ -254,17 +250,17 @@ def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: boo
     print_lines([summary_line(whole)], err=as_json)
 
 
-# What suites are written in and rest on; what runs keep stands in folders that begin with a dot.
+# Files that suites are written in; runs write to folders that begin with a dot.
 WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".js", ".ts", ".sh")
 
 
 def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
-    """Run the command line without ``--watch``, now and after each change but those of ``outputs``; ends with Ctrl-C."""
+    """Run the command without ``--watch``, now and after each change except of ``outputs``; Ctrl-C ends it."""
     from watchfiles import run_process
 
     folders = sorted({path.resolve().parent for path in suites})
     written = {path.resolve() for path in outputs}
-    typer.echo(f"watching {', '.join(map(str, folders))}; end with Ctrl-C", err=True)
+    typer.echo(f"watching {', '.join(map(str, folders))}; press Ctrl-C to end", err=True)
     command = [sys.executable, "-m", "persona_pipeline", *(word for word in sys.argv[1:] if word != "--watch")]
     run_process(
         *folders,
@@ -277,7 +273,7 @@ def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoRe
 
 
 def is_watched(path: Path, folders: Sequence[Path], written: set[Path]) -> bool:
-    """Return whether a change of a file is a reason to run again."""
+    """Return whether a change of a file starts another run."""
     if path.suffix not in WATCHED or path.resolve() in written:
         return False
     inside = next(

@@ -1,4 +1,4 @@
-"""What ``validate`` looks at: each kind of file by its place in the world."""
+"""The checks of ``validate``: each kind of file by its place in the world."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ MOST_DIFFERENCES = 3
 
 @dataclass
 class Checked:
-    """What was found: how many files were read, what is wrong, what is odd, and the messages that are valid."""
+    """The number of files read, their problems and warnings, and the valid messages."""
 
     files: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Checked:
     messages: list[Message] = field(default_factory=list)
 
     def run(self, check: Callable[[], object]) -> None:
-        """Count a file and keep what its check raises."""
+        """Count a file and keep the problems that its check raises."""
         self.files += 1
         try:
             check()
@@ -54,7 +54,7 @@ class Checked:
 
 
 def check_world(root: Path, *, require_signed: bool = False) -> Checked:
-    """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
+    """Check a world with every agent's claims; ``require_signed``: baselines that cannot be retaken are problems."""
     from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
     from persona_pipeline.guard.anchors import load_anchors
     from persona_pipeline.lab.interview_scenes import INTERVIEWS
@@ -68,12 +68,11 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
             "messages",
             "recordings",
             "labels",
-            "baselines",
+            BASELINES,
             "suites",
             INTERVIEWS,
         )
-        for path in [root / name]
-        if path.exists()
+        if (path := root / name).exists()
     )
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
@@ -106,7 +105,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
 
 
 def _check_settings(root: Path) -> None:
-    """Check the world's settings, and that whom and what they name is there."""
+    """Check the world's settings, and that the agents, claims and dimensions they name exist."""
     from persona_pipeline.guard.gate import FAILURES
     from persona_pipeline.judging.providers.base import PROVIDERS, RECORDED
     from persona_pipeline.world.models import parse_window
@@ -129,7 +128,7 @@ def _check_settings(root: Path) -> None:
             found = find_proposition_set(root / "propositions", drop.dimension, drop.agent)
             named.append(((*here, "claim"), drop.claim, [item.id for item in (found.propositions if found else ())]))
     problems = [
-        document.problem(at, f"there is no {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+        document.problem(at, f"{name!r} is unknown{did_you_mean(name, known) or '; use ' + ', '.join(known)}")
         for at, name, known in named
         if name is not None and name not in known
     ]
@@ -144,31 +143,29 @@ def _check_settings(root: Path) -> None:
 
 
 def _links(root: Path) -> Iterator[Problem]:
-    """Links that lead out of the world: what is judged would be no part of the commit."""
+    """Yield links that lead out of the world, as their targets are not part of the commit."""
     top = root.resolve()
     for name in (*FOLDERS, "targets.yaml"):
         place = root / name
         below = (Path(at, entry) for at, folders, files in os.walk(place) for entry in (*folders, *files))
         for path in (place, *below):
             if path.is_symlink() and not path.resolve().is_relative_to(top):
-                yield Problem("is a link that leads out of the world; put the file itself in its place", str(path))
+                yield Problem("is a link that leads out of the world; replace it with the file", str(path))
 
 
 def _tracked(root: Path) -> Iterator[Problem]:
-    """What a commit should not bring: runs that were stored elsewhere. Without git nothing is tracked."""
+    """Yield a store that git tracks: it holds runs of another machine."""
     try:
         listed = ask_git(root, "ls-files", "-z", "--", ".persona")
     except ConfigError:
         return
     if found := [name for name in listed.decode("utf-8", "replace").split("\0") if name]:
-        text = (
-            "is tracked by git, and what is stored there is believed; run `git rm -r --cached .persona` and ignore it"
-        )
+        text = "is tracked by git, and stored runs are trusted; run `git rm -r --cached .persona` and ignore it"
         yield Problem(text, str(root / found[0]))
 
 
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
-    """Golden files beside the recordings they name. Files that do not load are problems of their own."""
+    """Compare golden files with the recordings they name, if all files load."""
     from persona_pipeline.evaluation.folder import retake_baselines
 
     settings = get_settings()
@@ -195,7 +192,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 
 def _labels_together(root: Path, checked: Checked) -> None:
-    """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
+    """Check labels across files and warn of stale labels, if all files load."""
     from persona_pipeline.evaluation.folder import asked_now
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_lines, stale_reasons
     from persona_pipeline.judging.cache import KeptAnswers
@@ -209,7 +206,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     if not labels or checked.problems:
         return
-    # A check makes no store where there is none.
+    # A check does not create a store.
     stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
     kept = KeptAnswers(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
@@ -224,7 +221,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
 
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
-    """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
+    """Yield recordings of unknown claims; files that do not load are reported elsewhere."""
     from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.judging.verdict import PROPOSITION
 
@@ -245,7 +242,7 @@ def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterat
 
 
 def check_paths(paths: Iterable[Path]) -> Checked:
-    """Check files, and folders whole."""
+    """Check files, and all files of folders."""
     checked = Checked()
     for path in paths:
         files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
@@ -263,44 +260,45 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.lab.interview.results import find_interview_baseline
     from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
 
-    parents = {parent.name for parent in path.resolve().parents}
-    suffix = path.suffix.lower()
     if not path.exists():
         checked.problems.append(Problem("does not exist; check the path", str(path)))
-    elif path.name.startswith("."):
+    if not path.exists() or path.name.startswith("."):
         return
-    elif suffix in (".yaml", ".yml") and path.name.endswith((".eval.yaml", ".eval.yml")):
-        checked.run(lambda: _suite(path, checked))
-    elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
-        if path.stem.endswith(DRAFT):
-            name = path.stem.removesuffix(DRAFT)
-            checked.run(lambda: parse_persona(path, name))
-            said = f"is a draft that nothing reads; correct it and rename it to {name}.yaml"
-            checked.warnings.append(Problem(said, str(path)))
-            return
-        is_canon = path.stem.endswith(CANON)
-        checked.run(lambda: parse_canon(path) if is_canon else load_persona(path.resolve().parent.parent, path.stem))
-    elif suffix in (".yaml", ".yml") and "propositions" in parents:
-        checked.run(lambda: _propositions(path, checked))
-    elif path.resolve().parent.name == CARDS and suffix.removeprefix(".") in list(CardFormat):
-        checked.run(lambda: read_card(path))
-    elif suffix == ".json" and path.resolve().parent.name == "baselines":
-        checked.run(lambda: load_baseline(path))
-    elif (
-        suffix == ".json" and path.resolve().parent.parent.name == "baselines" and path.resolve().parent.name == DRIFTS
-    ):
-        checked.run(lambda: load_drift(path))
-    elif suffix == ".json" and path.resolve().parent.parent.name == "baselines":
-        checked.run(lambda: find_interview_baseline(path.resolve().parents[2], path.stem))
-    elif suffix in (".yaml", ".yml") and path.resolve().parent.name == INTERVIEWS:
-        checked.run(lambda: load_scenes(path))
-    elif suffix == ".jsonl" and "recordings" in parents:
-        checked.run(lambda: load_recording_file(path, get_settings().signing_secret))
-    elif suffix == ".jsonl" and path.resolve().parent.name == "labels":
-        kind = MessageLabel if path.stem in (MESSAGES, VOICE) else Label
-        checked.run(lambda: load_label_files(kind, [path]))
-    elif suffix in ENDINGS and "messages" in parents:
-        checked.run(lambda: _messages(path, checked))
+    place, suffix = path.resolve(), path.suffix.lower()
+    parent, above = place.parent.name, place.parent.parent.name
+    parents, is_yaml = {folder.name for folder in place.parents}, suffix in (".yaml", ".yml")
+    kind = MessageLabel if path.stem in (MESSAGES, VOICE) else Label
+    # The first row that applies checks the file.
+    checks: tuple[tuple[bool, Callable[[], object]], ...] = (
+        (path.name.endswith((".eval.yaml", ".eval.yml")), lambda: _suite(path, checked)),
+        (is_yaml and parent == PERSONAS, lambda: _persona(path, checked)),
+        (is_yaml and "propositions" in parents, lambda: _propositions(path, checked)),
+        (is_yaml and parent == INTERVIEWS, lambda: load_scenes(path)),
+        (parent == CARDS and suffix[1:] in list(CardFormat), lambda: read_card(path)),
+        (suffix == ".json" and parent == BASELINES, lambda: load_baseline(path)),
+        (suffix == ".json" and (above, parent) == (BASELINES, DRIFTS), lambda: load_drift(path)),
+        (suffix == ".json" and above == BASELINES, lambda: find_interview_baseline(place.parents[2], path.stem)),
+        (
+            suffix == ".jsonl" and "recordings" in parents,
+            lambda: load_recording_file(path, get_settings().signing_secret),
+        ),
+        (suffix == ".jsonl" and parent == "labels", lambda: load_label_files(kind, [path])),
+        (suffix in ENDINGS and "messages" in parents, lambda: _messages(path, checked)),
+    )
+    if check := next((check for applies, check in checks if applies), None):
+        checked.run(check)
+
+
+def _persona(path: Path, checked: Checked) -> None:
+    if path.stem.endswith(DRAFT):
+        name = path.stem.removesuffix(DRAFT)
+        said = f"is an unused draft; correct it and rename it to {name}.yaml"
+        checked.warnings.append(Problem(said, str(path)))
+        parse_persona(path, name)
+    elif path.stem.endswith(CANON):
+        parse_canon(path)
+    else:
+        load_persona(path.resolve().parent.parent, path.stem)
 
 
 def _messages(path: Path, checked: Checked) -> None:
@@ -321,13 +319,13 @@ def _messages(path: Path, checked: Checked) -> None:
 def _propositions(path: Path, checked: Checked) -> None:
     loaded = load_proposition_file(path)
     content = loaded.content
-    # An agent's file that says nothing of the level has its default's, which may be action.
+    # Without a level an agent's file takes that of the default file, which may be action.
     level = content.level if "level" in content.model_fields_set or path.stem == "_default" else "action"
     filled = filled_variables(content.dimension, level)
-    whither = f"move it to {path.stem.removesuffix(DRAFT)}.yaml and " if path.stem.endswith(DRAFT) else ""
+    rename = f"move it to {path.stem.removesuffix(DRAFT)}.yaml and " if path.stem.endswith(DRAFT) else ""
     for index, entry in enumerate(content.propositions):
         if entry.draft or path.stem.endswith(DRAFT):
-            said = f"{entry.id} is a draft and not judged; read it, then {whither}take its draft mark away"
+            said = f"{entry.id} is a draft and not judged; review it, then {rename}remove its draft mark"
             checked.warnings.append(loaded.document.problem(("propositions", index, "id"), said))
         for message in _odd_variables(entry.claim, content.dimension, filled):
             checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
@@ -336,7 +334,7 @@ def _propositions(path: Path, checked: Checked) -> None:
 def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterator[str]:
     for name in template_variables(claim):
         if name not in TEMPLATE_VARIABLES:
-            yield f"{{{{{name}}}}} is never filled in; the variables are {', '.join(TEMPLATE_VARIABLES)}"
+            yield f"{{{{{name}}}}} is unknown; the variables are {', '.join(TEMPLATE_VARIABLES)}"
         elif name not in filled and DIMENSIONS[dimension].by_action:
             yield f"{{{{{name}}}}} is filled in by the action gate and with level: action, not by this evaluation"
         elif name not in filled:

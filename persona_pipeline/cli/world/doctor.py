@@ -1,9 +1,10 @@
-"""``persona-pipeline doctor``: is everything there that an evaluation needs, and if not, what to do."""
+"""``persona-pipeline doctor``: check all that an evaluation needs, with a remedy for what is missing."""
 
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import AsJson, MaxUsd, environment, open_world
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.options import MaxUsd, environment, open_world
+from persona_pipeline.cli.running import CommandResult, shows
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
@@ -21,55 +22,54 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
-# Dagster is asked in a process of its own: importing it here would cost every other command a second and a half.
+# Dagster runs in another process, as importing it here would cost each command 1.5 seconds.
 _ASK_DAGSTER = ("-m", "persona_pipeline.definitions")
 
 
+@shows()
 def doctor(
     calls: Annotated[bool, typer.Option(help="Ask the live judge for a test verdict; costs less than a cent.")] = True,
-    dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
-    as_json: AsJson = False,
+    dagster: Annotated[bool, typer.Option(help="Check the Dagster instance.")] = True,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Also check the judge: 40 messages with a known verdict.")
+        bool, typer.Option("--judge", help="Also check the judge with 40 messages that have a known verdict.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="With --judge: print what it would take, and do nothing.")
+        bool, typer.Option("--estimate", help="With --judge: only print the cost of the check.")
     ] = False,
     max_usd: MaxUsd = None,
-    reading: Annotated[bool, typer.Option("--reading", hidden=True, help="Former name of --judge.")] = False,
-    record: Annotated[bool, typer.Option("--record", hidden=True, help="Accepted, and does nothing.")] = False,
-) -> None:
+    record: Annotated[bool, typer.Option("--record", hidden=True, help="Accepted and ignored.")] = False,
+) -> CommandResult | None:
     """Check all that an evaluation needs: world, database, key, model, Dagster.
 
-    Of the model: whether it can judge, its structured output and caching.
+    It checks whether the model can judge, its structured output and its caching.
 
-    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or fails its check: it decides nothing.
+    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge or fails its check.
     """
     from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.reporting.pages.instruments import doctor_page
-    from persona_pipeline.reporting.render import write_page
 
-    if reading:
-        typer.echo("doctor --reading is `persona-pipeline doctor --judge` now", err=True)
-    if estimate and not (judge or reading):
-        raise ConfigError("--estimate is of --judge; add it")
+    if estimate and not judge:
+        raise ConfigError("--estimate needs --judge; add it")
     findings = [] if estimate else diagnose(environment(), calls=calls, dagster=dagster)
-    if judge or reading:
+    if judge:
         found = _check_judge(max_usd=max_usd, estimate=estimate)
         findings += [found] if found else []
-    write_page(doctor_page(findings), [vars(finding) for finding in findings], "json" if as_json else "table")
     errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
-    if errors:
-        end(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)
+    code = EXIT_BROKEN if errors else 0
+    if errors and all(finding.cannot_judge for finding in errors):
+        code = EXIT_CANNOT_JUDGE
+    counts = Counter(finding.level for finding in findings)
+    said = ", ".join(f"{count} {level.value}" for level, count in counts.items()) or "nothing was checked"
+    return CommandResult(doctor_page(findings), [vars(finding) for finding in findings], code, summary=said)
 
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
-    """Return what was found, in the order it is shown."""
+    """Return the findings in the order of display."""
     from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.world.personas import is_world
     from persona_pipeline.world.settings import load_world_file, merged
 
-    # Without a world, looking would begin a store, and Dagster's, in a folder that is none.
+    # Without a world, a check would create stores in a folder that is not a world.
     there = is_world(settings.world_root)
     asked = _start_dagster() if dagster and (there or "DAGSTER_HOME" in os.environ) else None
     findings = [_checked("world", _world, settings), _checked("settings", _settings, settings)]
@@ -79,7 +79,7 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
             findings += [_checked("messages", _messages, settings), *_voices(settings)]
     findings.append(_checked("recordings", _recordings, settings))
     with suppress(ConfigError):
-        # One that is not valid was named above.
+        # An invalid file was reported above.
         settings = merged(settings, load_world_file(settings.world_root))
     findings += _judge(settings, calls)
     if asked is not None:
@@ -99,7 +99,7 @@ def _checked(name: str, check: "Callable[[Settings], ProbeFinding]", settings: "
     except ConfigError as error:
         first, *rest = str(error).splitlines()
         more = f" (and {len(rest)} more)" if rest else ""
-        return _finding(name, "error", first + more, "correct it; persona-pipeline validate lists every problem")
+        return _finding(name, "error", first + more, "correct it; `persona-pipeline validate` lists every problem")
 
 
 def _world(settings: "Settings") -> "ProbeFinding":
@@ -114,12 +114,12 @@ def _world(settings: "Settings") -> "ProbeFinding":
     for agent_id in agents:
         load_persona(root, agent_id)
     if not agents:
-        return _finding("world", "error", f"{root} has no personas", "add personas/<agent_id>.yaml")
+        return _finding("world", "error", f"{root} has no personas", "add personas/AGENT.yaml")
     return _finding("world", "ok", f"{root}: {', '.join(agents)}")
 
 
 def _settings(settings: "Settings") -> "ProbeFinding":
-    """What holds for an evaluation where no option says otherwise, and where each value comes from."""
+    """The defaults of an evaluation, each with its source."""
     from persona_pipeline.world.settings import load_world_file, origins
 
     told = [
@@ -153,13 +153,13 @@ def _messages(settings: "Settings") -> "ProbeFinding":
             raise ConfigError(list(dict.fromkeys(wrong)))
         match = named_in_files(world)
     if warnings := match.warnings():
-        remedy = "list other names under aliases in a persona file; persona-pipeline validate names them all"
+        remedy = "list other names under aliases in a persona file; `persona-pipeline validate` lists them all"
         return _finding("messages", "note", "; ".join(warnings), remedy)
     return _finding("messages", "ok", match.note() or "every agent has messages, and every speaker a persona")
 
 
 def _voices(settings: "Settings") -> "list[ProbeFinding]":
-    """What each agent's stored voice is followed against, and what cannot be seen of it; what is broken is named above."""
+    """Whether each agent's voice is learnt and followed; broken files are reported above."""
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.evaluation.voice import followed_text, learnt_voice
     from persona_pipeline.scoring.style.monitor import stored_voices
@@ -167,7 +167,7 @@ def _voices(settings: "Settings") -> "list[ProbeFinding]":
     from persona_pipeline.world.world import World
 
     found: list[ProbeFinding] = []
-    remedy = "persona-pipeline watch --once learns what can be learnt and says what is missing"
+    remedy = "`persona-pipeline watch --once` learns voices and says what is missing"
     with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
         world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
         stored = stored_voices(store, names)
@@ -187,8 +187,10 @@ def _recordings(settings: "Settings") -> "ProbeFinding":
     if recordings:
         agents = len({item.agent_id for item in recordings.values() if item.agent_id})
         return _finding("recordings", "ok", f"{len(recordings)} judgments of {agents} agents")
-    remedy = "record some with persona-pipeline evaluate --judge anthropic --record; without them replay has no scores"
-    return _finding("recordings", "note", f"{folder} holds none", remedy)
+    remedy = (
+        "record some with `persona-pipeline evaluate --judge anthropic --record`; without them a replay has no scores"
+    )
+    return _finding("recordings", "note", f"{folder} is empty", remedy)
 
 
 def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
@@ -216,7 +218,7 @@ def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
 
 
 def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | None":
-    """Ask the live judge about anchors, the price said first; None: only that was asked for."""
+    """Check the live judge with anchors after printing the price; None: only the price was asked for."""
     from persona_pipeline.base.calls import run_async
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.anchors import DOCTOR_SIZE, AnchorRound, check_of
@@ -229,7 +231,9 @@ def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | No
     asked = AnchorRound(WorldReader(world).newest_anchors(DOCTOR_SIZE), world.horizon.date())
     options = ModelOptions.from_settings(world.settings)
     if not asked.agents:
-        remedy = "it takes an agent with adherence claims and 5 messages before its newest week, or labels of messages"
+        remedy = (
+            "the check needs an agent with adherence claims and 5 messages before its newest week, or message labels"
+        )
         return _finding("judge check", "note", "judge not checked: no message has a known verdict", remedy)
     if not options.has_credentials():
         return _finding(
@@ -238,7 +242,7 @@ def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | No
     typer.echo(str(estimated([], options=options, also=[call.question for call in asked.calls])), err=True)
     if estimate:
         return None
-    # Asked itself, whatever is recorded or in the store.
+    # Recorded and stored answers are not used.
     judge = open_judge(options.provider.name, world, JudgeOptions(max_usd, fresh=True, recorded=False))
     found = check_of(asked.answers(run_async(read_messages([([call], 0) for call in asked.calls], judge.ask))))
     if found.passed:
@@ -274,7 +278,7 @@ def _dagster(asked: "subprocess.Popen[str]") -> "ProbeFinding":
         return _finding("dagster", "error", f"no answer in {_DAGSTER_SECONDS} s", remedy)
     if asked.returncode != 0:
         last = (errors.strip().splitlines() or ["no reason given"])[-1][:200]
-        remedy = f"check {home / 'dagster.yaml'} and the database it names; DAGSTER_HOME says where it is looked for"
+        remedy = f"check {home / 'dagster.yaml'} and its database; DAGSTER_HOME is its folder"
         return _finding("dagster", "error", last, remedy)
     told = json.loads(out.strip().splitlines()[-1])
     return _finding("dagster", "ok", f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined")

@@ -1,6 +1,6 @@
 """What the assets of an agent yield: their version, and what people see of them in the UI."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
+from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score, one_line
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Message, Persona, Window
@@ -94,27 +94,30 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:
     """Return the state of a voice: the sum, the alarms with their lines, and the messages it was learnt from."""
-    section = voice_section(state)
-    seen = VoiceSeen.model_validate(section)
+    seen = voice_section(state)
+
+    def place(message: Mapping[str, str]) -> str:
+        return f"{message['id']} ({message['created_at'][:16].replace('T', ' ')})"
+
     alarms = [
         {
-            "began": f"{alarm.began_at.id} ({alarm.began_at.created_at:%Y-%m-%d %H:%M})",
-            "raised": f"{alarm.raised_at.id} ({alarm.raised_at.created_at:%Y-%m-%d %H:%M})",
-            "lines": one_line("; ".join(quote.text for quote in alarm.quotes), metadata.MOST_TEXT),
-            "changed": one_line("; ".join(change.what for change in alarm.changes), metadata.MOST_TEXT)
+            "began": place(alarm["began_at"]),
+            "raised": place(alarm["raised_at"]),
+            "lines": one_line("; ".join(quote["text"] for quote in alarm["quotes"]), metadata.MOST_TEXT),
+            "changed": one_line("; ".join(change["what"] for change in alarm["changes"]), metadata.MOST_TEXT)
             or "nothing is known",
         }
-        for alarm in seen.alarms
+        for alarm in seen["alarms"]
     ]
     facts = {
-        "voice": seen.text,
-        "alarm": seen.stands,
+        "voice": seen["text"],
+        "alarm": seen["stands"],
         **({"alarms": metadata.table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
-        **({"threshold": round(seen.threshold, 4)} if seen.threshold is not None else {}),
-        **({} if seen.sum is None else {"sum": seen.sum}),
-        **({"learnt_from": dg.MetadataValue.json(seen.learnt_from)} if seen.learnt_from else {}),
+        **({"threshold": round(seen["threshold"], 4)} if seen["threshold"] is not None else {}),
+        **({} if seen["sum"] is None else {"sum": seen["sum"]}),
+        **({"learnt_from": dg.MetadataValue.json(seen["learnt_from"])} if seen["learnt_from"] else {}),
     }
-    return AssetOutcome(content_hash(section), facts)
+    return AssetOutcome(content_hash(seen), facts)
 
 
 def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:

@@ -4,14 +4,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.reporting import statistics as sections
-from persona_pipeline.reporting.charts.figures import timeline_figure, voice_figure
+from persona_pipeline.reporting.charts.figures import Json, timeline_figure, voice_figure
 from persona_pipeline.reporting.charts.scores import bullet, small_line
 from persona_pipeline.reporting.page import (
     Block,
@@ -64,9 +63,6 @@ from persona_pipeline.reporting.view import (
 from persona_pipeline.scoring.messages.verdicts import count_kinds
 from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
-
-if TYPE_CHECKING:
-    pass
 
 # Lines below the heading that say who needs a look.
 _MOST_BEFORE = 3
@@ -151,7 +147,7 @@ class AgentBlock:
 
     row: AgentRow
     anchor: str
-    points: list[sections.HistoryPoint]
+    points: Sequence[Json]
 
     @cached_property
     def dimensions(self) -> list[DimensionBlock]:
@@ -159,7 +155,7 @@ class AgentBlock:
 
     @cached_property
     def charts(self) -> RowCharts:
-        line = small_line([point.overall for point in self.points])
+        line = small_line([point["overall"] for point in self.points])
         return RowCharts([cell_bar(cell) for cell in self.row.cells], line or None)
 
     @cached_property
@@ -183,7 +179,7 @@ def cell_bar(cell: ScoreCell) -> Markup | None:
 
 
 def whole_page(report: RunReport) -> Page:
-    """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
+    """Return the whole report, with charts."""
     view = ReportView(report)
     count, is_new = len(view.findings), bool(view.new) and len(view.new) == len(view.rows)
     outcome = "no baseline yet" if is_new else report.conclusion.status.word
@@ -204,8 +200,8 @@ def whole_page(report: RunReport) -> Page:
 
 
 def _sections(report: RunReport, view: ReportView) -> list[Section]:
-    told = sections.Statistics.of(report)
-    histories = told.history
+    gathered = report.statistics
+    histories = gathered.get("history", {})
     agents = [
         AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
         for index, row in enumerate(shown_whole(view.rows), start=1)
@@ -224,9 +220,9 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     rest = [
         _power(view, shown),
         _kinds(by_name),
-        _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
-        _voices(told.voice_map),
-        _suites(told.suites),
+        _figures("voice-alarm", "Voice alarm", _voice_alarms(gathered.get("voice_alarms", {}), agents)),
+        _voices(gathered.get("voice_map", {})),
+        _suites(gathered.get("suites", ())),
         _corrections(report, view),
         _provenance(report),
     ]
@@ -264,20 +260,18 @@ def _kinds(rows: Sequence[AgentRow]) -> Section | None:
             counts |= {place: count for place, count in kinds.places.items() if count.out}
         found += [[row.name, kind, str(count.out), str(count.total)] for kind, count in counts.items()]
     columns = [Column("Agent", number=False), Column("Claim, or place", number=False), Column("Out"), Column("Of")]
-    table = Table("Messages out of character", columns, list(map(PageRow, found)))
-    return Section(table.label, [table], "kinds", short="Out of character") if found else None
+    table = Table("Out of character, by claim", columns, list(map(PageRow, found)))
+    return Section(table.label, [table], "kinds", short="By claim") if found else None
 
 
-def _everybody(
-    view: ReportView, shown: dict[str, AgentBlock], histories: dict[str, list[sections.HistoryPoint]]
-) -> Section:
+def _everybody(view: ReportView, shown: dict[str, AgentBlock], histories: Mapping[str, Sequence[Json]]) -> Section:
     """Return a line for everybody, those that need a look first."""
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     rows = []
     for row in sorted(view.rows, key=lambda row: row.severity):
         state = Cell(row.status.word.capitalize(), note=_wrong(row), style=row.status.name)
         scores = [score_of(cell) for cell in row.cells]
-        line = small_line([point.overall for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
+        line = small_line([point["overall"] for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
         judged = f"{row.n_scored}/{row.n_expected}"
         whole = replace(score_of(row.cells[0]), value=row.overall, change=row.overall_delta, whole=True)
         rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
@@ -332,17 +326,17 @@ def _finding(view: ReportView, finding: Finding) -> Item:
 
 def _power(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     powers = [(row, found) for row, found in view.powers if row.agent_id in shown]
-    table = power_table(view, powers, each=True)
+    table = power_table(view, powers)
     return Section("Detection limits", [table], "power") if powers else None
 
 
-def _voice_alarms(alarms: Mapping[str, sections.VoiceSeen], agents: Sequence[AgentBlock]) -> list[Figure]:
+def _voice_alarms(alarms: Mapping[str, Json], agents: Sequence[AgentBlock]) -> list[Figure]:
     return [
         Figure(
             agent.row.name,
             Markup(""),
-            f"{seen.text[:1].upper()}{seen.text[1:]}.",
-            alarming=seen.stands,
+            f"{seen['text'][:1].upper()}{seen['text'][1:]}.",
+            alarming=seen.get("stands", False),
             more=list(_alarms(seen)),
         )
         for agent in agents
@@ -350,52 +344,60 @@ def _voice_alarms(alarms: Mapping[str, sections.VoiceSeen], agents: Sequence[Age
     ]
 
 
-def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
-    for alarm in seen.alarms:
-        yield from (Quote(quote.text, quote.id) for quote in alarm.quotes)
-        began = Span(alarm.began_at.id, "code")
-        if alarm.changes:
+def _alarms(seen: Json) -> Iterator[Block]:
+    for alarm in seen.get("alarms", ()):
+        yield from (Quote(quote["text"], quote["id"]) for quote in alarm["quotes"])
+        began = Span(alarm["began_at"]["id"], "code")
+        if alarm.get("changes"):
             yield Item(["Changed around message ", began, ":"])
-            yield Items([Item(f"{change.what} ({change.at:%Y-%m-%d %H:%M})", tone="good") for change in alarm.changes])
+            changes = [f"{change['what']} ({change['at'][:16].replace('T', ' ')})" for change in alarm["changes"]]
+            yield Items([Item(change, tone="good") for change in changes])
         else:
-            yield Item(["Nothing is known to have changed around message ", began, "."])
-    if seen.learnt_from:
-        learnt = Facts(named_values(seen.learnt_from))
+            yield Item(["No change is known around message ", began, "."])
+    if seen.get("learnt_from"):
+        learnt = Facts(named_values(seen["learnt_from"]))
         yield Folded("What the voice was learnt from", [learnt], whole=False)
 
 
-def _voices(voices: sections.VoiceMap) -> Section | None:
-    if len(voices.ids) < 2:
+def _voices(voices: Json) -> Section | None:
+    if len(voices.get("agents", ())) < 2:
         return None
     figure = voice_figure(voices)
     pairs = [PageCard("Pair by pair", [figure.numbers])] if figure.numbers else []
     return Section("Voices", [replace(figure, numbers=None), *pairs], "voices")
 
 
-def _suites(suites: Sequence[sections.SuiteSummary]) -> Section | None:
+def _suites(suites: Sequence[Json]) -> Section | None:
     if not suites:
         return None
-    titles = ("Suite", "Target", "Verdict", "Score", "Tests", "Passed in runs before")
+    titles = ("Suite", "Target", "Verdict", "Score", "Tests", "Passed in earlier runs")
     columns = [Column(title, number=title == "Score") for title in titles]
     rows, folded = [], []
     for suite in suites:
-        tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite.tests.items()) if count)
-        verdict = Cell(suite.verdict, verdict_tone(suite.verdict))
-        earlier = ", ".join(map(format_share, suite.earlier)) or "–"
-        rows.append(PageRow([suite.suite, suite.target or "–", verdict, format_share(suite.score), tests, earlier]))
-        failures = []
-        for test in suite.failures:
-            score = "" if test.score is None else f" {format_share(test.score)}"
-            line = [Span(test.id, "code"), score, f" {test.reason}"]
-            failures.append(Item(line, kind=test.verdict, tone=verdict_tone(test.verdict)))
+        tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite["tests"].items()) if count)
+        verdict = Cell(suite["verdict"], verdict_tone(suite["verdict"]))
+        earlier = ", ".join(map(format_share, suite.get("earlier", ()))) or "–"
+        cells = [suite["suite"], suite["target"] or "–", verdict, format_share(suite["score"]), tests, earlier]
+        rows.append(PageRow(cells))
+        failures = [_failed_test(test) for test in suite["failures"]]
         if failures:
-            folded.append(Folded(f"{suite.suite}: {plural(len(failures), 'test')} to look at", [Items(failures)]))
+            folded.append(Folded(f"{suite['suite']}: {plural(len(failures), 'test')} to look at", [Items(failures)]))
     return Section("Eval suites", [Table("Table of suites", columns, rows), *folded], "suites", short="Suites")
 
 
+def _failed_test(test: Json) -> Item:
+    score = "" if test["score"] is None else f" {format_share(test['score'])}"
+    line = [Span(test["id"], "code"), score, f" {test['reason']}"]
+    return Item(line, kind=test["verdict"], tone=verdict_tone(test["verdict"]))
+
+
 def _corrections(report: RunReport, view: ReportView) -> Section | None:
-    found = sections.corrections(report)
-    if found is None:
+    if not report.statistics.get("corrections"):
+        return None
+    from persona_pipeline.corrections.statistics import CorrectionStatistics
+
+    found = CorrectionStatistics.model_validate(report.statistics["corrections"])
+    if not found.total.actions:
         return None
     rows = sorted(found.agents.items())
     if len(rows) > MANY:

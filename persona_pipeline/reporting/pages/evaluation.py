@@ -1,4 +1,4 @@
-"""A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
+"""A run for a terminal, a comment and Dagster: scores, findings, cost and provenance, which all reports share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,6 @@ from persona_pipeline.reporting.page import (
     Tone,
     with_code,
 )
-from persona_pipeline.reporting.statistics import VoiceMap
 from persona_pipeline.reporting.text import cost_line, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
@@ -53,51 +52,65 @@ from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
-WORST = "Lines that broke character"
+WORST = "Messages out of character"
+# Agents of more than this are folded where they are in character.
+FOLDED_FROM = 12
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
-_MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
-# Of what a terminal shows without -v.
-_MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 240
-# Of what a comment shows outside its folds, and claims of an agent that it names as not judged.
-_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE, _MOST_UNSCORED = 5, 3, 160, 20
+# In a terminal without -v: agents, other findings, remedies, names in a line, and lines after the table.
+_MOST_AGENTS, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_AFTER, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 10, 240
+_MOST_LIMITS = 5
+# In a comment: remedies outside the folds, and characters of a quote.
+_MOST_TO_DO, _MOST_QUOTE = 3, 160
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
-    """Return what a terminal or a notebook has room for: the scores, a line for each agent that needs one, and what to do.
+    """Return a run in short: the agents that need a look, the scores, and at most 12 lines below them.
 
-    ``exits``: whether the process ends with the report's exit code, which is said then; ``verbose``: with every finding, what could
-    have been seen.
+    Args:
+        exits: whether the process ends with the exit code of the report, which is then printed.
+        verbose: show every finding, every message out of character, and every agent.
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
+    of_base = [_finding_line(item) for item in view.findings if item.kind == "base"]
+    opening = [*of_base, *agent_lines(view), *(_finding_lines(view) if verbose else ())]
     judged = [Item(text, tone="dim") for text in view.judge_lines]
     if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
         judged.append(Item(UNREAD, tone="dim"))
-    lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *judged]
-    lines += [] if verbose else _blind_line(view)
+    lines = judged if verbose else [*_run_lines(view), *judged, *_low_power(view)][:_MOST_AFTER]
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
-        shown = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
-        left = len(view.rows) - len(shown)
-        note = f"and {left} other agents, which need a look less" if left else ""
-        top.append(replace(scores_table(view, shown), note=note))
-    if verbose and view.powers:
-        top.insert(1, _limits(view, _MOST_SIGHT_LINES))
-    # What a pull request's base says comes before everything.
-    said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
-    found = [Section("", [Items(said)])] if said else []
+        top.append(_short_table(view, verbose=verbose))
+    found = [Section("", [Items(opening)])] if opening else []
     found += [_worst(view)] if verbose and view.quoted else []
     return Page(view.headline, top, found, tone=tone_of(view))
 
 
+def _short_table(view: ReportView, *, verbose: bool) -> Table:
+    """Return the scores of the agents that need a look most; of few agents, of all."""
+    rows = view.rows
+    if len(rows) > FOLDED_FROM:
+        rows = sorted(rows, key=lambda row: row.severity)[:MANY]
+        needed = [row for row in rows if verbose or row.conclusion.verdict is not Result.HELD]
+        rows = needed or rows[:FOLDED_FROM]
+    shown = {row.agent_id for row in rows}
+    left = [row for row in view.rows if row.agent_id not in shown]
+    names = ", ".join(one_line(row.name, 40) for row in left[:_MOST_NAMES])
+    what = "in character" if all(row.conclusion.verdict is Result.HELD for row in left) else "not shown"
+    more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
+    return replace(
+        scores_table(view, rows), note=f"{plural(len(left), 'more agent')} {what}: {names}{more}" if left else ""
+    )
+
+
 def tone_of(view: ReportView) -> Tone:
-    """Return the colour of a run: that of its verdict, no green for one by looser rules."""
+    """Return the colour of a run: that of its verdict, but not green under looser rules."""
     tone = view.report.conclusion.status.tone
     return "warn" if tone == "good" and view.report.terms.looser else tone
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
-    found = [_finding_line(finding) for finding in view.findings]
+    found = [_finding_line(finding) for finding in view.findings if finding.kind != "base"]
     found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
     return found + [Item(f"{agent}: {text}", kind="warning", tone="warn") for agent, text in warnings_of(view.rows)]
 
@@ -108,36 +121,41 @@ def _finding_line(finding: Finding, limit: int = _MOST_TEXT) -> Item:
 
 
 def agent_lines(view: ReportView) -> Iterator[Item]:
-    """Yield a line for each agent that dropped or cannot be told, the worst first; one for all of whom the same is said."""
+    """Yield a sentence for each agent that dropped or is inconclusive, the worst first, with the worst message below it.
+
+    Agents with the same sentence share a line.
+    """
     rows = (row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look)
     lines = list(grouped(rows, lambda row: (row.status.tone, dropped(row) or untold(row))).items())
-    for (tone, text), alike in lines[:_MOST_LINES]:
+    for (tone, text), alike in lines[:_MOST_AGENTS]:
         names = [one_line(row.name, 40) for row in alike]
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         who = [] if is_named(text, names[0]) else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
         yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
-    if left := sum(len(alike) for _, alike in lines[_MOST_LINES:]):
-        yield Item(f"and {left} other agents (-v)", tone="warn")
+        for item in alike[0].worst[:1]:
+            quote = Span(f"“{one_line(item.verdict.quote, _MOST_QUOTE)}”", "em")
+            yield Item([quote, _own(" ("), Span(item.verdict.message, "code", _MOST_ID), _own(")")], 1)
+    if left := sum(len(alike) for _, alike in lines[_MOST_AGENTS:]):
+        yield Item(f"and {left} more agents (-v)", tone="warn")
 
 
 def _run_lines(view: ReportView) -> Iterator[Item]:
-    """Yield what is said of the run as a whole, a few warnings, what to do, and how much more there is to read."""
+    """Yield the findings of the run as a whole, a few warnings, remedies, and the number of other findings."""
     findings = [finding for finding in view.findings if finding.kind != "base"]
     serious = [finding for finding in findings if finding.exit_code != EXIT_OK]
-    told = {row.agent_id for row in view.rows if row.needs_a_look}
+    named = {row.agent_id for row in view.rows if row.needs_a_look}
     slight = [finding for finding in findings if finding.exit_code == EXIT_OK]
-    # Who dropped has a line already; since which message is said there, too.
-    shown = [item for item in slight if item.agent_id not in told or item.kind == "voice_alarm"][:_MOST_SLIGHT]
-    of_run = [finding for finding in serious if not finding.agent_id]
-    for finding in (*of_run[:_MOST_LINES], *shown):
+    # The line of an agent replaces its warnings, except the voice alarm with its date.
+    shown = [item for item in slight if item.agent_id not in named or item.kind == "voice_alarm"][:_MOST_SLIGHT]
+    of_run = [finding for finding in serious if not finding.agent_id][:_MOST_AGENTS]
+    for finding in (*of_run, *shown):
         yield _finding_line(finding, _MOST_SLIGHT_TEXT)
     for remedy in remedies([*serious, *(item for item in shown if item.kind == "names")])[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if view.quoted:
-        yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
-    more = len(findings) - len(of_run[:_MOST_LINES]) - len(shown) + len(warnings_of(view.rows))
-    if more:
-        yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
+        yield Item("all messages out of character: `persona-pipeline view`", kind="read")
+    if more := len(findings) - len(of_run) - len(shown) + len(warnings_of(view.rows)):
+        yield Item(f"{plural(more, 'more finding')} with -v", tone="dim")
 
 
 def _worst(view: ReportView) -> Section:
@@ -168,23 +186,23 @@ def worst_lines(name: str, item: WorstMessage, claims: Sequence[str], names: Map
         yield Item([Span(said.quote, "em", _MOST_QUOTE)], 1, "in character")
 
 
-def _blind_line(view: ReportView) -> Iterator[Item]:
-    """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
-    blind = [
+def _low_power(view: ReportView) -> Iterator[Item]:
+    """Yield the drops that would be missed of agents in character; nothing where each would be seen."""
+    missed = [
         (power.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {power.shown}")
         for row, powers in view.powers
         if row.conclusion.verdict is Result.HELD
         for name, power in powers.items()
         if power.missed
     ]
-    named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
+    named = [text for _, text in sorted(missed, reverse=True)[:_MOST_LIMITS]]
     if named:
-        more = f" and {len(blind) - len(named)} more" if len(blind) > len(named) else ""
+        more = f" and {len(missed) - len(named)} more" if len(missed) > len(named) else ""
         yield Item(f"drops below these would be missed: {', '.join(named)}{more}", kind="low power", tone="dim")
 
 
 def comment_page(report: RunReport) -> Page:
-    """Return the comment of a pull request: the scores, then what made them, by name."""
+    """Return the comment of a pull request: the verdict, its reasons, what to do, the scores, and folded details."""
     view = ReportView(report)
     of_base = [finding.message for finding in report.findings if finding.kind == "base"]
     before = [Item([Span(message[:1].upper() + message[1:], "strong", _MOST_TEXT)]) for message in of_base]
@@ -193,24 +211,18 @@ def comment_page(report: RunReport) -> Page:
         judge = [Item(with_code(text)) for text in [*view.judge_lines, *([UNREAD] if view.is_unread else [])]]
         top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
-    claims = [_dropped_claim(*item) for item in drops]
-    regressions = [finding.message for finding in view.findings if finding.kind == "regression"]
-    lists: dict[str, list[Line]] = {
-        "Dimensions that dropped": [[Span(message, limit=_MOST_TEXT)] for message in regressions],
-        "Claims that dropped": claims[:_MOST_CLAIMS],
-        "Also": list(_other_findings(view)),
-    }
-    found = [Section(title, [Items.of(*lines)]) for title, lines in lists.items() if lines]
+    also = list(_other_findings(view))
+    found = [Section("Also", [Items.of(*also)])] if also else []
     folded: list[Block] = []
-    if rest := claims[_MOST_CLAIMS:]:
-        folded.append(Folded(f"{plural(len(rest), 'more claim')} that dropped", [Items.of(*rest)]))
+    if claims := [_dropped_claim(*item) for item in drops]:
+        folded.append(Folded(f"{plural(len(claims), 'claim')} dropped further than allowed", [Items.of(*claims)]))
     if view.quoted:
-        found.append(_worst(view))
-    if missing := [_unscored(row) for row in view.rows if row.failures]:
+        folded.append(Folded(WORST, _worst(view).blocks))
+    if missing := [
+        [_id(row.name), _own(": "), Span(not_judged(row), limit=_MOST_TEXT)] for row in view.rows if row.failures
+    ]:
         count = sum(len(row.failures) for row in view.rows)
         folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
-    if view.powers:
-        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [Facts(rests)]))
@@ -218,7 +230,7 @@ def comment_page(report: RunReport) -> Page:
 
 
 class RowCharts(NamedTuple):
-    """What is drawn in a row of scores: a bar a dimension, and the line of the overall score."""
+    """The charts of a row of scores: a bar for each dimension, and the line of the overall score."""
 
     cells: Sequence[Markup | None]
     overall: Markup | None = None
@@ -231,13 +243,13 @@ def scores_table(
     hrefs: Mapping[str, str] | None = None,
     charts: Mapping[str, RowCharts] | None = None,
 ) -> Table:
-    """Return a row an agent: its dimensions and overall score beside the baselines. What every report shows of scores is here.
+    """Return the scores of all reports: a row for each agent with its dimensions, compared with the baselines.
 
-    ``rows``: by default everybody's; ``hrefs``: addresses of agents within the page; ``charts``: what is drawn, where anything is.
+    ``rows``: by default all; ``hrefs``: addresses of agents within the page; ``charts``: charts by agent.
     """
     columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
-    # Stored runs of earlier releases have no verdicts on messages.
-    counted = any(row.in_character for row in view.rows)
+    # Runs of earlier releases have no verdicts on messages.
+    counted = any(row.in_character[1] for row in view.rows)
     columns += [
         Column("Overall"),
         *([Column("In character", "in char.")] if counted else []),
@@ -251,15 +263,17 @@ def scores_table(
             agent_cell(row, hrefs),
             *(score_of(cell, chart) for cell, chart in zip(row.cells, drawn.cells, strict=True)),
             Score(row.overall, row.overall_delta, state, chart=drawn.overall, whole=True),
-            *([Cell(row.in_character or "–", _tone_of_share(row), own=True)] if counted else []),
+            *([_share_cell(row)] if counted else []),
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
         found.append(PageRow(cells, "" if row.status.tone == "good" else row.status.tone))
     return Table("Table of scores", columns, found, style="scores")
 
 
-def _tone_of_share(row: AgentRow) -> Tone:
-    return "bad" if row.messages and (row.messages.drift or row.messages.is_low) else ""
+def _share_cell(row: AgentRow) -> Cell:
+    is_low = row.messages and (row.messages.drift or row.messages.is_low)
+    shares = [share for share in row.in_character if share]
+    return Cell(" → ".join(shares) or "–", "bad" if is_low else "", own=True, short=shares[-1] if shares else "")
 
 
 def dimension_column(name: str) -> Column:
@@ -278,39 +292,23 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
     return Score(cell.score, None if new else cell.delta, state, why, chart)
 
 
-def power_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Power]]], *, each: bool) -> Table:
-    """Return the smallest fall each dimension could have shown, and what each (else the least sharp) needs to see one of 1.0."""
-    labels = [dimension_column(name) for name in view.dimensions]
-    needs = [] if each else [Column("Needed to see less", number=False)]
-    rows = []
-    for row, powers in found:
-        cells = [_power(powers.get(name), each) for name in view.dimensions]
-        last = [] if each else [one_line(what_it_needs(powers), 200) or "–"]
-        rows.append(PageRow([Agent(row.agent_id, row.name, ""), *cells, *last]))
+def power_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Power]]]) -> Table:
+    """Return the smallest drop that each dimension could have shown, and what is needed to see a smaller one."""
+    columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
+    rows = [
+        PageRow([Agent(row.agent_id, row.name, ""), *(_power(powers.get(name)) for name in view.dimensions)])
+        for row, powers in found
+    ]
     note = [_own("Multiple-testing correction: "), view.families, _own(".")] if view.families else ""
-    label = "Table of detection limits"
-    return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "power")
+    return Table("Table of detection limits", columns, rows, note, "power")
 
 
-def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
-    """Return the limits of the agents that can see least."""
-    worst = sorted(view.powers, key=lambda item: -max(power.detectable for power in item[1].values()))
-    return power_table(view, worst[:most], each=False)
-
-
-def _power(power: Power | None, each: bool) -> Cell:
+def _power(power: Power | None) -> Cell:
     if power is None:
-        return Cell("" if each else "–", note="not tested" if each else "", own=True)
-    blind = bool(power.missed)
-    note = power.text.partition("; ")[2] if each else ""
-    return Cell(power.shown, "warn" if blind else "", note, own=True, style="blind" if blind else "")
-
-
-def what_it_needs(powers: Mapping[str, Power]) -> str:
-    """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
-    name, power = max(powers.items(), key=lambda item: item[1].detectable)
-    needs = power.text.partition("; ")[2]
-    return f"{dimension_label(name).lower()}, {needs}" if needs else ""
+        return Cell("", note="not tested", own=True)
+    missed = bool(power.missed)
+    note = power.text.partition("; ")[2]
+    return Cell(power.shown, "warn" if missed else "", note, own=True, style="blind" if missed else "")
 
 
 def _own(text: str) -> Span:
@@ -322,33 +320,23 @@ def _id(name: str) -> Span:
 
 
 def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
-    fell, label = score_change(drop.baseline, drop.current), dimension_label(drop.dimension)
-    line = [
+    change = score_change(drop.baseline, drop.current)
+    claim = row.claim_text(drop, _MOST_TEXT)
+    line: list[str | Span] = [
         _id(row.name),
-        _own(" "),
-        Span(drop.proposition_id, "code", _MOST_CLAIM_ID),
-        _own(" ("),
-        label,
-        _own(f") {fell}"),
+        _own(", "),
+        dimension_label(drop.dimension),
+        _own(": "),
+        claim,
+        _own(f" {change}"),
     ]
-    if drop.claim:
-        line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
     if drop.recommendation:
         line += [_own(". "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
     return line
 
 
-def _unscored(row: AgentRow) -> Line:
-    names: list[str | Span] = []
-    for dimension, result in row.failures[:_MOST_UNSCORED]:
-        names += [_own(", " if names else ""), Span(f"{dimension}/{result.id}", "code", _MOST_CLAIM_ID)]
-    left = len(row.failures) - _MOST_UNSCORED
-    more = f" and {left} more" if left > 0 else ""
-    return [_id(row.name), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
-
-
 def _to_do(view: ReportView) -> list[Item]:
-    """Return what to do first: what the claim says that dropped most of each agent, and the commands that decide the rest."""
+    """Return what to do first: the recommendation of each agent's most dropped claim, and the commands for the rest."""
     lines: list[Line] = []
     for row in view.rows:
         advised = [drop for drop in row.report.comparison.drops if drop.recommendation]
@@ -362,8 +350,8 @@ def _to_do(view: ReportView) -> list[Item]:
 
 
 def _other_findings(view: ReportView) -> Iterator[Line]:
-    """Yield what no other section names: thresholds, missing baselines, budgets, and the comparison's warnings."""
-    # What a coverage finding counts is listed one by one.
+    """Yield findings of no other part: thresholds, missing baselines, budgets, and warnings of the comparison."""
+    # Missing judgments are listed one by one.
     listed = {(row.agent_id, dimension) for row in view.rows for dimension, _ in row.failures}
     for finding in view.findings:
         counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
@@ -386,9 +374,9 @@ _HASH_LENGTH, _LONGEST = 12, 60
 
 
 def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
-    """Return a run's expenses by agent, by dimension and by what was done, the dearest first; each table has the same sum.
+    """Return tables of expenses by agent, dimension and mechanism, the largest first; all have the same sum.
 
-    A grouping of one row says no more than the sum and is left out; of more than ``most`` rows the last sums up the others.
+    Tables of one row are left out; beyond ``most`` rows the last row sums up the others.
     """
     names = {agent_id: agent.evaluation.display_name for agent_id, agent in report.agents.items()}
     groupings: dict[str, Callable[[Expense], str]] = {
@@ -415,7 +403,7 @@ def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list
 
 
 def _row(name: str, usage: Usage) -> PageRow:
-    # Input tokens are those that were processed, cached ones not among them.
+    # Cached tokens have their own column.
     processed = usage.input_tokens + usage.cache_creation_tokens
     counts = (usage.calls, processed, usage.cache_read_tokens, usage.output_tokens)
     values = (format_usd(usage.usd), *(f"{count:,}" for count in counts))
@@ -423,7 +411,7 @@ def _row(name: str, usage: Usage) -> PageRow:
 
 
 def usage_facts(usage: Usage) -> Facts:
-    """Return tokens and price; a run that called no judge says so in one line."""
+    """Return tokens and price of a run."""
     if not usage.calls:
         return Facts([("Judge calls", "none: recorded or cached judgments cost nothing")])
     told = {
@@ -437,7 +425,7 @@ def usage_facts(usage: Usage) -> Facts:
 
 
 def provenance_facts(report: RunReport) -> Facts:
-    """Return the run's provenance, keys in order, nested objects joined with dots; the windows that were evaluated come first."""
+    """Return the evaluated windows and the provenance of a run, nested names joined with dots."""
     windows = {
         f"{agent.evaluation.window_start:%Y-%m-%d %H:%M} to {agent.evaluation.window_end:%Y-%m-%d %H:%M} UTC"
         if agent.evaluation.window_start
@@ -449,12 +437,12 @@ def provenance_facts(report: RunReport) -> Facts:
 
 
 def named_values(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return nested values under names as a person writes them, in their order."""
+    """Return nested values under readable names."""
     return [(_spelled(name), value) for name, value in _flat(values)]
 
 
 def scalar_facts(statistics: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers and short texts of a dimension's statistics; lists and long texts are left to the JSON report."""
+    """Return the numbers and short texts of a dimension's statistics; the JSON report has the rest."""
     return [
         (_spelled(name), _scalar(round(value, 4) if isinstance(value, float) else value))
         for name, value in sorted(statistics.items())
@@ -486,6 +474,5 @@ def _spelled(name: str) -> str:
 
 
 def closest_voices(statistics: Mapping[str, Any]) -> str:
-    """Return which agents write most alike, in a sentence; "" for fewer than two."""
-    voices = VoiceMap.model_validate(statistics) if statistics else VoiceMap()
-    return voice_figure(voices).caption if len(voices.ids) > 1 else ""
+    """Return a sentence about the agents that write most alike; "" for fewer than two."""
+    return voice_figure(statistics).caption if len(statistics.get("agents", ())) > 1 else ""

@@ -64,8 +64,8 @@ _EXPENSES = {
     "latency_seconds": ("latency", lambda seconds: f"{seconds:.2f} s"),
 }
 _MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
-# Characters of an answer on a terminal.
-SHORT = 300
+# Characters of an answer; the JSON has all of it.
+_MOST_ANSWER = 600
 
 COMPARED = "Compared with"
 TOUCHED = "What this change touches"
@@ -182,11 +182,8 @@ def _claim_fall(row: "ClaimRow", cell: "ClaimCell") -> str | Cell:
     return Cell(f"{cell.fall:.1f}*", "bad") if cell.killed else f"{cell.fall:.1f}"
 
 
-def comparison_page(found: VersionComparison, longest: int = _LONGEST) -> Page:
-    """Return a comparison with a row a dimension, the claims that moved, and what it rests on.
-
-    ``longest``: characters that are shown of an answer.
-    """
+def comparison_page(found: VersionComparison) -> Page:
+    """Return a comparison: a row for each dimension, the changed claims, examples, and its data."""
     titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "", "Rests on")
     columns = [Column(title, number=title in ("Before", "After", "Change", "Interval")) for title in titles]
     rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.rows.items()]
@@ -201,7 +198,7 @@ def comparison_page(found: VersionComparison, longest: int = _LONGEST) -> Page:
     sections += [
         Section(
             f"{agent.agent_id}: where it fell farthest",
-            [Items.of(*_side_by_side(pair, longest)) for pair in agent.lines],
+            [Items.of(*_side_by_side(pair)) for pair in agent.lines],
         )
         for agent in found.agents.values()
         if agent.lines
@@ -264,12 +261,12 @@ def _answered(agent: AgentDifference) -> Iterator[str]:
             yield f"{title} an answer: {shown(item.before)} -> {shown(item.after)} ({most}; x {item.ratio:.2f})"
 
 
-def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:
+def _side_by_side(pair: SideBySide) -> Iterator[Line]:
     """A scene in which something fell: the line, what each side answered, and what the judge quotes."""
     fell = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
     yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {fell}"]
     for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
-        yield [Span(f"{who}: ", "own"), Span(text, limit=limit)]
+        yield [Span(f"{who}: ", "own"), Span(text, limit=_MOST_ANSWER)]
     for item in pair.claims:
         yield [
             Span(item.claim, "code", 120),

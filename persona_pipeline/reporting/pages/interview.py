@@ -1,4 +1,4 @@
-"""An interview as a page: scores by dimension and kind of scene, what dropped, and the lines that broke character."""
+"""An interview as a page: scores by dimension and kind of scene, drops, and the worst answers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,7 +36,7 @@ def interview_page(found: Interview) -> Page:
     ]:
         sections.append(Section("Since the baseline", [Items(told)]))
     lines = [item for line in found.worst for item in _line(line)]
-    sections += [Section("Lines that broke character", [Items(lines)])] if lines else []
+    sections += [Section("Messages out of character", [Items(lines)])] if lines else []
     sections.append(Section("", [Items.of(*_remarks(found))]))
     title = [Span("Interview of ", "own"), Span(found.agent_id, "code", 64), f": {_headline(found)}"]
     return Page(title, sections=sections)

@@ -149,7 +149,7 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
     there = [path for path in texts if path.exists()]
     if there and not force:
         raise ConfigError(
-            f"{', '.join(map(str, there))} is there already; pass --force to replace it, or --out elsewhere"
+            f"{', '.join(map(str, there))} is there already; pass --force to replace it, or --output elsewhere"
         )
     for path, text in texts.items():
         write_atomically(path, text)

@@ -28,6 +28,7 @@ class Dimension:
         scorer: plans its judgments and computes its score, ``package.module:function``; see ``scoring.Scorer``.
         about: subject of its claims and what their judge sees, in a clause, for drafts of claims.
         label, short_label: its heading, and a short one; "": the name.
+        gloss: one or two words that explain it.
         shows_persona: the judge sees the persona unless a file says otherwise; other dimensions never show it.
         shows_channel: its judge reads a whole channel, which claims may name.
         by_action: files may ask for single messages to be judged (``level: action``).
@@ -41,6 +42,7 @@ class Dimension:
     about: str
     label: str = ""
     short_label: str = ""
+    gloss: str = ""
     shows_persona: bool = False
     shows_channel: bool = False
     by_action: bool = False
@@ -80,7 +82,7 @@ FLUENCY = Dimension(
     "fluency",
     "persona_pipeline.scoring.fluency:plan_fluency",
     "how varied its sentences and messages are built; the judge will see ten of its messages",
-    label="Variety",
+    gloss="variety",
     has_catchphrases=True,
     judged_weight=0.4,
     parts={"_ngram": 0.4, "_catchphrase": 0.2},
@@ -90,8 +92,8 @@ CONVERGENCE = Dimension(
     "convergence",
     "persona_pipeline.scoring.convergence:plan_convergence",
     "what tells it apart from other speakers by voice alone; the judge will see a whole channel, without names",
-    label="Distinctness",
-    short_label="distinct.",
+    short_label="converg.",
+    gloss="distinct voices",
     shows_channel=True,
     judged_weight=0.4,
     parts={"_vocabulary": 0.3, "_agreement": 0.3},
@@ -101,7 +103,7 @@ IDEAS_QUANTITY = Dimension(
     "ideas_quantity",
     "persona_pipeline.scoring.ideas_quantity:plan_ideas_quantity",
     "which ideas of its own it brings; the judge will see whole channels",
-    label="Ideas",
+    short_label="ideas",
     shows_persona=True,
     shows_channel=True,
     in_overall=False,

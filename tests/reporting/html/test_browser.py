@@ -106,8 +106,9 @@ def hostile_report() -> RunReport:
             "suite": HOSTILE,
             "target": HOSTILE,
             "verdict": "fail",
+            "score": None,
             "tests": {HOSTILE: 1},
-            "failures": [{"id": HOSTILE, "verdict": "fail", "reason": HOSTILE}],
+            "failures": [{"id": HOSTILE, "verdict": "fail", "score": None, "reason": HOSTILE}],
         }
     ]
     corrections = sample_corrections()

@@ -133,7 +133,7 @@ def test_intervals_are_drawn() -> None:
 
 def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
     report = sample_report()
-    report.statistics["suites"] = [sample_suite().model_dump()]
+    report.statistics["suites"] = [sample_suite()]
     report.statistics["corrections"] = sample_corrections().model_dump(mode="json")
     html = render_html(report)
     for text in (
@@ -242,5 +242,8 @@ def test_samples_that_quote_the_same_are_shown_once() -> None:
 
 def test_the_first_lines_say_who_dropped() -> None:
     top = render_html(sample_report()).split("<nav")[0]
-    assert "Michael Scott: 4 of 5 dimensions dropped; worst: michael-self-centred 7.0" in top
+    assert (
+        "Michael Scott: 4 of 5 dimensions dropped; worst: “Michael Scott turns conversations towards themselves” 7.0"
+        in top
+    )
     assert "4 of 5 dimensions" not in render_html(sample_report(drifted=False)).split("<nav")[0]

@@ -150,7 +150,7 @@ def test_the_command_says_where_and_never_overwrites(
     assert not (tmp_path / "promptfooconfig.eval.yaml").exists()
     assert (tmp_path / "targets.yaml").read_text(encoding="utf-8") == before
     assert command("import", "promptfooconfig.yaml", "--force")[0] == 0
-    code, out, _ = command("import", str(AGENTV), "--out", "made", "--json")
+    code, out, _ = command("import", str(AGENTV), "--output", "made", "--json")
     assert (code, json.loads(out)["from"], len(json.loads(out)["findings"])) == (1, "agentv", 4)
     for arguments in (("programs.js",), ("empty.yaml",), ("none.yaml",), ("promptfooconfig.yaml", "--from", "other")):
         # A file without a test is nothing to look at; the others are bad input.

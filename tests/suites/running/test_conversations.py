@@ -305,7 +305,7 @@ class TestKilled:
         entry = {"name": "default", "provider": "cli", "command": command}
         write(folder, {"targets.yaml": yaml.safe_dump({"targets": [entry]})})
         run = [sys.executable, "-m", "persona_pipeline", "suite", "run", "suite.eval.yaml", "--allow-code"]
-        run += ["--out", "rows.jsonl"]
+        run += ["--output", "rows.jsonl"]
         with subprocess.Popen(run, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             wait_until(lambda: (kept / "thinking").exists() or process.poll() is not None)
             process.kill()

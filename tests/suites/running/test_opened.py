@@ -309,12 +309,12 @@ class Repository:
         if reader == "changed":
             return [row["test_id"] for row in self.run("--changed", "HEAD")]
         before = len(self.rows)
-        self.run("--resume", "--out", str(self.root / "r.jsonl"))
+        self.run("--resume", "--output", str(self.root / "r.jsonl"))
         lines = (self.root / "r.jsonl").read_text().splitlines()
         return [json.loads(line)["test_id"] for line in lines[before:]]
 
     def remember(self) -> None:
-        self.run("--cache", "--out", str(self.root / "r.jsonl"))
+        self.run("--cache", "--output", str(self.root / "r.jsonl"))
         self.rows = (self.root / "r.jsonl").read_text().splitlines()
         self.digest = self.sensor()
 
