@@ -254,23 +254,18 @@ def _decided(snapshot: Snapshot, run: AgentRun, rules: GateRules) -> AgentReport
     due = ALL_DIMENSIONS if run.whole else plan.scope.dimensions
     baseline = reference.baseline(plan.scope)
     report = compared(run.evaluation, baseline, rules, reference, due)
-    findings, expenses, evaluation = list(report.findings), list(known.expenses), report.evaluation
-    if not known.past and not evaluation.synthetic:
-        findings += [*drift_findings(evaluation, reference.points), *signals.voices.get(run.agent_id, ())]
+    report = report.model_copy(update={"expenses": list(known.expenses), "past": known.past})
+    evaluation = report.evaluation
+    if evaluation.synthetic:
+        return report
+    if not known.past:
+        report.findings += [*drift_findings(evaluation, reference.points), *signals.voices.get(run.agent_id, ())]
         if said := signals.facts.get(run.agent_id):
-            findings += facts_findings(said, judge_to_ask(evaluation))
-            expenses.append(Expense(mechanism="facts", agent_id=run.agent_id, usage=said.usage))
-    if not evaluation.synthetic:
-        findings = with_known_drifts(
-            findings,
-            evaluation,
-            baseline,
-            signals.drifts.get(run.agent_id, ()),
-            objections_to(signals, evaluation),
-            has_history=has_history(snapshot.inputs, plan),
-            drop=report.comparison.share_drop,
-        )
-    return report.model_copy(update={"findings": findings, "expenses": expenses, "past": known.past})
+            report.findings += facts_findings(said, judge_to_ask(evaluation))
+            report.expenses.append(Expense(mechanism="facts", agent_id=run.agent_id, usage=said.usage))
+    drifts, said_before = signals.drifts.get(run.agent_id, ()), has_history(snapshot.inputs, plan)
+    findings = with_known_drifts(report, baseline, drifts, has_history=said_before)
+    return report.model_copy(update={"findings": findings})
 
 
 def objections_to(signals: Signals, evaluation: AgentEvaluation) -> Objections:

@@ -24,6 +24,7 @@ from persona_pipeline.guard.report import (
     Conclusion,
     Finding,
     LooserRule,
+    Provenance,
     RunReport,
     Terms,
     expenses_of,
@@ -34,7 +35,7 @@ from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import MOST_WINDOWS, UNFINISHED, Row, RunRows
+from persona_pipeline.world.runs import MOST_WINDOWS, RUN_COLUMNS, UNFINISHED, Row, RunRows
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,7 @@ def verdicts_of(rows: Iterable[Row]) -> dict[str, list[StoredVerdict]]:
 def _run_row(run_id: uuid.UUID, report: AgentReport, whole: bool) -> dict[str, Any]:
     evaluation, comparison = report.evaluation, report.comparison
     same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
-    made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
+    made = RUN_COLUMNS & Provenance.__annotations__.keys()
     scored = any(item.score is not None for item in evaluation.dimensions.values())
     return {
         "id": run_id,

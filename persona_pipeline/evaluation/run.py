@@ -3,7 +3,7 @@
 A world is read, questions are planned and asked, runs are decided and written. Between reading and writing no stage has the world.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -66,8 +66,7 @@ from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.style.monitor import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
-from persona_pipeline.world.models import Message
-from persona_pipeline.world.propositions.loading import StoredSet, write_sets
+from persona_pipeline.world.propositions.loading import write_sets
 from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.runs import AT_ONCE, write_runs
 from persona_pipeline.world.world import World
@@ -153,12 +152,12 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest, *, strict:
 def _with_baselines(reader: WorldReader, run: Run, request: EvaluationRequest) -> tuple[Run, dict[str, Finding]]:
     """Return a run compared with the golden files that it wrote, and a finding on each written or refused file."""
     known = run.snapshot.reference.baselines
-    taken, refused = new_baselines(run.snapshot, run.runs.values(), run.earlier, request, run.rules)
+    taken, refused = new_baselines(run, request)
     paths = [save_baseline(reader.world.root / BASELINES, baseline) for baseline in taken]
     told = taken_findings(taken, known) | refused
     notes = [finding.text for finding in told.values()]
     if request.window != ALL_TIME:
-        notes += fewer_windows(run.snapshot, run.runs.values(), run.earlier, taken, request.baseline_windows)
+        notes += fewer_windows(run, taken, request.baseline_windows)
     reference = reader.with_baselines(run.snapshot.reference, run.runs)
     snapshot, agents = replace(run.snapshot, reference=reference), {baseline.agent_id for baseline in taken}
     runs = {
@@ -178,34 +177,28 @@ def taken_findings(taken: Iterable[Baseline], known: Mapping[str, Baseline]) -> 
     }
 
 
-def new_baselines(
-    snapshot: Snapshot,
-    runs: Iterable[AgentRun],
-    earlier: Sequence[AgentRun],
-    request: EvaluationRequest,
-    rules: GateRules,
-) -> tuple[list[Baseline], dict[str, Finding]]:
+def new_baselines(run: Run, request: EvaluationRequest) -> tuple[list[Baseline], dict[str, Finding]]:
     """Return golden files of dimensions that were scored in full, and by agent why a file is refused.
 
     Other dimensions of a file are kept. Windows before are used where requested, without those that dropped or drifted.
     """
-    found, refused, known = list[Baseline](), dict[str, Finding](), snapshot.reference.baselines
-    for run in runs:
-        evaluation, old = run.evaluation, known.get(run.agent_id)
-        if evaluation.synthetic or not is_believable(run.report):
+    found, refused, snapshot = list[Baseline](), dict[str, Finding](), run.snapshot
+    for item in run.runs.values():
+        evaluation, old = item.evaluation, snapshot.reference.baselines.get(item.agent_id)
+        if evaluation.synthetic or not is_believable(item.report):
             # Neither generated conversations nor a judge that fails its check show how the agent talks.
             continue
-        before = alike(snapshot.signals, earlier, run) if request.baseline_windows > 1 else []
-        baseline = _captured(snapshot.reference, [*before, run])
+        before = alike(snapshot.signals, run.earlier, item) if request.baseline_windows > 1 else []
+        baseline = _captured(snapshot.reference, [*before, item])
         if not baseline.dimensions:
             continue
-        against, drops = objections_to(snapshot.signals, evaluation), lower(baseline, old, rules)
+        against, drops = objections_to(snapshot.signals, evaluation), lower(baseline, old, run.rules)
         written = as_written(baseline, old, against, drops, request.accept, snapshot.inputs.read_at)
         if written is not None:
             found.append(written)
             continue
-        said_before = has_history(snapshot.inputs, run.plan)
-        refused[run.agent_id] = refusal(evaluation, against, drops, has_history=said_before)
+        said_before = has_history(snapshot.inputs, item.plan)
+        refused[item.agent_id] = refusal(evaluation, against, drops, has_history=said_before)
     return found, refused
 
 
@@ -234,19 +227,13 @@ def _is_drifted(signals: Signals, run: AgentRun) -> bool:
     return bool(objections_to(signals, run.evaluation).reasons)
 
 
-def fewer_windows(
-    snapshot: Snapshot,
-    runs: Collection[AgentRun],
-    earlier: Sequence[AgentRun],
-    taken: Iterable[Baseline],
-    asked: int,
-) -> Iterator[str]:
+def fewer_windows(run: Run, taken: Iterable[Baseline], asked: int) -> Iterator[str]:
     """Yield the agents whose baselines have fewer windows than requested, and why."""
     for baseline in taken:
-        own = [item for item in earlier if item.agent_id == baseline.agent_id]
-        newest = next(item for item in runs if item.agent_id == baseline.agent_id)
+        own = [item for item in run.earlier if item.agent_id == baseline.agent_id]
+        newest = run.runs[baseline.agent_id]
         dropped = sum(item.report.comparison.regressed for item in own)
-        unlike = len(own) - len(alike(snapshot.signals, own, newest)) - dropped
+        unlike = len(own) - len(alike(run.snapshot.signals, own, newest)) - dropped
         used = max(item.get("windows", 1) for item in baseline.provenance["dimensions"].values())
         counts = {
             "without a message": asked - 1 - len(own),
@@ -315,45 +302,33 @@ def _judged(
 
 
 def write(world: World, run: Run, generated: SyntheticAgents | None = None) -> None:
-    """Save a run with new claims and generated conversations, and send its events."""
-    results, known = [*run.earlier, *run.runs.values()], run.snapshot.inputs.claims
-    claims = {
-        (result.agent_id, name): item
-        for result in results
-        for name, item in result.plan.sets.items()
-        if known.get(result.agent_id, {}).get(name) != item
-    }
-    _write(world, results, run.snapshot, claims, generated.agents if generated else {})
-    for result in results:
-        announce(result.shown, result.plan.shown, world.settings)
+    """Save a run with voices, facts, new claims and generated conversations, and send its events.
 
-
-def _write(
-    world: World,
-    runs: Sequence[AgentRun],
-    snapshot: Snapshot,
-    claims: Mapping[tuple[str, str], StoredSet],
-    generated: Mapping[str, Sequence[Message]],
-) -> None:
-    """Write all results of an evaluation.
-
-    One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
-    each 200 agents more are another one, so that other writers have their turn.
+    One transaction writes all of it with the runs of up to 200 agents; each 200 agents more are another one, so that other
+    writers have their turn.
     """
-    voices, facts = snapshot.signals.learnt, snapshot.signals.facts
+    runs, known, signals = [*run.earlier, *run.runs.values()], run.snapshot.inputs.claims, run.snapshot.signals
+    claims = {
+        (item.agent_id, name): own
+        for item in runs
+        for name, own in item.plan.sets.items()
+        if known.get(item.agent_id, {}).get(name) != own
+    }
     rows = [
         rows_of(item.report, whole=item.whole, read_at=item.plan.read_at, is_baseline=item.is_baseline) for item in runs
     ]
-    for start in range(0, max(len(rows), 1 if voices or claims or generated or facts else 0), AT_ONCE):
+    for start in range(0, max(len(rows), 1), AT_ONCE):
         with world.store.begin() as connection:
             if start == 0:
-                write_voices(connection, voices)
-                for agent_id, messages in generated.items():
-                    write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
+                write_voices(connection, signals.learnt)
+                for agent_id, messages in (generated.agents if generated else {}).items():
+                    write_messages_in(connection, messages, mirrored=f"synthetic/{agent_id}")
                 write_sets(connection, claims)
-                for found in facts.values():
+                for found in signals.facts.values():
                     keep_facts(connection, found.agent_id, found.facts)
             write_runs(connection, rows[start : start + AT_ONCE])
+    for item in runs:
+        announce(item.shown, item.plan.shown, world.settings)
 
 
 def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[FactsFound]:
@@ -362,12 +337,14 @@ def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[F
     with reader.alone(world.chosen(request.agents)):
         inputs = reader.with_canon(reader.inputs(world.settled(request)))
         raise_problems(inputs.broken)
-        snapshot = Snapshot(inputs, signals=Signals(facts=ask_facts(inputs, judge)))
-        _write(world, [], snapshot, {}, {})
-    return list(snapshot.signals.facts.values())
+        facts = ask_facts(inputs, judge)
+        write(world, Run(snapshot=Snapshot(inputs, signals=Signals(facts=facts))))
+    return list(facts.values())
 
 
-def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:
+def _report_of(
+    reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules
+) -> RunReport:
     """Return the report of a run from its agents' reports."""
     evaluations = [report.evaluation for report in reports.values()]
     run = RunReport(
@@ -396,7 +373,6 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         fail_on=list(rules.fail_on or ()),
         only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
     )
-    run.exit_code = exit_code_of(run.all_findings(), rules)
     if notes := _notes_of(judge):
         run.provenance["judge_notes"] = notes
     return run
@@ -423,7 +399,7 @@ def _finished(
         # It says the same as a finding of the same kind.
         others = [item for item in own.findings if item.kind != finding.kind]
         reports[agent_id] = own.model_copy(update={"findings": [finding, *others]})
-    report = assemble(reports, judge, request, rules)
+    report = _report_of(reports, judge, request, rules)
     report.terms.left_out = list(inputs.left_out)
     report.terms.baselines = {
         agent_id: baseline_terms(baseline)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from persona_pipeline.base.documents.json import content_hash, json_line, write_if_changed
+from persona_pipeline.base.documents.json import content_hash, json_line, read_rows, write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
-from persona_pipeline.base.files import read_regular
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.messages.reading import Character, MessageCall, Talk
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, Role
@@ -102,20 +101,18 @@ class AnchoredAgent(BaseModel, extra="ignore", frozen=True):
 
 def load_anchors(path: Path) -> list[AnchoredAgent]:
     """Return the anchors in a file; a missing file has none. ``ConfigError``: a line is not valid."""
-    if not path.exists():
-        return []
-    found = list[AnchoredAgent]()
-    try:
-        lines = read_regular(path).decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(f"cannot be read ({error}); restore it", str(path))) from error
-    for number, line in enumerate(lines, 1):
+
+    def parse(line: str) -> AnchoredAgent:
         try:
-            found.append(AnchoredAgent.model_validate_json(line))
+            return AnchoredAgent.model_validate_json(line)
         except ValidationError as error:
-            said = f"line {number}: {{name}}: {{why}}; restore it, or delete the file"
-            raise not_valid(error, said, str(path)) from error
-    return found
+            raise ValueError("; ".join(item.message for item in not_valid(error, "{name}: {why}").problems)) from None
+
+    problems = list[Problem]()
+    rows = read_rows(path, parse, problems, remedy="restore it, or delete the file") if path.exists() else []
+    if problems:
+        raise ConfigError(problems)
+    return [agent for _, agent in rows]
 
 
 def save_anchors(path: Path, agents: Sequence[AnchoredAgent]) -> None:

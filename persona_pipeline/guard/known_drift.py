@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
-from persona_pipeline.guard.report import AgentEvaluation, Finding, about, provider_of
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, about, provider_of
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
@@ -115,8 +115,8 @@ def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
     return KnownDrift(agent_id=evaluation.agent_id, since=messages.drift.since, found=found)
 
 
-def drift_findings(
-    evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None = None, kind: str = OUT_OF_CHARACTER
+def _out_of_character(
+    evaluation: AgentEvaluation, baseline: Baseline | None, drop: ShareDrop | None, kind: str
 ) -> list[Finding]:
     """Return a regression where an agent is out of character and no person accepted that.
 
@@ -189,44 +189,40 @@ def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[st
     ``drops``: see ``lower``. ``has_history``: the agent has messages before the window.
     """
     below = [f"it is lower than the baseline that is there ({_some(drops)})"] if drops else []
+    return _advised(evaluation, "no baseline was taken: ", against, below, has_history=has_history)
+
+
+def _advised(
+    evaluation: AgentEvaluation, opening: str, against: Objections, more: Sequence[str] = (), *, has_history: bool
+) -> Finding:
+    """Return a finding on a known drift with its reasons, ``more`` of them, and the remedy."""
     remedy, command = _remedy(evaluation, against, has_history=has_history)
-    text = f"no baseline was taken: {'; '.join([*against.reasons, *below])}"
+    text = opening + "; ".join([*against.reasons, *more])
     return about(evaluation.agent_id, "known_drift", text, remedy=remedy, command=command)
 
 
 def with_known_drifts(
-    findings: Sequence[Finding],
-    evaluation: AgentEvaluation,
-    baseline: Baseline | None,
-    drifts: Sequence[KnownDrift],
-    against: Objections,
-    *,
-    has_history: bool,
-    drop: ShareDrop | None = None,
+    report: AgentReport, baseline: Baseline | None, drifts: Sequence[KnownDrift], *, has_history: bool
 ) -> list[Finding]:
-    """Return an agent's findings with known drifts in its window and in the windows of its baseline.
+    """Return a report's findings with known drifts in its window and in the windows of its baseline.
 
     Where a drift is known, one finding that advises the windows before it replaces findings that advise a baseline of this window.
-    ``drop``: drop of the share of messages in character.
     """
+    evaluation, against = report.evaluation, objections(report.evaluation, drifts)
     # A judge that cannot be believed says nothing of messages either.
-    kind = "doubted" if any(item.kind == "judge_health" for item in findings) else OUT_OF_CHARACTER
-    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline, drop, kind)]
+    kind = "doubted" if any(item.kind == "judge_health" for item in report.findings) else OUT_OF_CHARACTER
+    found = [*report.findings, *_out_of_character(evaluation, baseline, report.comparison.share_drop, kind)]
     if against.reasons and any(item.kind == "no_baseline" for item in found):
-        remedy, command = _remedy(evaluation, against, has_history=has_history)
-        text = f"no baseline, and {'; '.join(against.reasons)}"
         found = [item for item in found if item.kind != "no_baseline"]
-        found.append(about(agent_id, "known_drift", text, remedy=remedy, command=command))
+        found.append(_advised(evaluation, "no baseline, and ", against, has_history=has_history))
     if baseline is None:
         return found
-    accepted = baseline.accepted
-    if accepted:
+    if accepted := baseline.accepted:
         text = f"its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
-        found.append(about(agent_id, "accepted", text))
+        found.append(about(evaluation.agent_id, "accepted", text))
     if (spanned := _spanned(baseline, evaluation, drifts, against)).reasons:
-        remedy, command = _remedy(evaluation, spanned, has_history=has_history)
-        text = f"its baseline was taken over a drift: {'; '.join(spanned.reasons)}"
-        found.append(about(agent_id, "known_drift", text, remedy=remedy, command=command))
+        opening = "its baseline was taken over a drift: "
+        found.append(_advised(evaluation, opening, spanned, has_history=has_history))
     return found
 
 

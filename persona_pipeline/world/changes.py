@@ -5,7 +5,7 @@ Read from git, without a checkout and without trusting the changed files.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -43,8 +43,7 @@ _WHAT = {
     ".persona": "store",
     ".github": "workflow",
 }
-_SPREAD = ("windows", "samples", "between")
-_JUDGED_BY = ("judge_model", "prompt_version")
+_MOST_VALUES = 20
 _ACCEPTED = "accepted"
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000
 
@@ -211,15 +210,16 @@ def _recording_name(item: Mapping[str, Any]) -> str:
 
 
 def _baseline_detail(old: bytes | None, new: bytes | None) -> str:
-    """Return old and new numbers of a golden file: why it was accepted first, then scores, judges and spread.
+    """Return changed values of a golden file: why it was accepted first, then scores, then all others.
 
-    Of a file that is added or removed only why it was accepted is said.
+    Of an added or removed file only the acceptance is said.
     """
     before, after = _golden(old), _golden(new)
     if old is None or new is None:
         before, after = ({_ACCEPTED: item[_ACCEPTED]} if _ACCEPTED in item else {} for item in (before, after))
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
-    return ", ".join(f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in names)
+    said = [f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in names[:_MOST_VALUES]]
+    return ", ".join([*said, *([f"and {len(names) - len(said)} more values"] if len(names) > len(said) else [])])
 
 
 def _golden(data: bytes | None) -> dict[str, str]:
@@ -227,37 +227,24 @@ def _golden(data: bytes | None) -> dict[str, str]:
         content = _object(strict_json((data or b"{}").decode("utf-8")))
     except (JsonError, UnicodeDecodeError):
         return {"readable": "no"}
-    scores, accepted = _object(content.get("dimensions")), _object(content.get("accepted"))
-    by = accepted.get("by")
+    accepted, by = _object(content.get("accepted")), _object(content.get("accepted")).get("by")
     why = f"{accepted.get('reason')} ({accepted.get('day')}; {', '.join(map(str, by)) if isinstance(by, list) else by})"
-    found = {_ACCEPTED: why} if accepted else {}
-    # An interview has more than the score.
-    found |= {name: _number([_object(item).get("score", item)]) for name, item in scores.items()}
-    for name, own in _object(content.get("propositionScores")).items():
-        if isinstance(own, dict):
-            found[f"{name}'s claims on average"] = _number(own.values())
-    windows = content.get("messages")
-    for window in map(_object, windows if isinstance(windows, list) else ()):
-        found[f"messages in, out and unclear up to {window.get('end')}"] = str(window.get("conversations"))
-    for name, known in _object(_object(content.get("provenance")).get("dimensions")).items():
-        said = _object(known)
-        claims = [_object(claim) for claim in _object(said.get("claims")).values()]
-        for key in _JUDGED_BY:
-            found[f"{name}'s {key}"] = str(said.get(key))
-        for key in _SPREAD:
-            found[f"{name}'s {key}"] = _number([said.get(key)])
-            found[f"{key} of {name}'s claims"] = _number(claim.get(key) for claim in claims)
-    return found
+    rest = {key: value for key, value in content.items() if key not in (_ACCEPTED, "dimensions", "capturedAt")}
+    return ({_ACCEPTED: why} if accepted else {}) | dict([*_flat(content.get("dimensions")), *_flat(rest)])
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the values in an object by their places."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flat(item, f"{place}.{key}" if place else str(key))
+    elif value is not None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        yield place, f"{value:.3g}" if is_number else str(value)
 
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _number(values: Iterable[Any]) -> str:
-    """Return the mean of the numbers."""
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return f"{sum(numbers) / len(numbers):.3g}" if numbers else "none"
 
 
 def _claims(parts: tuple[str, ...], stem: str, data: bytes | None) -> dict[str, Any] | None:

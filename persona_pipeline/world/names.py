@@ -17,7 +17,7 @@ from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.files import is_fresh, look_of, read_regular
+from persona_pipeline.base.files import read_regular, regular_digest
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, is_name, yaml_files, yaml_stems
 from persona_pipeline.world.runs import touch_windows
@@ -49,7 +49,7 @@ def plain_words(text: str) -> str:
     return " ".join("".join(sign if sign.isalnum() else " " for sign in plain).split())
 
 
-# How each persona file looked, and what it said.
+# Path and digest of each persona file, and its names.
 Seen = dict[str, tuple[str, AgentNames]]
 # By where it is kept: sensors look at every file twice a minute, and hardly any has changed.
 _SEEN: dict[Path, Seen] = {}
@@ -89,15 +89,14 @@ def _adapter() -> TypeAdapter[Seen]:
 def _looked(
     agent_id: str, files: Sequence[os.DirEntry[str]], seen: tuple[str, AgentNames] | None
 ) -> tuple[str, AgentNames]:
-    """Return how an agent's file looks and what it says; one without a look is to be read again."""
+    """Return path and digest of an agent's file, and its names; "": it is to be read again."""
     with suppress(ConfigError, OSError, UnicodeDecodeError):
-        stat = files[0].stat()
-        look = f"{files[0].path} {look_of(stat)}"
-        if len(files) == 1 and seen is not None and seen[0] == look:
-            return seen
-        if len(files) == 1 and stat.st_size <= _LARGEST:
-            text = read_regular(files[0].path).decode("utf-8-sig")
-            return "" if is_fresh(stat) else look, _parsed(agent_id, files[0].path, text)
+        path = files[0].path
+        if len(files) == 1 and (digest := regular_digest(path, files[0].stat(), _LARGEST)):
+            look = f"{path} {digest}"
+            if seen is not None and seen[0] == look:
+                return seen
+            return look, _parsed(agent_id, path, read_regular(path).decode("utf-8-sig"))
     return "", AgentNames(agent_id, None, None)
 
 

@@ -110,6 +110,8 @@ _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
 _REAL = _RUNS.c.synthetic.is_(False)
 # Series over time are drawn from runs that have a score.
 _SCORED = (_RUNS.c.status == "completed", _REAL)
+# Columns of a run; those of its provenance have the same names there.
+RUN_COLUMNS = frozenset(_RUNS.c.keys())
 # Windows of an agent that a history goes back.
 MOST_WINDOWS = 60
 # Runs per transaction, so that other writers have their turn.

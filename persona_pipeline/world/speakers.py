@@ -11,7 +11,7 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.text import plural
-from persona_pipeline.world.messages.files import MessageFile, parse_message
+from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import speaker_counts, speakers
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import AgentNames, Aliases, named_agents, plain_words, same_name
@@ -145,11 +145,7 @@ def named_in_files(world: World) -> NameMatch:
     said = speaker_counts(world.store, without=files.keys())
     names = world.names()
     for path in files.values():
-        with MessageFile(path) as file:
-            file.require_text()
-            count_speakers(
-                (row.found for row in file.rows(parse_message) if isinstance(row.found, Message)), names, said
-            )
+        count_speakers(parse_messages(path).messages, names, said)
     return match_names(said, names, world.written.people)
 
 

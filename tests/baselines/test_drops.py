@@ -8,7 +8,6 @@ from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Power
 from persona_pipeline.guard.baselines.regression import (
     CLAIM_GUESS,
-    CONFIRMATIONS,
     DIMENSION_GUESS,
     YEAR,
     DropTest,
@@ -235,4 +234,3 @@ def test_of_a_dimension_of_which_too_little_was_judged_only_claims_that_fell_are
 )
 def test_confirming_adds_at_most_so_many_judgments(judgments: dict[str, int], samples: int, most: int) -> None:
     assert most_confirmations(judgments, samples) == most
-    assert most_confirmations(judgments, samples, 1) == most // CONFIRMATIONS

@@ -102,7 +102,9 @@ def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World) ->
     done = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(dimensions=["adherence"]))
     assert done.replay is not None
     replay = done.replay()
-    snapshot = replace(replay.snapshot, anchors=agents, anchor_answers=failed)
+    reference = replace(replay.snapshot.reference, anchors=agents)
+    signals = replace(replay.snapshot.signals, anchors=failed)
+    snapshot = replace(replay.snapshot, reference=reference, signals=signals)
     report = replayed(replace(replay, snapshot=snapshot)).report
     assert (report.exit_code, {"doubted", "judge_health"} <= kinds(report)) == (3, True)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"

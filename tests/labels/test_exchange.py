@@ -65,14 +65,14 @@ HEADER = "agent_id,message,text,verdict\n"
         ("key,score\n", "1: unknown column 'score'"),
         ("key,key\n", "1: a column stands twice"),
         (f"{HEADER}ann,m1,Arr.,in,x\n", "2: the row has 5 cells, the header 4"),
-        (f"{HEADER}ann,m1,Arr.,\n", "2: 'verdict' is missing"),
-        (f"{HEADER}ann,m1,Arr.,maybe\n", "2: 'verdict': "),
-        (f"{HEADER}ann,m1,,in\n", "2: 'key' is missing; 'text' is missing"),
-        (f'{HEADER}ann,m1,"a\nb",in\nann,m2,Arr.,7\n', "4: 'verdict': "),
+        (f"{HEADER}ann,m1,Arr.,\n", "2: verdict is required"),
+        (f"{HEADER}ann,m1,Arr.,maybe\n", "2: verdict: "),
+        (f"{HEADER}ann,m1,,in\n", "2: key is required; text is required"),
+        (f'{HEADER}ann,m1,"a\nb",in\nann,m2,Arr.,7\n', "4: verdict: "),
         (f"{HEADER}ann,m1,Arr.,in\nann,m1,Arr.,out\n", "3: ada has labelled this message in line 2"),
         (f'{HEADER}ann,m1,"Arr.,in\n', "2:1: is not valid CSV: a quoted cell is not closed"),
         (f"key,{HEADER}{KEY},ann,m1,Aye.,in\n", "2: its key is not that of agent, message and text"),
-        (f"labeller,{HEADER}a b,ann,m1,Arr.,in\n", "2: 'labeller': "),
+        (f"labeller,{HEADER}a b,ann,m1,Arr.,in\n", "2: labeller: "),
     ],
 )
 def test_a_row_that_is_no_label_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_row_that_is_no_label_is_named_with_its_line(text: str, said: str, tmp
 
 def test_what_a_row_does_not_say_is_not_guessed(tmp_path: Path) -> None:
     given = {name: value for name, value in GIVEN.items() if name not in ("labeller", "labelled_at")}
-    with pytest.raises(ConfigError, match="'labeller' is missing; 'labelled_at' is missing"):
+    with pytest.raises(ConfigError, match="labeller is required; labelled_at is required"):
         read(tmp_path, f"{HEADER}ann,m1,Arr.,in\n", given=given)
 
 

@@ -104,12 +104,12 @@ def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
     [
         ({"text": "Another text."}, "its key is not that of agent, message and text"),
         ({"agent_id": "bob"}, "its key is not that of agent, message and text"),
-        ({"verdict": "yes"}, "'verdict': "),
-        ({"on": True}, "unknown field 'on'"),
-        ({"source": "guess"}, "'source': "),
-        ({"labeller": "a b"}, "'labeller': "),
-        ({"labelled_at": "soon"}, "'labelled_at': "),
-        ({"stars": 4}, "unknown field 'stars'"),
+        ({"verdict": "yes"}, "verdict: "),
+        ({"on": True}, "unknown key 'on'"),
+        ({"source": "guess"}, "source: "),
+        ({"labeller": "a b"}, "labeller: "),
+        ({"labelled_at": "soon"}, "labelled_at: "),
+        ({"stars": 4}, "unknown key 'stars'"),
     ],
 )
 def test_a_line_that_is_not_a_label_is_named(changes: dict[str, Any], reason: str) -> None:

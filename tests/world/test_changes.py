@@ -125,8 +125,8 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
         (
             "baseline",
             "ann",
-            "adherence 8.73 → 0.5, messages in, out and unclear up to 2026-03-01 [[9, 0, 0]] → [[1, 8, 0]], "
-            "adherence's windows 1 → 2",
+            "adherence 8.73 → 0.5, messages [{'end': '2026-03-01', 'conversations': [[9, 0, 0]]}] → "
+            "[{'end': '2026-03-01', 'conversations': [[1, 8, 0]]}], provenance.dimensions.adherence.windows 1 → 2",
         ),
         ("labels", "adherence.jsonl", (0, 0, 2)),
         ("lexicon", "agreement.xx.yaml", (0, 0, 0)),

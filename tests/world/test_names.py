@@ -311,8 +311,6 @@ def test_of_a_large_world_only_what_looks_otherwise_is_read_again(
     write_yaml(folder / "ann.yaml", {"display_name": "Ann", "persona": "Calm."})
     write_yaml(folder / "bob.yaml", {"display_name": "Bob", "aliases": ["bobby", "robert"], "persona": "Loud."})
     monkeypatch.setattr(kept_names, "_FEWEST_KEPT", 1)
-    # Written just now, they may yet change without looking otherwise.
-    monkeypatch.setattr(kept_names, "is_fresh", lambda _: False)
     assert read_names(tmp_path, kept) == read_names(tmp_path)
     # As another process finds it.
     kept_names._SEEN.clear()
@@ -325,14 +323,3 @@ def test_of_a_large_world_only_what_looks_otherwise_is_read_again(
     assert [name for name in opened if name != kept.name] == read
     opened.clear()
     assert read_names(tmp_path, kept) == expected and [n for n in opened if n.endswith(".json")] == []
-
-
-def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_names, "_FEWEST_KEPT", 1)
-    monkeypatch.setattr(kept_names, "is_fresh", lambda _: True)
-    path, kept = tmp_path / "personas/ann.yaml", tmp_path / "names.json"
-    write_yaml(path, {"display_name": "Ann", "persona": "Calm."})
-    assert read_names(tmp_path, kept)["ann"].display_name == "Ann" and not kept.exists()
-    monkeypatch.setattr(kept_names, "look_of", lambda _: "the same")
-    write_yaml(path, {"display_name": "Eva", "persona": "Calm."})
-    assert read_names(tmp_path, kept)["ann"].display_name == "Eva"

@@ -17,10 +17,12 @@ from persona_pipeline.world import Message, Window
 from persona_pipeline.world.messages.revision import AgentRevision, day_revisions, newest_times, revisions
 from persona_pipeline.world.messages.store import (
     Selection,
+    let_in,
     read_messages,
     remove_messages,
     select_messages,
     write_messages,
+    write_messages_in,
 )
 from persona_pipeline.world.names import Aliases, rename_stored
 from persona_pipeline.world.runs import record_windows
@@ -107,7 +109,14 @@ def removed(message_id: str) -> Step:
 
 
 def written(message_id: str, agent_id: str, day: int, text: str) -> Step:
-    return lambda store: write_messages(store, [message(message_id, agent_id, day, text)], restore=True)
+    said = [message(message_id, agent_id, day, text)]
+
+    def run(store: Store) -> None:
+        with store.begin() as connection:
+            let_in(connection, said)
+            write_messages_in(connection, said)
+
+    return run
 
 
 def step_of(kind: str, message_id: str, agent_id: str, day: int, text: str) -> Step:

@@ -4,9 +4,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -298,19 +299,10 @@ def watched_agents(folder: Path) -> Watched:
     names = (
         sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".json")) if folder.is_dir() else []
     )
-    step = max(1, -(-len(names) // MOST_READ))
-    found = {}
+    step, found = max(1, -(-len(names) // MOST_READ)), dict[str, Baseline]()
     for path in (folder / name for name in names[::step]):
-        status = path.stat()
-        baseline = _loaded(path, status.st_mtime_ns, status.st_size)
-        if baseline is not None and baseline.agent_id == path.stem:
-            found[path.stem] = baseline
+        with suppress(ConfigError):
+            baseline = load_baseline(path)
+            if baseline.agent_id == path.stem:
+                found[path.stem] = baseline
     return Watched(len(names), found)
-
-
-@lru_cache(maxsize=4 * MOST_READ)
-def _loaded(path: Path, _modified: int, _size: int) -> Baseline | None:
-    try:
-        return load_baseline(path)
-    except ConfigError:
-        return None

@@ -440,12 +440,12 @@ def to_confirm(item: Compared) -> dict[str, list[str]]:
     return found
 
 
-def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = CONFIRMATIONS) -> int:
+def most_confirmations(judgments: Mapping[str, int], samples: int) -> int:
     """Return the largest number of judgments that confirmation may add: all dimensions of all agents dropped.
 
     ``judgments``: planned judgments of each agent that has a baseline. ``samples``: judgments a claim among them.
     """
-    return sum(judgments.values()) // max(1, samples) * times
+    return sum(judgments.values()) // max(1, samples) * CONFIRMATIONS
 
 
 def same_messages(baseline: Baseline, evaluated: DimensionEvaluation, provenance: Mapping[str, Any] | None) -> bool:

@@ -23,7 +23,7 @@ from persona_pipeline.base.documents.json import (
     rfc3339,
     write_if_changed,
 )
-from persona_pipeline.base.documents.yaml import EXPECTED
+from persona_pipeline.base.documents.yaml import Document, model_problems
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import storable
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
@@ -199,12 +199,12 @@ def label_of(
 
 
 def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
-    """Return the label of plain data; ValueError says everything that is wrong with it in one line."""
+    """Return the label of plain data; ValueError: all problems in one line."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        said = (_said(model, item["type"], item["loc"], item["msg"]) for item in error.errors())
-        raise ValueError("; ".join(said)) from None
+        problems = model_problems(model, Document("", data), error)
+        raise ValueError("; ".join(item.message.removeprefix("the file: ") for item in problems)) from None
 
 
 def check_labeller(name: str) -> str:
@@ -212,16 +212,6 @@ def check_labeller(name: str) -> str:
     if not re.fullmatch(LABELLER_PATTERN, name):
         raise ValueError(f"{name!r} cannot name a labeller; use letters, digits and ._@-, at most 64")
     return name
-
-
-def _said(model: type[AnyLabel], kind: str, location: tuple[str | int, ...], message: str) -> str:
-    name = str(location[0]) if location else ""
-    if kind == "extra_forbidden":
-        return f"unknown field {name!r}{did_you_mean(name, model.model_fields)}"
-    if kind == "missing":
-        return f"{name!r} is missing"
-    text = EXPECTED.get(kind) or message.removeprefix("Value error, ")
-    return f"{name!r}: {text}" if name else text
 
 
 def load_labels(folder: Path) -> list[Label]:

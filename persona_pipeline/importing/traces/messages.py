@@ -376,7 +376,7 @@ def _write(connection: Connection, turns: dict[str, Message], trace_ids: Sequenc
     kept, left_out = as_said(turns.values())
     removed = _remove(connection, [known[key] for key in (gone | left_out) - kept.keys() if key in known])
     changed = [turn for turn in kept.values() if turn != known.get(turn.id)]
-    return WriteResult(removed=removed) + write_messages_in(connection, changed, source=None, mirror=False)
+    return WriteResult(removed=removed) + write_messages_in(connection, changed)
 
 
 def _replace_written(connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -150,24 +150,19 @@ class WriteResult:
         return WriteResult(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
 
 
-def write_messages(
-    store: Store, messages: Sequence[Message], *, source: str | None = None, mirror: bool = False, restore: bool = False
-) -> WriteResult:
-    """Write messages by id, in one transaction: an id that is known is updated, never doubled.
-
-    ``source``: the file they come from; None for messages from elsewhere. ``mirror``: also remove messages of that source that
-    are not among these. ``restore``: also write those that were taken out and have not changed since.
-    """
+def write_messages(store: Store, messages: Sequence[Message]) -> WriteResult:
+    """Write messages from elsewhere than files by id, in one transaction: a known id is updated, never doubled."""
     with store.begin() as connection:
-        if restore:
-            let_in(connection, messages)
-        return write_messages_in(connection, messages, source=source, mirror=mirror)
+        return write_messages_in(connection, messages)
 
 
 def write_messages_in(
-    connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
+    connection: Connection, messages: Sequence[Message], *, mirrored: str | None = None
 ) -> WriteResult:
-    """Like ``write_messages``, inside a transaction of the caller's."""
+    """Like ``write_messages``, in a transaction of the caller.
+
+    ``mirrored``: their source, whose other messages are removed.
+    """
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
     stored = known_rows(connection, [message.id for message in messages])
@@ -175,15 +170,15 @@ def write_messages_in(
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
     gone: list[sa.Row] = []
-    if mirror:
+    if mirrored is not None:
         kept = {message.id for message in messages}
         of_source = connection.execute(
-            sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(_TABLE.c.source == source)
+            sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(_TABLE.c.source == mirrored)
         )
         gone = [row for row in of_source if row.id not in kept]
         for some in chunks([row.id for row in gone]):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(some)))
-    rows = [row_of(message, source) for message in (*inserted, *updated)]
+    rows = [row_of(message, mirrored) for message in (*inserted, *updated)]
     write_rows(connection, rows, inserted, [(known[message.id], message) for message in updated])
     # Generated messages are in no window.
     touch_windows(connection, (row.created_at for row in gone if not row.synthetic))
