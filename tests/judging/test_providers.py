@@ -19,7 +19,7 @@ from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
-from persona_pipeline.judging.money import Budget, price
+from persona_pipeline.judging.money import price
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.base import PROVIDERS as REGISTRY
@@ -127,13 +127,6 @@ def test_failures_are_named_and_never_a_number(provider: str, server: MessagesSe
         assert said in told.detail
 
 
-def test_a_key_that_is_refused_stops_the_run(server: MessagesServer, options: ModelOptions) -> None:
-    server.always(status(403, "permission_error"))
-    told = asyncio.run(live_judge(ModelBackend(replace(options, width=1))).judge(requests(9)))
-    assert {each.unscored for each in told} == {Unscored.API_ERROR}
-    assert len(server.calls) == 1
-
-
 def test_no_key_is_in_any_log_or_report(
     server: MessagesServer, options: ModelOptions, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,15 +166,6 @@ def _question() -> Any:
     from persona_pipeline.judging.claims import proposition_question
 
     return proposition_question([request()], max_tokens=500)
-
-
-def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, options: ModelOptions) -> None:
-    most = 1.5 * Budget(1.0).worst_price("word " * 1000, options.max_tokens, options.model)
-    budget = Budget(most)
-    told = asyncio.run(live_judge(ModelBackend(options, budget=budget)).judge(requests(60)))
-    stopped = [each for each in told if each.unscored is Unscored.BUDGET]
-    assert 0 < len(stopped) < 60
-    assert budget.spent <= most
 
 
 def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, options: ModelOptions) -> None:

@@ -138,7 +138,10 @@ class _Collector:
         self._count_waiting(1)
         try:
             brought = await self._take(request, content_type, logs)
-        except (NotTakenError, TooLargeError, UnreadableError) as refusal:
+        except Exception as error:
+            refusal = (
+                error if isinstance(error, NotTakenError | TooLargeError | UnreadableError) else _not_stored(error)
+            )
             self.metrics.requests.labels(str(refusal.status)).inc()
             self.metrics.turned_away(refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}

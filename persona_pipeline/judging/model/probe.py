@@ -1,7 +1,5 @@
 """Asking an endpoint what it can do: its model, structured output, caching, and whether it can judge. A few small calls."""
 
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -17,8 +15,6 @@ from persona_pipeline.world.models import Entry, Trajectory
 
 # Seconds for which the server's limits are waited for.
 _LIMITS_PATIENCE = 1.0
-# Deadlines to wait for a late answer; recommended deadline as a multiple of an answer's time.
-_LATE, _ROOM = 4, 3
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
 # Claims about a transcript of that line alone, true or false beyond doubt. A judge that goes by the tone of a claim gets half of
@@ -79,7 +75,9 @@ async def probe(options: ModelOptions) -> list[ProbeFinding]:
     shown = Trajectory(tuple(Entry("Robin", f"{n}. {_LINE}", f"probe-{n}") for n in range(lines)))
     verdicts = await judge.judge([_request(f"{n}", claim, shown) for n, claim in enumerate(PLAIN_CLAIMS, start=1)])
     if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
-        return [model, await _slow(options, _request("1", TRUE_CLAIM, shown))]
+        said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
+        remedy = "see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE higher, and PERSONA_JUDGE_WIDTH=1"
+        return [model, _error("structured output", said, f"{remedy} if it answers one call at a time")]
     structured, judging = _structured(verdicts[0], backend), _judging(verdicts)
     findings = [model, structured]
     if structured.level is not ProbeLevel.ERROR and judging is not None:
@@ -133,22 +131,6 @@ async def _obedience(judge: OpenedJudge, shown: Trajectory) -> ProbeFinding:
     if verdict.score is None:
         return _note("obedience", f"cannot be told: {_answer(verdict)}", "run it again")
     return _ok("obedience", "does not do what a transcript tells it to")
-
-
-async def _slow(options: ModelOptions, request: JudgeRequest) -> ProbeFinding:
-    """Return how long an answer takes that did not come in time, and which deadline would do."""
-    patient = replace(options, deadline=_LATE * options.deadline)
-    started = time.monotonic()
-    (verdict,) = await live_judge(ModelBackend(patient)).judge([request])
-    took = time.monotonic() - started
-    said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
-    if _failed(verdict):
-        remedy = f"see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE above {patient.deadline:g}"
-        return _error("structured output", f"{said}, nor within {patient.deadline:g} s", remedy)
-    # Real transcripts are longer, and several are asked about at once.
-    enough = math.ceil(max(_ROOM * took, options.deadline + 1))
-    remedy = f"set PERSONA_JUDGE_DEADLINE={enough}, and PERSONA_JUDGE_WIDTH=1 if it answers one call at a time"
-    return _error("structured output", f"{said}; it took {took:.1f} s", remedy)
 
 
 def _failed(verdict: Verdict) -> bool:
