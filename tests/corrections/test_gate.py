@@ -16,7 +16,7 @@ from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Unscored
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, TextBackend, claims_of, reviewed_text, say, unscored
-from tests.support.languages import LANGUAGES, LINES
+from tests.support.languages import LINES
 from tests.support.worlds import write_yaml
 
 
@@ -75,7 +75,7 @@ def test_a_text_out_of_character_comes_back_with_feedback(world: World) -> None:
     assert log.judge_model == "text-1"
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", ["en", "de", "ja", "ar"])
 def test_feedback_is_in_the_language_of_the_text_or_of_what_was_said_before(world: World, language: str) -> None:
     texts = Nudges().of("ann", language).gate
     for said, text in (((), " ".join(LINES[language][:3])), (LINES[language], "OK")):
@@ -122,13 +122,6 @@ def test_an_action_is_recognized_by_its_id_in_another_process(either_world: Worl
     third = check(ActionGate(either_world, TextBackend()), "bad 3", attempt=3, action_id=first.action_id)
     assert (second.action, third.action) == (Action.RETRY, Action.FORCE)
     assert rows(either_world, tables.correction_logs)[-1].original_text == "bad 1"
-
-
-def test_an_agent_that_forgets_to_count_its_attempts_is_let_through_too(world: World) -> None:
-    gate = ActionGate(world, TextBackend())
-    first = check(gate, "bad 1")
-    actions = [check(gate, "bad 2", action_id=first.action_id).action for _ in range(2)]
-    assert actions == [Action.RETRY, Action.FORCE]
 
 
 def test_a_first_attempt_starts_a_new_action(world: World) -> None:
@@ -295,35 +288,10 @@ def test_a_run_id_is_kept_with_the_correction(either_world: World) -> None:
     assert rows(either_world, tables.correction_logs)[0].run_id == run_id
 
 
-def test_two_hundred_gates_at_once(world: World) -> None:
-    gate = ActionGate(world, TextBackend())
-
-    async def run() -> list[GateDecision]:
-        async with gate:
-            checks = (gate.check("ann", f"text {n} {n % 10}", channel=f"room-{n}") for n in range(200))
-            return await asyncio.gather(*checks)
-
-    decisions = asyncio.run(run())
-    assert [item.text for item in decisions] == [f"text {n} {n % 10}" for n in range(200)]
-    assert [item.score for item in decisions] == [n % 10 for n in range(200)]
-    assert sum(item.action is Action.RETRY for item in decisions) == 100
-    assert gate.flush(10)
-    assert len(rows(world, tables.gate_checks)) == 200
-    assert len(rows(world, tables.correction_logs)) == 100
-
-
 def test_without_an_event_loop(world: World) -> None:
     gate = ActionGate(world, TextBackend())
     assert gate.check_sync("ann", "bad 1", channel="general").action is Action.RETRY
     assert gate.check_sync("ann", "good 8", channel="general", attempt=2).outcome is Outcome.PASSED_AFTER_RETRY
-
-
-def test_a_backend_that_breaks_the_rules_lets_the_text_through(world: World) -> None:
-    def fail(_: object) -> Answer:
-        raise RuntimeError("no")
-
-    decision = check(ActionGate(world, TextBackend(fail)), "bad 0")
-    assert (decision.action, decision.reason) == (Action.COMMIT, "api_error")
 
 
 def test_an_answer_about_other_claims_lets_the_text_through(world: World) -> None:

@@ -1,15 +1,21 @@
-"""More checks than can be judged, and agents whose requests the judge will not have: who pays for it."""
+"""More checks than can be judged, an event loop that is late, and agents whose requests the judge refuses."""
 
 import asyncio
+import socket
+import threading
+import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.calls import AgentBreakers, Breaker
+from persona_pipeline.base.http_server import ARRIVED, ServerLimits, guarded_protocol
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
+from persona_pipeline.corrections.judgment import CheckSlots, NotJudgedError
 from persona_pipeline.corrections.records import GateDecision
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
@@ -205,3 +211,149 @@ def test_what_was_said_since_an_earlier_check_is_known_to_the_next(world: World)
 
     asyncio.run(run())
     assert [question.evidence.count("just said") for question in backend.questions] == [0, 1, 2]
+
+
+class Silent(TextBackend):
+    """A judge that hangs."""
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.questions += questions
+        await asyncio.sleep(LONG)
+        raise AssertionError
+
+
+@pytest.mark.parametrize("turn", [0.1, 0.25], ids=lambda turn: f"{turn} s a turn")
+def test_28_a_loop_that_is_starved_answers_within_the_deadline(turn: float, world: World, clock: Clock) -> None:
+    """Every turn of the loop takes so long: three hundred checks that are ended at once, or a processor that others have."""
+    backend = Silent()
+
+    async def starve(until_done: asyncio.Task) -> None:
+        while not until_done.done():
+            clock.forward(turn)
+            await asyncio.sleep(0)
+
+    async def run() -> float:
+        gate = ActionGate(world, backend, deadline=DEADLINE_SECONDS, most_at_once=300)
+        began = time.monotonic()
+        asked = asyncio.ensure_future(gate.check("ann", "hello", channel="general", arrived=began))
+        await until(lambda: backend.questions)
+        await starve(asked)
+        took = time.monotonic() - began
+        decision = await asked
+        assert (decision.reason, decision.text) == ("timeout", "hello")
+        return took
+
+    took = asyncio.run(run())
+    print(f"28  a turn of the loop takes {turn} s: answered after {took:.2f} s of the clock")
+    assert took <= DEADLINE_SECONDS + 0.25
+
+
+def test_28_what_waited_for_a_turn_of_the_process_had_arrived_before() -> None:
+    """Only that it is not too little is claimed: no machine is too slow for that."""
+    stamps: list[tuple[float, float]] = []
+
+    async def app(scope: dict, receive: object, send: object) -> None:
+        if scope["type"] == "http":
+            stamps.append((scope[ARRIVED], time.monotonic()))
+            await send({"type": "http.response.start", "status": 200, "headers": []})  # pyright: ignore
+            await send({"type": "http.response.body", "body": b""})  # pyright: ignore
+
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, port=0, http=guarded_protocol(ServerLimits()), ws="none", lifespan="off", log_level="error"
+    )  # pyright: ignore
+
+    async def run() -> None:
+        server = uvicorn.Server(config)
+        serving = asyncio.ensure_future(server.serve())
+        await until(lambda: server.started)
+        with socket.create_connection(server.servers[0].sockets[0].getsockname()) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await until(lambda: len(stamps) == 1)
+            client.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            # The process has no turn, or is at other work.
+            threading.Event().wait(0.5)
+            await until(lambda: len(stamps) == 2)
+        server.should_exit = True
+        await serving
+
+    asyncio.run(run())
+    arrived, began = stamps[1]
+    assert began - arrived >= 0.4
+
+
+async def take_place(slots: CheckSlots, name: str, found: list[str]) -> None:
+    """Wait for a place, and say by whom it was had."""
+    async with slots.one(time.monotonic() + LONG):
+        found.append(name)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_are_judged_at_once_than_there_are_places(most: int) -> None:
+    async def run() -> None:
+        slots, ends = CheckSlots(most), time.monotonic() + LONG
+        async with asyncio.TaskGroup() as held:
+            leave = asyncio.Event()
+
+            async def hold() -> None:
+                async with slots.one(ends):
+                    await leave.wait()
+
+            for _ in range(most):
+                held.create_task(hold())
+            await asyncio.sleep(0)
+            with pytest.raises(NotJudgedError):
+                async with slots.one(time.monotonic() + 0.01):
+                    raise AssertionError("there was a place too many")
+            leave.set()
+        # All came back.
+        async with slots.one(ends):
+            pass
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("asked", "given_up", "served"),
+    [
+        pytest.param("ab", "", "ba", id="the newest first"),
+        pytest.param("a", "", "a", id="alone"),
+        pytest.param("abc", "c", "ba", id="who gave up has none"),
+        pytest.param("abc", "a", "cb", id="nor who asked first"),
+        pytest.param("ab", "ab", "", id="all gave up"),
+    ],
+)
+def test_a_place_that_is_free_goes_to_who_waits(asked: str, given_up: str, served: str) -> None:
+    async def run() -> list[str]:
+        slots, ends, found = CheckSlots(1), time.monotonic() + LONG, []
+        async with slots.one(ends):
+            waiting = {}
+            for name in asked:
+                waiting[name] = asyncio.ensure_future(take_place(slots, name, found))
+                await asyncio.sleep(0)
+            for name in given_up:
+                waiting[name].cancel()
+            await asyncio.sleep(0)
+            assert found == []
+        await asyncio.wait(waiting.values(), timeout=LONG / 2)
+        assert all(task.done() for task in waiting.values())
+        # The place is free again.
+        async with slots.one(ends):
+            return found
+
+    assert "".join(asyncio.run(run())) == served
+
+
+def test_who_is_given_a_place_as_it_gives_up_hands_it_on() -> None:
+    async def run() -> list[str]:
+        slots, ends, found = CheckSlots(1), time.monotonic() + LONG, []
+        async with slots.one(ends):
+            first, last = (asyncio.ensure_future(take_place(slots, name, found)) for name in ("first", "last"))
+            await asyncio.sleep(0)
+        # The place is the last one's now, which has not come to know of it.
+        last.cancel()
+        await asyncio.wait({first, last}, timeout=LONG / 2)
+        return found
+
+    assert asyncio.run(run()) == ["first"]

@@ -221,15 +221,14 @@ def test_a_store_of_objects() -> None:
     pytest.importorskip("obstore")
     code = "import logging; logging.basicConfig(level=logging.DEBUG)\n" + STORING
     secrets = {name: PLANTED[name] for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")}
-    if True:
-        url = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "eu-central-1",
-        }
-        environment = os.environ | secrets | url | {"AWS_ACCESS_KEY_ID": ACCESS_KEY}
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG, check=False)
+    url = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "eu-central-1",
+    }
+    environment = os.environ | secrets | url | {"AWS_ACCESS_KEY_ID": ACCESS_KEY}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG, check=False)
     assert "bucket" in done.stderr and leaked(done.stdout + done.stderr) == []
 
 
