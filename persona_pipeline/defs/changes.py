@@ -98,7 +98,7 @@ def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
             if name in now.agent_ids and late_before.get(name) != severity
         ]
         cursor = json.dumps({READING: reading_now, RECENTLY: overdue_now})
-        of_suites = report_suites(place, context, opened, suites.specs)
+        of_suites = report_suites(context, opened, suites.specs)
         partitions += of_suites.partitions
         why += of_suites.notes
         if not (changes or partitions or requests or of_suites.events or newly_late):

@@ -198,44 +198,30 @@ def _row(test: "TestResult") -> dict[str, Any]:
     }
 
 
-GROUP = "suites"
-
-
-def asset_key(place: Place, file: SuiteFile) -> dg.AssetKey:
-    return place.key(["suites", *file.name])
-
-
-def source_key(place: Place, file: SuiteFile) -> dg.AssetKey:
-    *folders, name = file.name
-    # The graph labels a node with the last part, which the results have too.
-    return place.key(["suite_files", *folders, f"{name}_file"])
-
-
-def partitions_name(place: Place, file: SuiteFile) -> str:
-    """Return what the instance keeps a suite's targets under."""
-    return place.path(f"suite_targets/{file.label}")
-
-
-def target_partitions(place: Place, file: SuiteFile) -> dg.DynamicPartitionsDefinition:
-    """Return the partitions of a suite: its targets."""
-    return dg.DynamicPartitionsDefinition(name=partitions_name(place, file))
-
-
 @dataclass(frozen=True)
 class SuiteSpecs:
-    """The two assets of a suite: its files, and its results."""
+    """The two assets of a suite: its files, and its results. Every target is a partition of both."""
 
     file: SuiteFile
+    targets: dg.DynamicPartitionsDefinition
     source: dg.AssetSpec
     results: dg.AssetSpec
 
+    @property
+    def targets_name(self) -> str:
+        """The name under which the instance keeps the targets."""
+        return self.targets.name or ""
+
 
 def suite_specs(place: Place, file: SuiteFile) -> SuiteSpecs:
-    """Return the assets of a suite; every target is a partition of both."""
-    more: dict[str, Any] = {"partitions_def": target_partitions(place, file), "owners": OWNERS, "skippable": True}
+    """Return the assets of a suite."""
+    targets = dg.DynamicPartitionsDefinition(name=place.path(f"suite_targets/{file.label}"))
+    more: dict[str, Any] = {"partitions_def": targets, "owners": OWNERS, "skippable": True}
+    *folders, name = file.name
     link = {"dagster/uri": (place.environment.world_root.absolute() / "suites" / file.path).as_uri()}
     source = dg.AssetSpec(
-        source_key(place, file),
+        # The graph labels a node with the last part, which the results have too.
+        place.key(["suite_files", *folders, f"{name}_file"]),
         group_name=place.path("sources"),
         kinds={"yaml"},
         description=f"`suites/{file.path}`, every file it names and what it reads of agents. The data version is a digest of "
@@ -244,9 +230,9 @@ def suite_specs(place: Place, file: SuiteFile) -> SuiteSpecs:
         **more,
     )
     results = dg.AssetSpec(
-        asset_key(place, file),
+        place.key(["suites", *file.name]),
         deps=[source],
-        group_name=place.path(GROUP),
+        group_name=place.path("suites"),
         kinds={"yaml", "sql"},
         description=f"The results of each target of `suites/{file.path}`, test by test.",
         metadata={**link, "dagster/table_name": "suite_runs"},
@@ -254,7 +240,7 @@ def suite_specs(place: Place, file: SuiteFile) -> SuiteSpecs:
         automation_condition=when_changed([source]),
         **more,
     )
-    return SuiteSpecs(file, source, results)
+    return SuiteSpecs(file, targets, source, results)
 
 
 def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
@@ -281,7 +267,7 @@ def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
                 asset=specs.results.key,
                 blocking=True,
                 description=check.description,
-                partitions_def=specs.results.partitions_def,
+                partitions_def=specs.targets,
             )
             for check in CHECKS
         ],
@@ -355,7 +341,7 @@ def run_suite_file(
         opened = open_suite(world.root, file, world.settings)
         if not opened.target_names:
             raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
-    instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
+    instance.add_dynamic_partitions(specs.targets_name, opened.target_names)
     problems: list[Problem] = []
     lines: list[str] = []
     remedies: set[str] = set()
@@ -391,9 +377,7 @@ class SuiteReports:
     notes: list[str] = field(default_factory=list)
 
 
-def report_suites(
-    place: Place, context: dg.SensorEvaluationContext, world: World, loaded: Sequence[SuiteSpecs]
-) -> SuiteReports:
+def report_suites(context: dg.SensorEvaluationContext, world: World, loaded: Sequence[SuiteSpecs]) -> SuiteReports:
     """Compare the suites with the last reports; ``loaded``: those in the graph.
 
     The targets of a suite that is not valid stay.
@@ -403,13 +387,13 @@ def report_suites(
     found = SuiteReports(len(files), notes=[note] if note else [])
     for specs in (item for item in loaded if item.file in files):
         version, opened = look_at_suite(world.root, specs.file, world.settings)
-        known = instance.get_dynamic_partitions(partitions_name(place, specs.file))
+        known = instance.get_dynamic_partitions(specs.targets_name)
         targets = known
         if isinstance(opened, ConfigError):
             context.log.warning(str(opened))
         else:
             targets = opened.target_names
-            found.partitions += partition_requests(target_partitions(place, specs.file), targets, known)
+            found.partitions += partition_requests(specs.targets, targets, known)
         before = newest_versions(instance, specs.source.key, MATERIALIZED, targets) if targets else {}
         found.events += [reported(specs.source, name, version) for name in targets if before.get(name) != version]
     return found
