@@ -20,8 +20,8 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (345, 400),
-    "lines": (73_381, 63_000),
+    "files": (344, 400),
+    "lines": (73_371, 63_000),
     "lines of the core": (33_367, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (137, 70),

@@ -215,7 +215,7 @@ def test_each_test_of_a_suite_is_an_item(project: pytest.Pytester) -> None:
     [
         ("tests: [{id: a}]", TARGETS, "*a.eval.yaml:1:*input is required*"),
         (SUITE, "targets: [{name: other, provider: replay}]", "*targets.yaml:1:*"),
-        (SUITE, None, "*nobody answers*"),
+        (SUITE, None, "*there is no target*"),
     ],
 )
 def test_a_suite_that_is_not_valid_is_an_error_with_its_place(

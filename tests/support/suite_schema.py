@@ -122,7 +122,8 @@ def _finish_assert(name: str, model: type[AssertFields], definition: dict[str, A
     properties["type"] = {"enum": _spellings(name)}
     properties |= _ALSO.get(name, {})
     # Fields of which one is enough.
-    one_of = ("minimums", "expected") if name == "tool_trajectory" else next(iter(model.older_names.items()), ())
+    renamed = next((pair for pair in model.older_names.items() if pair[0] in definition.get("required", ())), ())
+    one_of = ("minimums", "expected") if name == "tool_trajectory" else renamed
     one_of = model.limits if issubclass(model, SeveralLimits) else one_of
     definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
     if one_of:

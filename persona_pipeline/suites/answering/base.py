@@ -159,7 +159,7 @@ def read_responses(data: Any, source: str = "the responses") -> Responses:
         if not isinstance(name, str):
             raise ConfigError(Problem(f"row {index + 1} has no id", source))
         if name in answers:
-            raise ConfigError(Problem(f"row {index + 1}: id {name!r} stands twice; remove one", source))
+            raise ConfigError(Problem(f"row {index + 1}: id {name!r} is there twice; remove one", source))
         answers[name] = _answer_of(row)
     return Responses(answers, source)
 

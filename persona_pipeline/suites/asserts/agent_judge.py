@@ -23,7 +23,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_RULES,
     FREEFORM_SCHEMA,
     RULES,
-    Criterion,
+    Criteria,
     ask_judge,
     checks_asked,
     evidence,
@@ -31,7 +31,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     freeform_grade,
     freeform_problem,
     grade_checks,
-    prepare_criteria,
+    rename_description,
     reply_problem,
     rules_and_schema,
 )
@@ -147,16 +147,13 @@ class AgentJudge(Prompted):
     max_steps: int = Field(10, ge=1, le=50, description="Most looks into the workspace.")
     temperature: float | None = Field(None, ge=0, le=2, description="Accepted; the judge's models have no temperature.")
     target: str | None = Field(None, description="Accepted; judgments come from the project's judge.")
-    criteria: list[Criterion] | None = Field(
-        None, alias="rubrics", min_length=1, description="Criteria to check one by one."
-    )
+    criteria: Criteria | None = Field(None, alias="rubrics", description="Criteria to check one by one.")
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         if data.get("target") is not None:
             reader.warn(entry, "target is not asked; the project's judge judges", "target", key=True)
-        if data.get("rubrics") is not None:
-            data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, reader)
+        rename_description(data, "rubrics", entry, reader)
         return data
 
     def grade(self, output: Output, context: Context) -> Grade:

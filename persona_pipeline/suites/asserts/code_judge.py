@@ -7,9 +7,9 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from persona_pipeline.base.calls import positional_arguments
 from persona_pipeline.base.errors import did_you_mean
@@ -24,6 +24,24 @@ from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 LARGE_OUTPUT = 50_000
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
+
+
+def _arguments(value: Any) -> Any:
+    if isinstance(value, str) and value.strip() and "\0" not in value:
+        return [*SHELL, value]
+    if isinstance(value, list) and value:
+        return value
+    raise ValueError("must be a list of arguments, or a line for the shell")
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, str) and value.strip() and "\0" not in value:
+        return value
+    raise ValueError("must be a text that is not blank")
+
+
+# A program and its arguments. Text is a line for the platform's shell (spec/3).
+Script = Annotated[list[Annotated[str, BeforeValidator(_argument)]], BeforeValidator(_arguments)]
 
 
 class Function(Assert):
@@ -93,7 +111,9 @@ class CodeJudge(Assert):
     ``misses``, ``reasoning`` and ``details``. A crash, a timeout or any other output is an error.
     """
 
-    script: list[str] = Field(
+    older_names: ClassVar[dict[str, str]] = {"script": "command"}
+
+    script: Script = Field(
         min_length=1, description="The program and its arguments; text is a line for the platform's shell."
     )
     cwd: str | None = Field(None, description="Where it runs; the suite's folder by default.")
@@ -107,10 +127,7 @@ class CodeJudge(Assert):
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
         if "command" in data and "script" not in data:
             reader.deprecated(entry, "command", "rename it to script", "command")
-            data["script"] = read_script(data, entry, reader, "command")
-            del data["command"]
-        else:
-            data["script"] = read_script(data, entry, reader)
+            data["script"] = data.pop("command")
         if data.pop("target", None):
             said = "a program cannot ask the target any more; remove target, and grade what was answered"
             reader.fail(entry, said, "target", key=True)
@@ -138,25 +155,6 @@ class CodeJudge(Assert):
                 environment = dict.fromkeys(("AGENTV_WORKSPACE_PATH", "PERSONA_WORKSPACE_PATH"), output.workspace)
             cwd = Path(self.cwd or context.suite.path.parent)
             return read_grade(run_script(self.script, data, cwd, context, environment))
-
-
-def read_script(data: dict[str, Any], entry: ConfigEntry, reader: Reader, key: str = "script") -> list[str]:
-    """Return a script's argv; text is a line for the platform's shell (spec/3). Problems are added to the reader."""
-    value = data.get(key)
-    if value is None:
-        reader.fail(entry, f"{key} is required, a list of arguments")
-    elif isinstance(value, str):
-        if "\0" in value or not value.strip():
-            reader.fail(entry, f"{key} must not be empty", key)
-        return [*SHELL, value]
-    elif not isinstance(value, list) or not value:
-        reader.fail(entry, f"{key} must be a list of arguments", key)
-    else:
-        for index, token in enumerate(value):
-            if not isinstance(token, str) or not token.strip() or "\0" in token:
-                reader.fail(entry, f"{key}[{index}] must be a text that is not blank", key, index)
-        return [str(token) for token in value]
-    return ["-"]
 
 
 def payload(output: Output, context: Context, config: dict[str, Any] | None, folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field, InstanceOf, PrivateAttr, SerializeAsAny
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.code_judge import read_grade, read_script, run_script
+from persona_pipeline.suites.asserts.code_judge import Script, read_grade, run_script
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, apart, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -23,8 +23,8 @@ from persona_pipeline.suites.grading.results import (
     SuiteVerdict,
     UngradedError,
     reaches,
+    weighted_mean,
 )
-from persona_pipeline.suites.grading.statistics import weighted_mean
 
 _SUM_UP = "Give the score that sums these results up: how far the answer meets all of them together."
 _RESULTS = "EVALUATOR_RESULTS_JSON"
@@ -49,7 +49,7 @@ class CodeAggregator(StrictFields):
     """A program that gets ``{"results": {member: ...}}`` and prints a grade; its ``verdict`` counts."""
 
     type: Literal["code_judge"]
-    script: list[str] = Field(alias="path", min_length=1)
+    script: Script = Field(alias="path", min_length=1)
 
 
 class JudgeAggregator(StrictFields):
@@ -95,7 +95,6 @@ class Composite(Assert):
                 how["type"] = how["type"].replace("-", "_")
             if how.get("type") == "code_judge":
                 rename(how, "script", "path")
-                how["path"] = read_script(how, entry.child("aggregator", label="aggregator"), reader, "path")
         return data
 
     def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
@@ -106,7 +105,7 @@ class Composite(Assert):
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            said = f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own"
+            said = f"members {', '.join(map(repr, twice))} are there twice; give each its own name"
             reader.fail(entry, said, _members_key(entry.data))
         for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:

@@ -12,8 +12,7 @@ from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
 from persona_pipeline.suites.format.text import MISSING, json_equal, parse_float, parse_object, stringify, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
-from persona_pipeline.suites.grading.results import Grade, UngradedError
-from persona_pipeline.suites.grading.statistics import weighted_mean
+from persona_pipeline.suites.grading.results import Grade, UngradedError, weighted_mean
 
 # Parts of a date format, and their names in Python.
 _DIRECTIVES = {"YYYY": "%Y", "YY": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%m", "DD": "%d", "D": "%d"}

@@ -3,23 +3,22 @@
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Discriminator, Field, PrivateAttr, Tag
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.asserts.code_judge import payload, read_script, run_script
+from persona_pipeline.suites.asserts.code_judge import Script, payload, run_script
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.judge_questions import (
     OLDER,
-    PLACEHOLDER,
     RULES,
     VARIABLES,
-    Criterion,
+    Criteria,
     ask_freeform,
     ask_judge,
     checks_asked,
@@ -27,7 +26,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     grade_checks,
     is_analytic,
-    prepare_criteria,
+    rename_description,
     reply_problem,
     rules_and_schema,
     unknown_variables,
@@ -41,8 +40,15 @@ _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl"
 class PromptScript(StrictFields):
     """A program that prints the prompt. It gets the same JSON as a code judge, with this ``config``."""
 
-    script: list[str] = Field(min_length=1)
+    script: Script = Field(min_length=1)
     config: dict[str, Any] | None = None
+
+
+# The tags are no keys of a script, so that a problem's place is the key in the file.
+Prompt = Annotated[
+    Annotated[str, Tag("text")] | Annotated[PromptScript, Tag("program")],
+    Discriminator(lambda value: "text" if not isinstance(value, dict | PromptScript) else "program"),
+]
 
 
 class Prompted(Assert):
@@ -70,22 +76,12 @@ class LlmJudge(Prompted):
     this is the ``rubrics`` assert.
     """
 
-    prompt: str | PromptScript | None = Field(
-        None, description="What to judge: text, a file, or a script that prints it."
-    )
+    prompt: Prompt | None = Field(None, description="What to judge: text, a file, or a script that prints it.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
 
     @property
     def program(self) -> tuple[Sequence[str], str | None] | None:
         return (self.prompt.script, None) if isinstance(self.prompt, PromptScript) else None
-
-    @classmethod
-    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
-        prompt = data.get("prompt")
-        if isinstance(prompt, dict):
-            script = read_script(prompt, entry.child("prompt", label="prompt"), reader)
-            data["prompt"] = {**prompt, "script": script}
-        return data
 
     def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
         super().resolve(entry, reader)
@@ -115,18 +111,13 @@ class Rubrics(Prompted):
 
     older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
 
-    criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
+    criteria: Criteria = Field(description="What to check; weights are relative within the group.")
     prompt: str | None = Field(None, description="Further guidance for the judge.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, reader: Reader) -> dict[str, Any]:
-        key = "criteria" if "criteria" in data else "rubrics"
-        if key in data:
-            data[key] = prepare_criteria(data[key], key, entry, reader)
-        elif entry.data.get("type") == "rubric":
-            reader.fail(entry, "rubrics is required, a list of criteria")
-            data["criteria"] = [PLACEHOLDER]
+        rename_description(data, "criteria" if "criteria" in data else "rubrics", entry, reader)
         return data
 
     def grade(self, output: Output, context: Context) -> Grade:
@@ -164,7 +155,7 @@ def read_prompt(prompt: str, entry: ConfigEntry, reader: Reader, *, known: Colle
     if not text.strip():
         reader.fail(entry, "prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        said = f"prompt names {{{{ {name} }}}}, which stands for nothing"
+        said = f"prompt names {{{{ {name} }}}}, which is not in the evidence"
         if hint := did_you_mean(name, [*VARIABLES, *OLDER, *known]):
             reader.fail(entry, f"{said}{hint}", "prompt")
         else:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Need, Output
@@ -14,6 +14,18 @@ from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError, reaches
 
 TOP = 9.0
+
+
+def _known(name: str) -> str:
+    from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+
+    if name in ALL_DIMENSIONS:
+        return name
+    hint = did_you_mean(name, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
+    raise ValueError(f"there is no dimension {name!r}{hint}")
+
+
+Dimension = Annotated[Text, AfterValidator(_known)]
 
 
 class AgentClaims(Assert):
@@ -55,14 +67,13 @@ class PropositionClaims(AgentClaims):
     the agent's messages. Claims that do not apply are left out; a claim that could not be judged makes the assert an error.
     """
 
-    dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
+    dimension: Dimension = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
     only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
     level: Literal["evaluation", "action"] | None = Field(
         None, description="action: message by message, of adherence; by default as the file of the claims says."
     )
 
     def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
-        check_dimensions([self.dimension], entry, reader)
         if self.level == "action" and self.dimension != "adherence":
             reader.fail(entry, f"level: action is of adherence, not of {self.dimension}", "level")
 
@@ -98,17 +109,6 @@ class PropositionClaims(AgentClaims):
         return Grade(min(1.0, found.score / TOP), hits, misses, reasoning, details=details)
 
 
-def check_dimensions(names: Sequence[str], entry: ConfigEntry, reader: Reader) -> None:
-    """Add a problem for every unknown dimension."""
-    from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-
-    for index, name in enumerate(names):
-        if name not in ALL_DIMENSIONS:
-            hint = did_you_mean(name, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
-            place = ("dimensions", index) if "dimensions" in entry.data else ("dimension",)
-            reader.fail(entry, f"there is no dimension {name!r}{hint}", *place)
-
-
 class PersonaDrift(AgentClaims):
     """The share of dimensions, 0-1, in which the answer is not behind the agent's baseline.
 
@@ -116,7 +116,11 @@ class PersonaDrift(AgentClaims):
     0-9). Without a baseline, or if a claim could not be judged, the assert is an error.
     """
 
-    dimensions: list[Text] = Field(["adherence"], min_length=1, description="What is compared; `dimension` names one.")
+    older_names: ClassVar[dict[str, str]] = {"dimensions": "dimension"}
+
+    dimensions: list[Dimension] = Field(
+        ["adherence"], min_length=1, description="What is compared; `dimension` names one."
+    )
     delta: Limit = Field(1.0, description="How far a dimension may drop, on 0-9.")
     proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
 
@@ -127,9 +131,6 @@ class PersonaDrift(AgentClaims):
                 reader.fail(entry, "keep one of dimension and dimensions", "dimension", key=True)
             data["dimensions"] = [data.pop("dimension")]
         return data
-
-    def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
-        check_dimensions(self.dimensions, entry, reader)
 
     @property
     def judged_dimensions(self) -> Sequence[str]:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -22,7 +22,9 @@ _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
 
 class ReasonedError(Exception):
-    """A failure. ``reason``: a word for machines; ``message``: a sentence for people."""
+    """A failure. ``reason``: a word for machines; ``message``: a sentence for people; ``where``: put before it in results."""
+
+    where: ClassVar[str] = ""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

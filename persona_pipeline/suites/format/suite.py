@@ -209,17 +209,21 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
     # Reading the deprecated attribute would warn.
     if vars(fields)["target"] is not None:
         reader.deprecated(entry, "target", "write execution.target", "target")
-    evaluator = reader.types.canonical_type(fields.evaluator)
-    model = reader.types.find_type(evaluator)
-    if model is None:
-        reader.fail(entry, f"evaluator: {reader.types.unknown_type(fields.evaluator)}", "evaluator")
-    else:
-        try:
-            model.model_validate({"type": evaluator})
-        except ValidationError:
-            said = f"evaluator: {fields.evaluator} needs fields of its own; write it under assert"
-            reader.fail(entry, said, "evaluator")
+    if "evaluator" in fields.model_fields_set:
+        _check_evaluator(reader, entry, fields.evaluator)
     return fields
+
+
+def _check_evaluator(reader: Reader, entry: ConfigEntry, spelled: str) -> None:
+    name = reader.types.canonical_type(spelled)
+    model = reader.types.find_type(name)
+    if model is None:
+        reader.fail(entry, f"evaluator: {reader.types.unknown_type(spelled)}", "evaluator")
+        return
+    try:
+        model.model_validate({"type": name})
+    except ValidationError:
+        reader.fail(entry, f"evaluator: {spelled} needs fields of its own; write it under assert", "evaluator")
 
 
 def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:

@@ -2,11 +2,12 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
@@ -14,8 +15,7 @@ from persona_pipeline.suites.format.models import StrictFields, Text, Weight, pr
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.base import Context, shown_messages
-from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
-from persona_pipeline.suites.grading.statistics import weighted_mean
+from persona_pipeline.suites.grading.results import Grade, SuiteVerdict, weighted_mean
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question
@@ -177,8 +177,6 @@ def ask_freeform(
 
 
 TOP, GOOD = 10, 7
-# Replaces an invalid criterion, which already has a problem.
-PLACEHOLDER = {"id": "rubric-1", "outcome": "-"}
 
 
 class ScoreRange(StrictFields):
@@ -197,6 +195,22 @@ class ScoreRange(StrictFields):
         return self
 
 
+def _spelled_out(ranges: Any) -> Any:
+    """Return ranges for lower bounds, ``{0: Bad, 5: OK, 8: Good}``; the last one ends at 10."""
+    if not isinstance(ranges, dict):
+        return ranges
+    numbers = {name: int(name) for name in ranges if name.isascii() and name.isdigit() and int(name) <= TOP}
+    if len(numbers) < len(ranges) or not numbers:
+        raise ValueError(f"keys must be whole numbers from 0 to {TOP}")
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    if numbers[ordered[0]] != 0:
+        raise ValueError("must start at 0")
+    ends = [*(numbers[name] - 1 for name in ordered[1:]), TOP]
+    return [
+        {"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in zip(ordered, ends, strict=True)
+    ]
+
+
 class Criterion(StrictFields):
     """One criterion: met or not, or a score from 0 to 10 where the group has score ranges."""
 
@@ -205,7 +219,7 @@ class Criterion(StrictFields):
     weight: Weight = 1.0
     required: bool = False
     required_min_score: int | None = Field(None, ge=0, le=TOP)
-    score_ranges: list[ScoreRange] | None = None
+    score_ranges: Annotated[list[ScoreRange] | None, BeforeValidator(_spelled_out)] = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> "Criterion":
@@ -235,51 +249,37 @@ class Criterion(StrictFields):
         return self.model_dump(include={"id", "outcome", "score_ranges"}, exclude_none=True)
 
 
-def prepare_criteria(value: Any, key: str, entry: ConfigEntry, reader: Reader) -> Any:
-    """Return criteria as mappings: text is a required outcome, ids are numbered, and lower bounds become ranges."""
-    if not isinstance(value, list) or not value:
-        wanted = "hold at least one criterion" if isinstance(value, list) else "be a list of criteria"
-        reader.fail(entry, f"{key} must {wanted}", key)
-        return [PLACEHOLDER]
-    prepared: list[Any] = []
-    places: dict[str, int] = {}
-    for index, item in enumerate(value):
-        if isinstance(item, str):
-            item = {"id": f"rubric-{index + 1}", "outcome": item, "required": True}
-        elif isinstance(item, dict):
-            item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
-            if "description" in item and "outcome" not in item:
-                place = (key, index, "description")
-                reader.deprecated(entry, f"{key}[{index}].description", "rename it to outcome", *place)
-                item["outcome"] = item.pop("description")
-            ranges: Any = item.get("score_ranges")
-            if isinstance(ranges, dict):
-                item["score_ranges"] = _spell_out(ranges, index, key, entry, reader)
-        else:
-            reader.fail(entry, f"{key}[{index}] must be a text or a mapping with outcome", key, index)
-            item = {**PLACEHOLDER, "id": f"rubric-{index + 1}"}
-        identity = item["id"]
-        if isinstance(identity, str) and places.setdefault(identity, index) != index:
-            reader.fail(entry, f"{key}[{index}]: id {identity!r} stands twice; rename one", key, index)
-        prepared.append(item)
-    return prepared
+def _numbered(value: Any) -> Any:
+    """Return criteria as mappings: text is a required outcome, and an id that is left out is a number."""
+    if not isinstance(value, list):
+        return value
+    items = [{"outcome": item, "required": True} if isinstance(item, str) else item for item in value]
+    return [
+        {"id": f"rubric-{number}", **present(item)} if isinstance(item, dict) else item
+        for number, item in enumerate(items, start=1)
+    ]
 
 
-def _spell_out(
-    ranges: Mapping[str, Any], index: int, key: str, entry: ConfigEntry, reader: Reader
-) -> list[dict[str, Any]]:
-    """Return ranges for lower bounds, ``{0: Bad, 5: OK, 8: Good}``; the last one ends at 10."""
-    where = f"{key}[{index}].score_ranges"
-    numbers = {name: int(name) for name in ranges if name.isascii() and name.isdigit() and int(name) <= TOP}
-    readable = len(numbers) == len(ranges) > 0
-    if not readable or min(numbers.values()) != 0:
-        said = " must start at 0" if readable else f": keys must be whole numbers from 0 to {TOP}"
-        reader.fail(entry, f"{where}{said}", key, index, "score_ranges")
-        return [{"score_range": [0, TOP], "outcome": "-"}]
-    ordered = sorted(numbers, key=numbers.__getitem__)
-    ends = [*(numbers[name] - 1 for name in ordered[1:]), TOP]
-    spans = zip(ordered, ends, strict=True)
-    return [{"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in spans]
+def _distinct(criteria: list[Criterion]) -> list[Criterion]:
+    for identity, count in Counter(item.id for item in criteria).items():
+        if count > 1:
+            raise ValueError(f"id {identity!r} is there twice; rename one")
+    return criteria
+
+
+Criteria = Annotated[list[Criterion], BeforeValidator(_numbered), AfterValidator(_distinct), Field(min_length=1)]
+
+
+def rename_description(data: dict[str, Any], key: str, entry: ConfigEntry, reader: Reader) -> None:
+    """Rename ``description`` of the criteria at a key, the older name of ``outcome``."""
+    if not isinstance(data.get(key), list):
+        return
+    for index, item in enumerate(data[key]):
+        if isinstance(item, dict) and "description" in item and "outcome" not in item:
+            place = (key, index, "description")
+            reader.deprecated(entry, f"{key}[{index}].description", "rename it to outcome", *place)
+            data[key] = [*data[key]]
+            data[key][index] = {"outcome" if name == "description" else name: part for name, part in item.items()}
 
 
 def is_analytic(criteria: Sequence[Criterion]) -> bool:

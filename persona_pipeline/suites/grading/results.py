@@ -3,18 +3,18 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_OK
+from persona_pipeline.base.shares import wilson
 from persona_pipeline.base.status import Result
 from persona_pipeline.suites.answering.output import Output, known_sum, parse_output
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
-from persona_pipeline.suites.grading.statistics import share_interval
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
@@ -32,6 +32,23 @@ class SuiteVerdict(StrEnum):
 
 
 WORST_FIRST = [*SuiteVerdict][::-1]
+
+
+def share_interval(count: int, total: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of a share of tests, 0-1; None of no tests."""
+    if total == 0:
+        return None
+    low, high = wilson(count / total, total)
+    return max(0.0, low), min(1.0, high)
+
+
+def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Return sum(score * weight) / sum(weight) of (score, weight) pairs, None when the weights add up to 0."""
+    total = weights = 0.0
+    for score, weight in pairs:
+        total += score * weight
+        weights += weight
+    return total / weights if weights else None
 
 
 def reaches(score: float, threshold: float) -> bool:

@@ -46,10 +46,10 @@ from persona_pipeline.suites.grading.results import (
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 from persona_pipeline.suites.running.trials import run_trials, score_test
-from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
+    from persona_pipeline.suites.sandbox.workspaces import WorkspaceFolder, Workspaces
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,6 @@ class CellRunner:
     suite: Suite
     options: RunOptions
     services: Services
-    workspaces: Workspaces
     judge: SuiteJudge
     responses: Responses | None = None
     targets: Targets | None = None
@@ -110,6 +109,13 @@ class CellRunner:
         return Bases(self.suite, self.targets, self.responses, self.judge, self.options)
 
     @cached_property
+    def workspaces(self) -> "Workspaces":
+        from persona_pipeline.suites.sandbox.workspaces import Workspaces
+
+        folder = state_folder(self.suite.path, self.options.state) / "workspaces"
+        return Workspaces(self.suite, folder, self.options.allow_code, self.options.keep_workspaces)
+
+    @cached_property
     def files(self) -> PromptFiles:
         return PromptFiles(self.suite)
 
@@ -118,6 +124,11 @@ class CellRunner:
         if self.suite.cache_path:
             return OutputCache(self.suite.path.parent / self.suite.cache_path)
         return OutputCache(state_folder(self.suite.path, self.options.state) / "cache" / "suites")
+
+    def close(self) -> None:
+        """Remove the folder of the run's workspaces if it is empty."""
+        if "workspaces" in vars(self):
+            self.workspaces.close()
 
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
         """Ask targets with batches. If a batch fails, its tests are asked one by one."""
@@ -133,11 +144,13 @@ class CellRunner:
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
                 if requests and target is not None:
-                    with self._recording(target.name, *(cell.test for cell in own)):
+                    with self._recording(target, *(cell.test for cell in own)):
                         target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
-    def _recording(self, target: str, *tests: Test) -> contextlib.AbstractContextManager[None]:
-        return self.bases.recording(key for test in tests for key in self.bases.of_answer(target, test).programs)
+    def _recording(self, target: TargetFields, *tests: Test) -> contextlib.AbstractContextManager[None]:
+        if not target.runs_code:
+            return contextlib.nullcontext()
+        return self.bases.recording(key for test in tests for key in self.bases.of_answer(target.name, test).programs)
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell; any failure becomes its result."""
@@ -147,7 +160,8 @@ class CellRunner:
         digest = self.bases.digest(basis) if basis else None
         notes: list[str] = []
         trials = self.suite.trials_of(test)
-        with self.bases.recording(self.bases.grading(test, cell.target_name) if self.options.allow_code else ()):
+        programs = self.bases.grading(test, cell.target_name) if self.options.allow_code else ()
+        with self.bases.recording(programs) if programs else contextlib.nullcontext():
             if trials is None:
                 attempt = self._attempt(cell, 0, notes)
                 result = TestResult("", "", attempt.score, attempt.verdict, attempt)
@@ -206,7 +220,7 @@ class CellRunner:
         made: WorkspaceFolder | None = None
         held: list[Output] = []
         try:
-            if self.responses is None:
+            if self.responses is None and cell.test.workspace is not None:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
             if cell.test.is_conversation:
                 output, cached = self._converse(cell, number, made, held)
@@ -215,8 +229,7 @@ class CellRunner:
             else:
                 output, cached = self._answer(cell, number, made, deadline)
         except ReasonedError as problem:
-            where = "workspace: " if isinstance(problem, WorkspaceError) else ""
-            failure = Failure(problem.reason, f"{where}{problem.message}")
+            failure = Failure(problem.reason, f"{problem.where}{problem.message}")
             answered = Output.of_turns(held) if held else None
             attempt = Attempt(number, None, SuiteVerdict.ERROR, output=answered, error=failure)
         else:
@@ -241,7 +254,7 @@ class CellRunner:
         return dataclasses.replace(attempt, workspace_kept=kept)
 
     def _converse(
-        self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, held: list[Output]
+        self, cell: PlannedTest, number: int, made: "WorkspaceFolder | None", held: list[Output]
     ) -> tuple[Output, bool]:
         """Hold a conversation, or read a recorded one. ``held``: collects answers, so that they survive a failure."""
         test = cell.test
@@ -285,7 +298,7 @@ class CellRunner:
         self,
         cell: PlannedTest,
         number: int,
-        made: WorkspaceFolder | None,
+        made: "WorkspaceFolder | None",
         deadline: float,
         turn: AskedTurn | None = None,
     ) -> tuple[Output, bool]:
@@ -332,7 +345,7 @@ class CellRunner:
         return cache_key({"basis": self.bases.digest(basis)}, asked, test_id=test.id, attempt=number)
 
     def _request(
-        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: AskedTurn | None = None
+        self, test: Test, key: str, number: int, made: "WorkspaceFolder | None", turn: AskedTurn | None = None
     ) -> Request:
         asked = turn.test if turn else test
         messages = self.files.messages(asked)
@@ -352,7 +365,7 @@ class CellRunner:
     def _paid(self, target: TargetFields, test: Test, asked: Callable[[], Output]) -> Output:
         """Return an answer and count its cost. Raises ``UngradedError``: the budget is spent."""
         self.judge.require_money()
-        with self._recording(target.name, test):
+        with self._recording(target, test):
             output = asked()
         self.judge.spent_by_target(output.cost_usd)
         return output

@@ -23,7 +23,7 @@ from persona_pipeline.suites.grading.results import (
     by_target,
     reason_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval
+from persona_pipeline.suites.running.trials import mean_interval
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store

@@ -333,7 +333,7 @@ def targets_of(
         return wanted if wanted else (None,)
     if targets is None:
         raise ConfigError(
-            f"{suite.path}: nobody answers: write a targets.yaml, or grade recorded answers with --responses FILE"
+            f"{suite.path}: there is no target: write a targets.yaml, or grade recorded answers with --responses FILE"
         )
     if wanted:
         return wanted

@@ -14,13 +14,12 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.suites.answering.base import Responses
-from persona_pipeline.suites.format.files import state_folder
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteResult, SuiteVerdict, TestResult
 from persona_pipeline.suites.grading.suite_judge import GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.cells import CellRunner
-from persona_pipeline.suites.running.history import RowWriter, earlier_results
 from persona_pipeline.suites.running.opening import OpenedSuite, SuiteFile, named_judge, open_suite
 from persona_pipeline.suites.running.plan import (
     NothingToRunError,
@@ -32,7 +31,6 @@ from persona_pipeline.suites.running.plan import (
     select_tests,
     why_nothing,
 )
-from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 
 
 def suite_events(result: SuiteResult) -> Iterator[EvaluationEvent]:
@@ -88,22 +86,19 @@ def run_suite(
     cells = list(plan(suite, options, targets, responses))
     shared = judge if isinstance(judge, SuiteJudge) else SuiteJudge(judge)
     before = shared.usage
-    workspaces = Workspaces(
-        suite, state_folder(suite.path, options.state) / "workspaces", options.allow_code, options.keep_workspaces
-    )
     services = Services(
         judge=shared if shared.given is not None else None,
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
-    runner = CellRunner(suite, options, services, workspaces, shared, responses, targets, keyed)
+    runner = CellRunner(suite, options, services, shared, responses, targets, keyed)
     try:
         results = _run_all(cells, runner, on_result)
     finally:
         if shared is not judge:
             shared.close()
-        workspaces.close()
+        runner.close()
         if targets is not None:
             targets.close()
     result = SuiteResult(
@@ -136,12 +131,12 @@ def _run_all(
     if not cells:
         return []
     # Recorded answers need no preparation.
-    hooked = runner.responses is None
+    hooked = bool(runner.suite.framing) and runner.responses is None
     try:
         if hooked:
             with runner.bases.recording(runner.bases.framing):
                 runner.workspaces.suite_hook("before_all")
-    except WorkspaceError as problem:
+    except ReasonedError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
         attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
         return [runner.result_of(cell, TestResult("", "", None, attempt.verdict, attempt)) for cell in cells]
@@ -160,7 +155,7 @@ def _run_all(
     try:
         return _in_order(one, cells, _workers(cells, runner))
     finally:
-        with contextlib.suppress(WorkspaceError):
+        with contextlib.suppress(ReasonedError):
             if hooked:
                 runner.workspaces.suite_hook("after_all")
 
@@ -271,6 +266,8 @@ def run_suites(
     Raises:
         ConfigError: a target is missing or not valid, or the commit does not exist.
     """
+    from persona_pipeline.suites.running.history import RowWriter, earlier_results
+
     own, touched = [options for _ in suites], ""
     if changed is not None:
         from persona_pipeline.suites.running.basis import Bases

@@ -1,6 +1,7 @@
 """Trials: the score of one answer, and of several attempts at a test."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +13,21 @@ from persona_pipeline.suites.grading.results import (
     SuiteVerdict,
     TestResult,
     reaches,
+    share_interval,
     verdict_of,
+    weighted_mean,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, weighted_mean
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return mean, lower and upper end of its 95 % t interval, and standard deviation (n - 1) of at least two values."""
+    from scipy.special import stdtrit
+
+    mean = math.fsum(values) / len(values)
+    spread = statistics.stdev(values)
+    # To three digits, as the tables of AgentV and its cases have it.
+    half = round(float(stdtrit(len(values) - 1, 0.975)), 3) * spread / math.sqrt(len(values))
+    return mean, mean - half, mean + half, spread
 
 
 def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:

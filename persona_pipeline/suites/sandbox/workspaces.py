@@ -25,6 +25,8 @@ BEFORE, AFTER = ("before_each", "setup"), ("teardown", "after_each")
 class WorkspaceError(ReasonedError):
     """The workspace could not be prepared."""
 
+    where = "workspace: "
+
 
 @dataclass
 class WorkspaceFolder:

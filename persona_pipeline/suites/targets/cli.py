@@ -73,7 +73,7 @@ class CliTarget(TargetFields):
         for token in value:
             for name in _NAME.findall(token):
                 if name not in PLACEHOLDERS:
-                    raise ValueError(f"{{{name}}} stands for nothing; known: {', '.join(PLACEHOLDERS)}")
+                    raise ValueError(f"{{{name}}} is not a placeholder; known: {', '.join(PLACEHOLDERS)}")
         return value
 
     def respond(self, request: Request) -> Output:

@@ -135,7 +135,7 @@ class HttpTarget(AwaitedTarget):
         if self._path is not None:
             found = self._path.findall(data)
             if not found:
-                raise TargetError("invalid_response", f"target {self.name!r}: nothing stands at {self.answer}")
+                raise TargetError("invalid_response", f"target {self.name!r}: there is nothing at {self.answer}")
             data = found[0]
         try:
             return parse_output(data)

@@ -16,8 +16,8 @@ from persona_pipeline.suites.grading.results import (
     Failure,
     SuiteVerdict,
     verdict_of,
+    weighted_mean,
 )
-from persona_pipeline.suites.grading.statistics import weighted_mean
 from tests.suites.support import assert_result as result
 from tests.suites.support import run, suite_of
 

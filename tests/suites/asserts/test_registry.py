@@ -3,6 +3,7 @@
 import sys
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,14 @@ def test_every_built_in_type_has_a_description_for_readers() -> None:
         model = registry.find_type(name)
         assert model is not None
         assert (model.__doc__ or "").strip(), name
+
+
+def test_every_class_that_grades_is_a_registered_type() -> None:
+    folder = Path(registry.__file__).parent
+    modules = [import_module(f"persona_pipeline.suites.asserts.{path.stem}") for path in sorted(folder.glob("*.py"))]
+    written = {item for module in modules for item in vars(module).values() if "grade" in getattr(item, "__dict__", ())}
+    # Functions are asserts of suites in Python only.
+    assert {item.__name__ for item in written - {registry.find_type(name) for name in registry.BUILT_IN}} == {
+        "Function",
+        "Assert",
+    }

@@ -26,7 +26,7 @@ from tests.suites.support import load, write
         ("assert: [{type: contains}]\ntests:\n  - {id: a, input: hi}\n  - {id: b, input: hi}\n", "value is required"),
         (
             "tests:\n  - {id: a, input: hi, assert: [{type: llm_judge, prompt: 'Is {{ anwser }} ok?'}]}\n",
-            "prompt names {{ anwser }}, which stands for nothing; did you mean 'answer'?",
+            "prompt names {{ anwser }}, which is not in the evidence; did you mean 'answer'?",
         ),
     ],
     ids=["a key", "capitals", "a field of an assert", "aliases", "a suite's assert", "a variable of a prompt"],

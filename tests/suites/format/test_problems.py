@@ -63,7 +63,7 @@ tests:
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param("8:9: test 't': rubrics[rubric] (rubrics): rubrics[1] must be a text or", id="a test's own rubrics"),
+        pytest.param("8:9: test 't': rubrics[rubric] (rubrics): rubrics[1]: must be a mapping", id="a test's own rubrics"),
         pytest.param("11:17: test 't': rubrics[rubric] (rubrics): rubrics[2].weight: must be a finite", id="after a bad one"),
         pytest.param("14:20: test 't': assert[0] (latency): threshold: must be >= 0, not -5", id="an older name"),
         pytest.param("18:13: test 't': assert[1] (rubric): unknown key 'rubrics[0].outcom'; did you mean 'outcome'?",
@@ -75,7 +75,7 @@ tests:
         pytest.param("35:11: test 't': assert[5] (llm_judge): prompt: must be a string, not 5", id="a choice of shapes"),
         pytest.param("41:13: test 't': assert[6] (composite): aggregator.weights: there is no member 'is_jsno'; did you mean",
                      id="a weight of nobody"),
-        pytest.param("46:13: test 't': assert[7] (persona_drift): there is no dimension 'influency'; did you mean", id="a name"),
+        pytest.param("46:13: test 't': assert[7] (persona_drift): dimensions[1]: there is no dimension 'influency'", id="a name"),
         pytest.param("50:14: test 't': workspace: before_each.cwd: folder 'none' does not exist", id="a folder of a hook"),
     ],
 )  # fmt: skip

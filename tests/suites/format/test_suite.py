@@ -189,7 +189,7 @@ tests:
         ),
         (
             'tests:\n  - {id: t, input: hi, assert: [{type: llm_judge, prompt: "{{ zzz }}"}]}\n',
-            "prompt names {{ zzz }}, which stands for nothing",
+            "prompt names {{ zzz }}, which is not in the evidence",
         ),
     ],
 )  # fmt: skip

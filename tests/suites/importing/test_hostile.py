@@ -53,7 +53,7 @@ tests:
 
 
 def files() -> Iterator[tuple[str, Any, str]]:
-    """Yield whole files of each tool: those of the other tests, the samples, and each without one of its top keys."""
+    """Yield whole files of each tool: those of the other tests, and the samples."""
     bases = [
         (PROMPTFOO, PROMPTFOO_BASE),
         (AGENTV, AGENTV_BASE),
@@ -66,8 +66,6 @@ def files() -> Iterator[tuple[str, Any, str]]:
     ]
     for number, (origin, data) in enumerate(bases):
         yield f"{origin}-{number}", data, origin
-        for key in data:
-            yield f"{origin}-{number}-without-{key}", {name: one for name, one in data.items() if name != key}, origin
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -83,11 +81,10 @@ FUZZED = list(files())
 def test_a_wrong_value_at_any_key_is_no_traceback_and_what_is_written_loads(
     tmp_path: Path, name: str, data: Any, origin: str
 ) -> None:
-    assert len(FUZZED) >= 40
     write(tmp_path, FILES)
     chosen = random.Random(name)
     found = list(places(data))
-    for place in chosen.sample(found, min(12, len(found))):
+    for place in chosen.sample(found, min(25, len(found))):
         changed = copy.deepcopy(data)
         part = changed
         for step in place[:-1]:

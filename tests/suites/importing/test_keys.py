@@ -197,6 +197,12 @@ def seen(made: ImportedSuite | str) -> Any:
     return made if isinstance(made, str) else (made.suite, made.targets, sorted(one.message for one in made.findings))
 
 
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ImportedSuite | str]:
+    both = ((PROMPTFOO, PROMPTFOO_BASE), (AGENTV, AGENTV_BASE))
+    return {origin: imported(tmp_path_factory.mktemp(origin), base, origin) for origin, base in both}
+
+
 CASES = [
     (origin, name, key)
     for origin, places in ((PROMPTFOO, PROMPTFOO_PLACES), (AGENTV, AGENTV_PLACES))
@@ -207,7 +213,7 @@ CASES = [
 
 @pytest.mark.parametrize(("origin", "place", "key"), CASES, ids=[" ".join(case) for case in CASES])
 def test_no_documented_key_is_without_effect_and_without_a_word(
-    tmp_path: Path, origin: str, place: str, key: str
+    tmp_path: Path, bases: dict[str, ImportedSuite | str], origin: str, place: str, key: str
 ) -> None:
     base, places = (PROMPTFOO_BASE, PROMPTFOO_PLACES) if origin == PROMPTFOO else (AGENTV_BASE, AGENTV_PLACES)
     location, _ = places[place]
@@ -216,7 +222,7 @@ def test_no_documented_key_is_without_effect_and_without_a_word(
     for step in location:
         part = part[step]
     part[key] = VALUES.get(key, "z")
-    before, after = imported(tmp_path / "a", base, origin), imported(tmp_path / "b", changed, origin)
+    before, after = bases[origin], imported(tmp_path, changed, origin)
     assert isinstance(before, ImportedSuite)
     assert (seen(before) == seen(after)) is ((place, key) in SILENT)
     if isinstance(after, ImportedSuite):

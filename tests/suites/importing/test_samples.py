@@ -100,14 +100,14 @@ def said(text: str) -> Any:
 
 def test_imported_promptfoo_tests_grade_as_they_did(tmp_path: Path) -> None:
     """Each assert of a test without threshold must pass; with one, their mean must reach it."""
-    good = ran(PROMPTFOO, tmp_path / "a", said("At seven; rye bread costs 3.20, of course."), targets=("small",))
-    found = verdicts(good)
-    assert found["opening-hours-short"] == found["price-list-2-chat"] == found["freshness"] == "pass"
-    assert found["as-data"] == "fail"
-    closed = verdicts(ran(PROMPTFOO, tmp_path / "b", said("At seven, else closed."), targets=("small",)))
-    assert closed["opening-hours-short"] == "fail"
-    # The pattern weighs 2 of 4, the mean is below 0.7.
-    assert closed["price-list-1"] == "fail"
+    names = ("opening-hours-short", "price-list-2-chat", "freshness", "as-data")
+    answer = said("At seven; rye bread costs 3.20, of course.")
+    good = verdicts(ran(PROMPTFOO, tmp_path / "a", answer, targets=("small",), test_ids=names))
+    assert good == {**dict.fromkeys(names, "pass"), "as-data": "fail"}
+    # The pattern of a price weighs 2 of 4, the mean is below 0.7.
+    names = ("opening-hours-short", "price-list-1*")
+    closed = ran(PROMPTFOO, tmp_path / "b", said("At seven, else closed."), targets=("small",), test_ids=names)
+    assert {*verdicts(closed).values()} == {"fail"}
 
 
 def test_imported_agentv_tests_ask_what_they_asked(tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
 """Conversations: what the user says turn by turn, by lines that are written or by a target that plays the user."""
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
 from persona_pipeline.suites.answering.conversation import END
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, load, run, target, write
-from tests.support.waiting import wait_until
 
 OK = {"type": "contains", "value": "ok"}
 
@@ -294,41 +290,6 @@ class TestKilled:
         write(tmp_path, {"order.txt": "another"})
         held(suite, second := target(), written=(tmp_path / "rows.jsonl",), resume=True)
         assert len(first.asked) == len(second.asked) == 2
-
-    def test_kill_9_in_the_middle_of_a_turn_costs_that_turn(self, tmp_path: Path) -> None:
-        """A process of its own, killed while its target thinks; the target keeps a line for each time it is asked."""
-        folder, kept = tmp_path / "suite", tmp_path / "kept"
-        write(folder, {"agent.py": DYING_AGENT.replace("KEPT", str(kept))})
-        kept.mkdir()
-        conversation(folder, turns=[f"line {number}" for number in range(20)], **{"assert": [OK]})
-        command = [sys.executable, str(folder / "agent.py"), "{TURN}"]
-        entry = {"name": "default", "provider": "cli", "command": command}
-        write(folder, {"targets.yaml": yaml.safe_dump({"targets": [entry]})})
-        run = [sys.executable, "-m", "persona_pipeline", "suite", "run", "suite.eval.yaml", "--allow-code"]
-        run += ["--output", "rows.jsonl"]
-        with subprocess.Popen(run, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            wait_until(lambda: (kept / "thinking").exists() or process.poll() is not None)
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-        again = subprocess.run([*run, "--resume"], cwd=folder, capture_output=True, text=True, check=False)
-        assert again.returncode == 0, again.stdout + again.stderr
-        asked = (kept / "asked").read_text(encoding="utf-8").split()
-        assert asked == [str(turn) for turn in (*range(1, 13), *range(12, 21))]
-
-
-# At its twelfth turn it says so and waits, the first time, until who asked it is gone.
-DYING_AGENT = """
-import os, pathlib, sys, time
-kept = pathlib.Path("KEPT")
-with (kept / "asked").open("a") as file:
-    file.write(sys.argv[1] + "\\n")
-if sys.argv[1] == "12" and not (kept / "thinking").exists():
-    asker = os.getppid()
-    (kept / "thinking").touch()
-    while os.getppid() == asker:
-        time.sleep(0.05)
-print("ok")
-"""
 
 
 class TestFading:

@@ -1,6 +1,8 @@
 """Running a suite: who answers, which tests, and what results say."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,8 +14,11 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
 from persona_pipeline.suites.running.plan import explain
 from persona_pipeline.suites.targets import Request, TargetError
-from tests.suites.support import Given, load, run, suite_of, target, three, verdicts
+from tests.suites.support import Given, load, run, suite_of, target, three, verdicts, write
 from tests.support.clock import LONG
+
+# The aim is 18.
+MOST_MODULES = 22
 
 
 class TestFilters:
@@ -222,3 +227,21 @@ def test_json_lines_suites_run_too(tmp_path: Path) -> None:
         '{"id":"a","input":"hi","assert":[{"type":"contains","value":"ok"}]}\n', encoding="utf-8"
     )
     assert run(load_suite(tmp_path / "c.jsonl"), {"a": "ok"}).exit_code == 0
+
+
+def test_one_test_goes_through_few_modules_from_its_file_to_its_verdict(tmp_path: Path) -> None:
+    """Workspaces, digests, the judge's questions and other assert types are not loaded for it."""
+    check = "{id: a, input: hi, assert: [{type: contains, value: hello}]}"
+    write(tmp_path, {"s.eval.yaml": f"tests: [{check}]"})
+    program = """\
+import sys
+from persona_pipeline.suites import load_suite, read_responses, run_suite
+print(run_suite(load_suite(sys.argv[1]), responses=read_responses({"a": "hello"})).tests[0].verdict)
+print(*(name for name in sys.modules if name.count(".") == 3 and name.startswith("persona_pipeline.suites.")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "s.eval.yaml")], capture_output=True, text=True, check=True
+    )
+    verdict, modules = done.stdout.splitlines()
+    assert verdict == "pass"
+    assert len(modules.split()) <= MOST_MODULES, modules

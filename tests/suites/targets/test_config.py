@@ -20,7 +20,7 @@ def opened(folder: Path, text: str, name: str = "a") -> Any:
         ("targets: [{name: a}]\n", "targets.yaml:1:11: target 'a': provider None is unknown; known: mock, cli"),
         ("targets: [{name: a, provider: mok}]\n", "provider 'mok' is unknown; did you mean 'mock'?"),
         ("targets: [{provider: mock}]\n", "targets[0] must be a mapping with name and provider"),
-        ("targets: [{name: a, provider: mock}, {name: a, provider: mock}]\n", "target 'a' stands twice"),
+        ("targets: [{name: a, provider: mock}, {name: a, provider: mock}]\n", "target 'a' is there twice"),
         ("targets: [{name: a, provider: mock}]\nextra: 1\n", "targets.yaml:2:1: unknown key 'extra'"),
         (
             "targets: [{name: a, provider: mock, respone: x}]\n",
@@ -28,10 +28,10 @@ def opened(folder: Path, text: str, name: str = "a") -> Any:
         ),
         ("targets: [{name: a, provider: mock, workers: 0}]\n", "workers: must be >= 1, not 0"),
         ("targets: [{name: a, provider: cli}]\n", "command is required"),
-        ("targets: [{name: a, provider: cli, command: 'echo {PROMT}'}]\n", "command: {PROMT} stands for nothing"),
+        ("targets: [{name: a, provider: cli, command: 'echo {PROMT}'}]\n", "command: {PROMT} is not a placeholder"),
         (
             "targets:\n  - name: a\n    provider: cli\n    command_template: echo {PROMT}\n",
-            "targets.yaml:4:23: target 'a': command_template: {PROMT} stands for nothing",
+            "targets.yaml:4:23: target 'a': command_template: {PROMT} is not a placeholder",
         ),
         ("targets: [{name: a, provider: cli, command: 'a | b'}]\n", "'|' would need a shell"),
         ('targets: [{name: a, provider: cli, command: "a \'b"}]\n', "cannot be split"),

@@ -78,7 +78,7 @@ def test_where_the_answer_is_found(tmp_path: Path, agent: Agent, reply: Any, ans
         ([(404, {"error": "no such agent"}, {})], "api_error", 'said 404: {"error": "no such agent"}', 1),
         ([(302, "", {"location": "http://127.0.0.1:1/"})], "api_error", "said 302", 1),
         ([(503, "", {"retry-after": "0"})], "api_error", "said 503", 3),
-        ([(200, {"x": 1}, {})], "invalid_response", "nothing stands at $.text", 1),
+        ([(200, {"x": 1}, {})], "invalid_response", "there is nothing at $.text", 1),
         ([(200, b"<html>", {})], "invalid_response", "did not send JSON: <html>", 1),
         ([(200, {"text": 5}, {})], "invalid_response", "must be a string", 1),
     ],
