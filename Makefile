@@ -43,7 +43,7 @@ docs: .venv/dev
 
 # What persona-pipeline does beside other tools, written to docs/scoreboard.md. They are installed into .persona/peers, each in an
 # environment of its own (about 5 GB); QUICK=1 only shows that it works.
-peers: .venv/dev
+peers: .venv/runtime
 	PYTHONPATH=. OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers $(if $(QUICK),--quick --output .persona/scoreboard.md)
 
 dev: .venv/runtime

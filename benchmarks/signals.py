@@ -524,6 +524,51 @@ def fluency() -> None:
         show("    falls by more than 1.0 with the copies", share(sum(fall > 1 for fall in falls), len(falls)))
 
 
+# ---- voice alarm
+
+
+def alarm() -> None:
+    """Changes and own messages of the scoreboard's characters and of the series, by the protocol of benchmarks/peers."""
+    from benchmarks.peers.changes import AFTER, KINDS, Plan, cases
+    from benchmarks.peers.drift import OURS, measured
+    from benchmarks.peers.here import HERE
+    from benchmarks.peers.texts import ADDED, TextWorld, read_worlds, spread
+
+    print("\nVoice alarm: false in 500 own messages; changes noticed within 100 messages")
+    worlds, missing = read_worlds()
+    series: dict[str, dict[int, list[str]]] = {}
+    for line in dialogue.lines():
+        if line.speaker in dialogue.speakers() and line.text.strip():
+            series.setdefault(line.speaker, {}).setdefault(line.episode, []).append(line.text)
+    # More conversations than of the others, so that 500 messages are mostly fresh ones.
+    talks = {name: spread(list(episodes.values()), 160) for name, episodes in series.items()}
+    drawn = list(cases([*worlds, TextWorld("series", "en", talks)], Plan(calibration=1), 1))
+    for what, why in missing.items():
+        print(f"  {what}: {why}")
+    groups = {
+        "tuned on": [n for n, case in enumerate(drawn) if case.world != "series" and case.character not in ADDED],
+        "added since": [n for n, case in enumerate(drawn) if case.character in ADDED],
+        "series": [n for n, case in enumerate(drawn) if case.world == "series"],
+    }
+    words = [fmean(len(case.texts[place].split()) for place in case.history) for case in drawn]
+    for party in OURS:
+        found = []
+        for case in drawn:
+            detect, streams = HERE[party](case.as_json()), case.streams
+            found.append({"streams": {kind: list(map(detect, own)) for kind, own in streams.items()}})
+            found[-1] |= {"learnt": 0.0, "read": (0.0, 1)}
+        alarms = measured(party, found).documented
+        assert alarms is not None
+        for name, only in groups.items():
+            show(f"{party}; {name}, {len(only)} characters: false", str(alarms.false_alarms(only)), "<= 5 %")
+            for kind in KINDS:
+                show(f"    {kind}", str(alarms.seen([kind], AFTER, only)))
+            long_ones = [n for n in only if words[n] >= 15]
+            show("    flattened, messages of 15 words and more", str(alarms.seen(["flattened"], AFTER, long_ones)))
+            delays = ", ".join(f"{kind} {alarms.delay([kind], only):.0f}" for kind in KINDS)
+            show("    median number of messages until the alarm", delays)
+
+
 # ---- speed
 
 

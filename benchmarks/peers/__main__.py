@@ -3,7 +3,7 @@
     make peers                                     what follows, in an environment that it makes
     python -m benchmarks.peers [--quick] [--seed 1] [--output docs/scoreboard.md]
     python -m benchmarks.peers suites [...]        the comparison of suites alone, at length (benchmarks/peers/suites.py)
-    python -m benchmarks.peers ratings FILE        ratings of the reader's own (docs/public-ratings.md)
+    python -m benchmarks.peers ratings FILE        ratings of your own (docs/scoreboard.md)
 
 The first run installs peers and texts into .persona/peers. ``--quick``: one world, few draws, and only to see that it works.
 """

@@ -29,9 +29,9 @@ KINDS = {
 class Plan:
     """How much is drawn a character: stretches to set limits by, stretches to measure on, and changes of each kind."""
 
-    calibration: int = 20
+    calibration: int = 12
     unchanged: int = 3
-    changed: int = 3
+    changed: int = 2
 
 
 @dataclass

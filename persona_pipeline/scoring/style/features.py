@@ -10,8 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.scoring.text.tokens import UNKNOWN, is_unspaced, language_of, tokenize, unspaced_letters
+from persona_pipeline.scoring.text.tokens import (
+    UNKNOWN,
+    is_unspaced,
+    language_of,
+    read_sections,
+    tokenize,
+)
 
 _MARKS, _COMMAS, _ENDS = '!?;:…—"*()！？；：', ",，、،", ".!?…。！？؟"
 # Character n-grams are taken of this many first characters: more say nothing new about a voice, and cost time.
@@ -99,11 +104,6 @@ class Texts:
         whole = rows[:count] == rows[self._gram - 1 :]
         return (hashes >> np.uint64(32)).astype(np.uint32)[whole], rows[:count][whole]
 
-    def mean_of_grams(self, values: Any) -> Any:
-        """Return the mean of a value of each n-gram, one for each message."""
-        _, rows = self.grams
-        return np.bincount(rows, values, len(self)) / np.maximum(1, np.bincount(rows, minlength=len(self)))
-
     @cached_property
     def counts(self) -> Any:
         """The number of each n-gram in each message, as a sparse matrix."""
@@ -131,7 +131,7 @@ class Texts:
 def gram_length(texts: Sequence[str]) -> int:
     """Return how many characters an n-gram has: five, or three where most letters are of a script without spaces."""
     said = " ".join(texts)
-    return _UNSPACED_GRAM if 2 * unspaced_letters(said) > len(said) else _GRAM
+    return _UNSPACED_GRAM if 2 * sum(map(is_unspaced, tokenize(said))) > len(said) else _GRAM
 
 
 def _codes(texts: Sequence[str]) -> tuple[Any, Any]:
@@ -183,7 +183,8 @@ class GramCounts:
             _, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
             held = held - counts[places]
             total = total - np.bincount(ours)[ours]
-        return texts.mean_of_grams(np.log((held + 0.5) / (total + 0.5 * (len(self.hashes) + 1))))
+        logs = np.log((held + 0.5) / (total + 0.5 * (len(self.hashes) + 1)))
+        return np.bincount(rows, logs, len(texts)) / np.maximum(1, np.bincount(rows, minlength=len(texts)))
 
 
 def usual_share(texts: Texts, usual: Sequence[Collection[str]]) -> Any:
@@ -235,24 +236,11 @@ def everyday(texts: Sequence[str], root: Path | None = None) -> tuple[str, Stock
     """
     language = language_of(texts)
     own = root / BACKGROUND / f"{language}.txt" if root and language != UNKNOWN else None
-    return language, (*packaged(language), *(_lines(own) if own and own.is_file() else ()))
+    return language, (*packaged(language), *(read_sections(own, SECTIONS) if own and own.is_file() else ()))
 
 
 @cache
 def packaged(language: str) -> StockLines:
     """Return the package's everyday lines of a language."""
     path = _DATA / f"{language}.txt"
-    return _lines(path) if path.is_file() else ()
-
-
-def _lines(path: Path) -> StockLines:
-    found, section = [], ""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if line.removeprefix("# ") in SECTIONS and line.startswith("# "):
-            section = line.removeprefix("# ")
-        elif line.strip() and not section:
-            known = ", ".join(f"'# {name}'" for name in SECTIONS)
-            raise ConfigError(Problem(f"this line is in no section; begin one with a line {known}", str(path), number))
-        elif line.strip():
-            found.append((section, line.strip()))
-    return tuple(found)
+    return tuple(read_sections(path, SECTIONS)) if path.is_file() else ()

@@ -255,7 +255,7 @@ _SAME_LINE = 0.6
 # pair), and is most of the way there. Of their sum: two in a hundred intact channels of four have somebody beyond it.
 STYLE_EVIDENCE, _WAY, _FARTHEST = 10.4, 4.0, 2.0
 # A standard normal quantile, of a pair of four.
-MERGED_QUANTILE = 3.5
+MERGED_QUANTILE = 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
@@ -456,7 +456,7 @@ def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str
     """Return the lines of ours most like a line of theirs, beside it."""
     ours, theirs = [text for text in ours if text.strip()][-60:], [text for text in theirs if text.strip()][-240:]
     rows = text_vectors([*ours, *theirs])
-    alike = (rows[: len(ours)] @ rows[len(ours) :].T).toarray()
+    alike = rows[: len(ours)] @ rows[len(ours) :].T
     order = np.argsort(-alike.max(axis=1), kind="stable")[:_SHOWN]
     return tuple((ours[index], theirs[int(alike[index].argmax())]) for index in order)
 

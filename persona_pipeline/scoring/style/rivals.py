@@ -40,9 +40,12 @@ def summed(counts: Any, groups: Any, number: int) -> Any:
 
 
 def text_vectors(texts: Sequence[str]) -> Any:
-    """Return the sparse TF-IDF rows of texts, of unit length; the document frequencies are those of the texts."""
-    counts = gram_counts(texts)
-    return weighted(counts, counts.count_nonzero(axis=0), len(texts))
+    """Return the TF-IDF rows of texts that are shown, of unit length; the document frequencies are those of the texts."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(2, 4), lowercase=False, sublinear_tf=True)
+    # A blank at either end leaves no text without n-grams. Only shown lines are worth the import.
+    return vectorizer.fit_transform([f" {text} " for text in texts]).toarray()
 
 
 def voice_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:

@@ -22,6 +22,7 @@ from persona_pipeline.scoring.text.tokens import (
     base_language,
     is_unspaced,
     languages_of,
+    read_sections,
     tokenize,
     told_languages,
 )
@@ -40,6 +41,7 @@ _TERM_LISTS = (
     *("phrases", "openings", "heads", "tails", "clauses", "weak", "faint", "continuations", "lead_ins", "trailing"),
     *("contrasts", "conditions", "clause_starts", "not_agreeing", "disagreement", "negations", "not_negating"),
 )
+_PACKAGED_LISTS = ("language", "recall", "reach", *_TERM_LISTS)
 _OF_LISTS: dict[str, Any] = {name: (list[str], ... if name == "phrases" else []) for name in _TERM_LISTS}
 _LexiconFile = create_model(
     "_LexiconFile",
@@ -121,15 +123,11 @@ class AgreementLexicon:
 
     @classmethod
     def packaged(cls, path: Path) -> "AgreementLexicon":
-        """Read a file of the package: under the name of a list in brackets its terms, one a line, or words parted by commas."""
+        """Read a file of the package: terms, one a line, or words parted by commas, in sections with the names of lists."""
         lists: dict[str, list[str]] = {}
-        found: list[str] = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("["):
-                lists[line[1:-1]] = found = []
-            elif line and line[0] != "#":
-                found += line.split(", ")
-        (language,), (recall,), (reach,) = (lists.pop(name) for name in ("language", "recall", "reach"))
+        for name, line in read_sections(path, _PACKAGED_LISTS):
+            lists.setdefault(name, []).extend(line.split(", "))
+        (language,), (recall,), (reach,) = (lists.pop(name) for name in _PACKAGED_LISTS[:3])
         return cls.of(language, lists, int(reach), float(recall))
 
     @classmethod

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import regex
 
+from persona_pipeline.base.text import shortened
 from persona_pipeline.scoring.text.repetition import (
     FEWEST_USUAL,
     KEPT,
@@ -215,7 +216,7 @@ def said_again_statistics(
 
 def pair_text(facts: Mapping[str, Any]) -> str:
     """Return both lines of a pair, at most 80 characters each, with their messages' ids."""
-    line, earlier = (_cut(facts[name]) for name in ("line", "earlier_line"))
+    line, earlier = (repr(shortened(facts[name], _MOST_CHARACTERS - 1)) for name in ("line", "earlier_line"))
     return f"{line} ({facts['id']}) after {earlier} ({facts['earlier_id']})"
 
 
@@ -247,7 +248,3 @@ def said_again_text(statistics: Mapping[str, Any]) -> str:
     lines = sorted(statistics["lines"], key=lambda item: -item["strength"])[:_MOST_SHOWN]
     shown = ", ".join(map(pair_text, lines))
     return f"; {statistics['said_again']} of {statistics['messages']} messages say again what was said: {shown}"
-
-
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}...")

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import regex
 
+from persona_pipeline.base.errors import ConfigError, Problem
+
 _SCRIPTS_WITHOUT_SPACES = (
     *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi", "Tibetan", "Thai", "Lao", "Khmer", "Myanmar"),
     *("Tai_Le", "New_Tai_Lue", "Tai_Tham", "Tai_Viet", "Javanese", "Balinese"),
@@ -48,11 +50,6 @@ def tokenize(text: str) -> list[str]:
 def is_unspaced(token: str) -> bool:
     """Return whether a token is of a script that puts no spaces between words, and so one character."""
     return _HAS_UNSPACED.match(token) is not None
-
-
-def unspaced_letters(text: str) -> int:
-    """Return the number of letters of scripts that put no spaces between words."""
-    return len(_HAS_UNSPACED.findall(text))
 
 
 # In Latin letters these are the full stop, ! and ?.
@@ -128,13 +125,9 @@ def _stretches(tokens: Sequence[str], length: int) -> list[set[str]]:
 
 def extract_ngrams(text: str, n: int) -> list[str]:
     """Return the distinct n-grams (``n`` at least 1) of a text in order of first occurrence, tokens joined by a space."""
-    return ngrams_of(tokenize(text), n)
-
-
-def ngrams_of(tokens: Sequence[str], n: int) -> list[str]:
-    """Return the distinct n-grams of a list of tokens; see ``extract_ngrams``."""
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
+    tokens = tokenize(text)
     return list(dict.fromkeys(" ".join(tokens[i : i + n]) for i in range(len(tokens) - n + 1)))
 
 
@@ -152,7 +145,7 @@ def corpus_repetition(messages: Sequence[str], n: int) -> float:
     share something.
     """
     pairs = len(messages) * (len(messages) - 1) / 2
-    counts = Counter(frozenset(ngrams_of(tokenize(message), n)) for message in messages)
+    counts = Counter(frozenset(extract_ngrams(message, n)) for message in messages)
     counts.pop(frozenset(), None)
     sizes, weights = (np.fromiter(values, float) for values in (map(len, counts), counts.values()))
     holders = defaultdict[str, list[int]](list)
@@ -252,6 +245,28 @@ def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH)
     """
     openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
+
+
+def read_sections(path: Path, names: Collection[str]) -> list[tuple[str, str]]:
+    """Return the lines of a text file, each with the name of its section; a line of ``# name`` begins a section.
+
+    Args:
+        names: of sections; a name in angle brackets is one, too. Other lines that begin with ``# `` are comments.
+
+    Raises:
+        ConfigError: a line is in no section.
+    """
+    found, section = [], ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text, title = line.strip(), line.removeprefix("# ").strip()
+        if line.startswith("# "):
+            section = title if title in names or (title[:1], title[-1:]) == ("<", ">") else section
+        elif text and not section:
+            known = ", ".join(f"'# {name}'" for name in names)
+            raise ConfigError(Problem(f"this line is in no section; begin one with a line {known}", str(path), number))
+        elif text:
+            found.append((section, text))
+    return found
 
 
 ENGLISH, UNKNOWN = "en", "unknown"

@@ -43,45 +43,10 @@ LANGUAGES = {
         "In November the ferry from the harbour to the lighthouse stops.",
         "The lighthouse keeper sells honey on Sundays.",
     ),
-    "de": (
-        "Die Fähre zum Leuchtturm fährt im November nicht mehr.",
-        "Im November fährt zum Leuchtturm keine Fähre mehr.",
-        "Der Leuchtturm wird gerade neu gestrichen, ganz in Blau.",
-    ),
-    "fr": (
-        "Le bateau pour le phare ne circule plus en novembre.",
-        "En novembre, le bateau ne circule plus vers le phare.",
-        "Le gardien du phare vend du miel le dimanche.",
-    ),
-    "es": (
-        "El barco al faro deja de navegar en noviembre.",
-        "En noviembre deja de navegar el barco que va al faro.",
-        "La guardiana del faro vende miel los domingos.",
-    ),
-    "it": (
-        "Il traghetto per il faro si ferma a novembre.",
-        "A novembre il traghetto per il faro si ferma.",
-        "Il guardiano del faro vende miele la domenica.",
-    ),
-    "pt": (
-        "O barco para o farol deixa de navegar em novembro.",
-        "Em novembro o barco do farol deixa de navegar.",
-        "A dona do farol vende mel aos domingos.",
-    ),
-    "nl": (
-        "De veerboot naar de vuurtoren vaart in november niet meer.",
-        "In november vaart er geen veerboot meer naar de vuurtoren.",
-        "De wachter van de vuurtoren verkoopt zondags honing.",
-    ),
     "ja": (
         "灯台行きの船は十一月から運休します。",
         "十一月からは灯台行きの船が運休です。",
         "港の食堂では焼き魚がおいしいですよ。",
-    ),
-    "zh": (
-        "去灯塔的渡船十一月停运。",
-        "十一月起，去灯塔的渡船就停运了。",
-        "港口那家面馆的老板娘很会讲笑话。",
     ),
     "ar": (
         "تتوقف العبارة إلى المنارة في شهر نوفمبر.",
@@ -218,16 +183,7 @@ def test_statistics_quote_both_lines_and_say_whether_it_is_more_than_before() ->
     first = {"id": "m1-3", "line": plain[0], "earlier_id": "m1-0", "earlier_line": plain[0]}
     assert first.items() <= found["lines"][0].items()
     assert said_again_text(found).startswith("; 7 of 30 messages say again what was said: ")
-    assert pair_text({**first, "line": "x" * 100}) == f"'{'x' * 77}...' (m1-3) after {plain[0]!r} (m1-0)"
-
-
-def test_the_two_most_alike_are_told_first() -> None:
-    lines = [
-        {"id": f"m{n}", "line": "b", "earlier_id": "m0", "earlier_line": "a", "strength": strength}
-        for n, strength in enumerate((0.5, 0.9, 0.7), start=1)
-    ]
-    told = said_again_text({"said_again": 3, "messages": 9, "lines": lines})
-    assert told.endswith("again what was said: 'b' (m2) after 'a' (m0), 'b' (m3) after 'a' (m0)")
+    assert pair_text({**first, "line": "x" * 100}) == f"'{'x' * 79}…' (m1-3) after {plain[0]!r} (m1-0)"
 
 
 def test_of_what_was_said_before_the_newest_six_hundred_count() -> None:
