@@ -102,11 +102,6 @@ class Source:
         return bool(re.match(r"\s*(?:\{|\[(?!\d+[./-]))", self.beginning))
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its beginning is UTF-8."""
-        return self.beginning.encode("utf-8", "replace")[:-4] in self._first_bytes
-
-    @property
     def is_longer(self) -> bool:
         """Whether there is more of it than its beginning."""
         return self.path.stat().st_size > _BEGINNING
@@ -121,12 +116,12 @@ class Source:
         if self.is_folder:
             return ""
         try:
-            return decoded_text(self._first_bytes, table=self.is_table, whole=not self.is_longer)
+            return decoded_text(self.first_bytes, table=self.is_table, whole=not self.is_longer)
         except UnicodeDecodeError:
-            return self._first_bytes.decode("utf-8-sig", "replace")
+            return self.first_bytes.decode("utf-8-sig", "replace")
 
     @cached_property
-    def _first_bytes(self) -> bytes:
+    def first_bytes(self) -> bytes:
         try:
             with self.path.open("rb") as stream:
                 return stream.read(_BEGINNING)

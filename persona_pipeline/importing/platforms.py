@@ -33,7 +33,7 @@ from persona_pipeline.world.messages.files import Row, parse_time
 
 @dataclass(frozen=True)
 class TraceStep:
-    """A trace or a step of one.
+    """A trace or one step in it.
 
     Attributes:
         trace, parent: ids; ``calls_model``: it is a call of a model, read where no outer step has messages.
@@ -136,10 +136,10 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
                 yield message_row(unit.line, values)
 
 
-def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -> int:
-    """Return how many turns at the start of ``told`` repeat the last known ones, in time linear in ``told``."""
-    tail = known[max(0, len(known) - len(told)) :]
-    line = [*told, None, *tail]
+def overlap(known: Sequence[tuple[str, str]], said: Sequence[tuple[str, str]]) -> int:
+    """Return how many turns at the start of a step repeat the last known ones, in time linear in the step."""
+    tail = known[max(0, len(known) - len(said)) :]
+    line = [*said, None, *tail]
     borders = [0] * len(line)
     for place in range(1, len(line)):
         length = borders[place - 1]

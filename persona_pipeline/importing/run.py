@@ -59,7 +59,8 @@ class OwnMessages(Importer):
         text, found = source.beginning.strip(), first_records(source)
         if source.is_table and text:
             header = text.partition("\n")[0]
-            return {*REQUIRED} <= {*columns_of(source)} and delimiter_of(header) == "," and source.is_plain
+            is_utf_8 = source.beginning.encode("utf-8", "replace")[:-4] in source.first_bytes
+            return {*REQUIRED} <= {*columns_of(source)} and delimiter_of(header) == "," and is_utf_8
         return not text or any(len(record.keys() & set(REQUIRED)) > 2 for record in found)
 
     def may_be(self, source: Source) -> bool:
@@ -105,12 +106,13 @@ IMPORTERS = Registry(
 )
 
 
-def find_importer(name: str) -> type[Importer]:
-    """Return the importer of a format; ConfigError: the format is unknown, or it cannot be loaded."""
+def find_importer(name: str) -> Importer:
+    """Return a new importer of a format; ConfigError: the format is unknown, or it cannot be loaded."""
     found = IMPORTERS.find(name)
     if found is None:
         raise ConfigError(f"--format {name}: unknown format{IMPORTERS.hint(name)}")
-    return found
+    made: type = found
+    return made()
 
 
 def files_of(source: Source, name: str | None = None) -> list[Source]:
@@ -120,7 +122,7 @@ def files_of(source: Source, name: str | None = None) -> list[Source]:
     """
     whole = [name] if name is not None else IMPORTERS.names()
     if not source.is_folder or any(
-        find_importer(each).of_folders and (name is not None or _made(each).recognises(source)) for each in whole
+        item.of_folders and (name is not None or item.recognises(source)) for item in map(find_importer, whole)
     ):
         return [source]
     paths = sorted(path for path in source.path.rglob("*") if _may_hold_messages(path.relative_to(source.path)))
@@ -141,10 +143,10 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
         ConfigError: no format of that name, or it is not clear which one this is.
     """
     if name is not None:
-        return _made(name)
+        return find_importer(name)
     if not source.path.exists():
         raise ConfigError(Problem("does not exist; check the path", source.name))
-    fitting = [importer for each in IMPORTERS.names() if (importer := _made(each)).recognises(source)]
+    fitting = [importer for each in IMPORTERS.names() if (importer := find_importer(each)).recognises(source)]
     # The reader of tables is the last resort.
     fitting = [item for item in fitting if not isinstance(item, Records)] or fitting
     if len(fitting) > 1:
@@ -168,11 +170,6 @@ def _no_format(source: Source) -> str:
         f"or which of its keys{f' ({keys})' if keys else ''} are a message's with --map 'KEY=FIELD', "
         f"once for each FIELD of {', '.join(FIELDS)}; {advice(source)}"
     ).removesuffix("; ")
-
-
-def _made(name: str) -> Importer:
-    made: type = find_importer(name)
-    return made()
 
 
 STDIN = "-"
@@ -298,7 +295,7 @@ def _stored_ids(store: Store, identities: Identities, mapping: Mapping[str, str]
 def explained(world: World, path: Path) -> Iterator[str]:
     """Yield lines on who wrote the spans in a file of traces, how many have words, whose they are, and why others have none."""
     traces: Any = find_importer("otlp")
-    return traces().explained(Source(path, str(path)), Aliases.of(world.names()))
+    return traces.explained(Source(path, str(path)), Aliases.of(world.names()))
 
 
 def read_export(given: Sequence[str | Path], options: ImportOptions) -> tuple[list[Message], Imported]:

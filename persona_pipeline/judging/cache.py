@@ -33,7 +33,7 @@ _REJECTION_LASTS = timedelta(days=7)
 
 
 class JudgmentCache:
-    """The table ``judgments``. Only valid answers are kept, so failures are never replayed. ``anew``: ignore stored answers."""
+    """The table ``judgments``. Only valid answers are kept, so failures are never replayed. ``anew`` ignores stored answers."""
 
     def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store

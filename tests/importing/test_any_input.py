@@ -60,9 +60,8 @@ def written(folder: Path, name: str, lines: list[Any], *, array: bool) -> tuple[
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_line_is_accounted_for(name: str, lines: list[Any], array: bool, tmp_path: Path) -> None:
     source, count = written(tmp_path, name, lines, array=array and name != "messages")
-    made: Any = find_importer(name)
     try:
-        found = read(made(), source)
+        found = read(find_importer(name), source)
     except ConfigError as error:
         # Lines that do not begin as JSON make it a file of CSV.
         assert name in ("messages", "table") or "[" not in source.beginning[:1], error

@@ -712,18 +712,6 @@ def test_an_archive_that_is_none_is_named(empty_world: World, tmp_path: Path, co
         take(empty_world, tmp_path / "export.zip")
 
 
-def test_a_bot_of_slack_that_gives_its_number_alone_has_its_name(tmp_path: Path) -> None:
-    (tmp_path / "general").mkdir()
-    (tmp_path / "general" / "2026-03-01.json").write_text(
-        json.dumps([{**SLACK, "subtype": "bot_message", "bot_id": "B7", "text": "x"}]), "utf-8"
-    )
-    members = [{"id": "U1", "is_bot": True, "profile": {"display_name": "", "real_name": "ann", "bot_id": "B7"}}]
-    (tmp_path / "users.json").write_text(json.dumps(members), encoding="utf-8")
-    importer = importer_of(Source(tmp_path, "export"), "slack")
-    (found,) = importer.rows(importer.files(Source(tmp_path, "export"))[0], ReadOptions())
-    assert getattr(found, "found", None).agent_id == "ann"  # pyright: ignore[reportOptionalMemberAccess]
-
-
 KEYS = {"ticket": "channel", "no": "id", "from": "agent_id", "body": "text", "sent": "created_at"}
 
 

@@ -204,11 +204,6 @@ def test_words_of_discord(world: World, tmp_path: Path, message: Any, text: str 
     assert [row[2] for row in said(world)] == ([] if text is None else [text])
 
 
-def test_a_refusal_is_what_the_agent_said(tmp_path: Path) -> None:
-    data = openai_chat(content=None, refusal="I won't.")
-    assert message_of(tmp_path, "x.jsonl", data, format_name="openai").text == "I won't."
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -36,11 +36,10 @@ def test_no_more_calls_are_under_way_than_the_width(server: MessagesServer, opti
     assert server.busiest == 3
 
 
-@pytest.mark.parametrize("most", [1, 3])
 def test_a_server_that_takes_few_at_once_is_asked_slower_and_answers_all(
-    most: int, server: MessagesServer, options: ModelOptions
+    server: MessagesServer, options: ModelOptions
 ) -> None:
-    server.latency, server.throttle_above = 0.02, most
+    server.latency, server.throttle_above = 0.02, 3
     backend = ModelBackend(replace(options, width=6, max_retries=4, patience=LONG))
     told = asyncio.run(live_judge(backend).judge(requests(8, trajectory=trajectory("short"))))
     assert [verdict.unscored for verdict in told] == [None] * 8

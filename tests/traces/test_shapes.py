@@ -63,7 +63,7 @@ def test_a_conversation_under_any_key(
     messages = [MESSAGES[form](*item) for item in said]
     value = {f"{prefix}history": encoded(AROUND[around](messages), times)}
     contents = read_span({}, [("zq", value)]) if by_event else read_span(value, ())
-    assert contents.heard == expected(said)
+    assert contents[:2] == expected(said)
 
 
 @given(
@@ -86,7 +86,7 @@ def test_an_input_and_an_output_of_any_form(
         prefix + pair[0]: encoded(AROUND[around]([MESSAGES[form](*item) for item in asked]), times),
         prefix + pair[1]: encoded(data.draw(st.sampled_from(outputs)), times),
     }
-    assert read_span(given, ()).heard == expected(said)
+    assert read_span(given, ())[:2] == expected(said)
 
 
 @given(TEXT, TEXT, PREFIX, st.sampled_from(PAIRS), st.integers(0, 2), st.sampled_from(["text", "part", "parts"]))
@@ -96,7 +96,7 @@ def test_a_pair_of_texts(question: str, answer: str, prefix: str, pair: tuple[st
         for text in (question, answer)
     ]
     given = {prefix + key: encoded(value, times) for key, value in zip(pair, forms, strict=True)}
-    assert read_span(given, ()).heard == expected([("user", question), ("assistant", answer)])
+    assert read_span(given, ())[:2] == expected([("user", question), ("assistant", answer)])
 
 
 @given(

@@ -98,12 +98,12 @@ def piece_of(item: OtlpRecord) -> Piece | None:
 def _read(item: OtlpRecord) -> Piece | None:
     record, found = item.record, item.attributes
     if item.is_span:
-        return _piece(item, found, "span", read_span(found, item.events).heard)
+        return _piece(item, found, "span", read_span(found, item.events)[:2])
     name = record.event_name or str(found.get("event.name", ""))
     if name == DETAILS:
         body = plain(record.body)
         found = {**(body if isinstance(body, dict) else {}), **found}
-        return _piece(item, found, "details", read_span(found, ()).heard)
+        return _piece(item, found, "details", read_span(found, ())[:2])
     if not is_said(name):
         return None
     said = heard_by_event(name, {**found, **content_fields(plain(record.body))})

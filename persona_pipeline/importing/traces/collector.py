@@ -119,23 +119,28 @@ class NotTakenError(Exception):
         self.status, self.reason = status, reason
 
 
+# Ends with the reason why pieces are not stored, or None.
+_Stored = asyncio.Future[NotTakenError | None]
+
+
 class _Collector:
     """What the routes share."""
 
     def __init__(self, world: World, bounds: Bounds) -> None:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
-        self._unwritten: asyncio.Queue[tuple[Sequence[Piece], asyncio.Future[None]]] = asyncio.Queue()
+        self._unwritten: asyncio.Queue[tuple[Sequence[Piece], _Stored]] = asyncio.Queue()
         self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
         for _ in range(_READ_AT_ONCE):
             self._readers.put_nowait(ReadingProcess(self.bounds.request))
         self._waiting = 0
+        self.metrics.waiting.set_function(lambda: self._waiting)
 
     async def export(self, request: Request, *, logs: bool) -> Response:
         """Return the answer to an export request: success only when its content is stored."""
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         answer_type = JSON if content_type == JSON else PROTOBUF
-        self._count_waiting(1)
+        self._waiting += 1
         try:
             brought = await self._take(request, content_type, logs)
         except Exception as error:
@@ -148,15 +153,11 @@ class _Collector:
             body = _status(refusal.status, str(refusal))
             return Response(_written(body, answer_type), refusal.status, headers, answer_type)
         finally:
-            self._count_waiting(-1)
+            self._waiting -= 1
         self.metrics.read(brought.scopes)
         self.metrics.requests.labels("200").inc()
         self.metrics.pieces.labels("refused").inc(brought.refused)
         return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
-
-    def _count_waiting(self, change: int) -> None:
-        self._waiting += change
-        self.metrics.waiting.set(self._waiting)
 
     async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
         """Store a request's content and return it."""
@@ -170,9 +171,10 @@ class _Collector:
         finally:
             self._readers.put_nowait(reader)
         if brought.pieces:
-            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            stored: _Stored = asyncio.get_running_loop().create_future()
             self._unwritten.put_nowait((brought.pieces, stored))
-            await stored
+            if failure := await stored:
+                raise failure
         return brought
 
     async def write(self) -> None:
@@ -183,7 +185,7 @@ class _Collector:
                 waiting.append(self._unwritten.get_nowait())
             await self._write(waiting)
 
-    async def _write(self, waiting: Sequence[tuple[Sequence[Piece], asyncio.Future[None]]]) -> None:
+    async def _write(self, waiting: Sequence[tuple[Sequence[Piece], _Stored]]) -> None:
         pieces, failure = [piece for given, _ in waiting for piece in given], None
         try:
             self.metrics.kept(await asyncio.to_thread(keep_pieces, self.world, pieces), len(pieces))
@@ -195,12 +197,8 @@ class _Collector:
                 return
             failure = _not_stored(error)
         for _, stored in waiting:
-            if stored.done():
-                continue
-            if failure:
-                stored.set_exception(failure)
-            else:
-                stored.set_result(None)
+            if not stored.done():
+                stored.set_result(failure)
 
     async def forget(self) -> None:
         """Drop the pieces of old traces, every hour."""

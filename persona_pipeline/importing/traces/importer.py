@@ -18,7 +18,7 @@ from persona_pipeline.importing.traces.calls import (
     why_silent,
 )
 from persona_pipeline.importing.traces.messages import as_said, told_to, turns_of
-from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed_json, require_otel
+from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, require_otel
 from persona_pipeline.world.messages.files import Row
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.names import Aliases
@@ -119,7 +119,7 @@ def _read(file: Source) -> Iterator[tuple[int, OtlpRecord | None, Piece | ValueE
         if not kinds:
             yield line, None, ValueError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
         try:
-            found = [item for kind in kinds for item in items(parsed_json(record, kind()))]
+            found = [item for kind in kinds for item in items(parsed(record, kind()))]
         except UnreadableError as error:
             yield line, None, error
             continue

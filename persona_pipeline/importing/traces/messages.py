@@ -120,7 +120,7 @@ def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, Message]:
 
 
 def as_said(turns: Iterable[Message]) -> tuple[dict[str, Message], set[str]]:
-    """Return turns by id without relayed words of other agents and abandoned answers, and the ids of those."""
+    """Return turns by id without relayed words of other agents and abandoned answers, and the ids of the latter."""
     listed = list(turns)
     said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
     for turn in listed:
@@ -279,7 +279,7 @@ class _Trace:
         return found
 
 
-# Fields of which the first piece with a value counts.
+# Fields that are taken from the first piece with a value.
 _FIRST_KNOWN = (
     *("parent_id", "conversation", "agents", "parts", "span_name"),
     *("user", "service", "model", "response_id", "asked", "continued"),

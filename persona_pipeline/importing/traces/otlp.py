@@ -97,32 +97,25 @@ def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     request = ExportLogsServiceRequest() if logs else ExportTraceServiceRequest()
-    return items(parsed_json(body, request) if content_type == JSON else parsed(body, request))
+    return items(parsed(body, request, is_json=content_type == JSON))
 
 
-def parsed(body: bytes, request: "Proto") -> "Proto":
-    """Return a protobuf request, read into ``request``; raises ``UnreadableError``."""
+def parsed(body: bytes | Mapping[str, Any], request: "Proto", *, is_json: bool = True) -> "Proto":
+    """Return a request read from protobuf, or from OTLP's JSON, where ids are hexadecimal; raises ``UnreadableError``."""
+    from google.protobuf.json_format import ParseDict, ParseError
     from google.protobuf.message import DecodeError
 
     try:
-        request.ParseFromString(body)
-    except (DecodeError, RecursionError) as error:
-        raise UnreadableError(f"the body is no {type(request).__name__} in protobuf ({error})") from error
-    return request
-
-
-def parsed_json(body: bytes | Mapping[str, Any], request: "Proto") -> "Proto":
-    """Return a request in OTLP's JSON, where ids are hexadecimal; raises ``UnreadableError``."""
-    from google.protobuf.json_format import ParseDict, ParseError
-
-    try:
+        if isinstance(body, bytes) and not is_json:
+            request.ParseFromString(body)
+            return request
         value = strict_json(body.decode("utf-8")) if isinstance(body, bytes) else body
         if not isinstance(value, dict):
-            raise UnreadableError("the body is no JSON object")
-        ParseDict(_with_ids(value), request, ignore_unknown_fields=True)
-    except (ParseError, ValueError, RecursionError, TypeError, AttributeError) as error:
-        raise UnreadableError(f"the body is no {type(request).__name__} in JSON ({str(error)[:200]})") from error
-    return request
+            raise UnreadableError("it is not an object")
+        return ParseDict(_with_ids(value), request, ignore_unknown_fields=True)
+    except (DecodeError, ParseError, ValueError, RecursionError, TypeError, AttributeError) as error:
+        form = "JSON" if is_json else "protobuf"
+        raise UnreadableError(f"the body is no {type(request).__name__} in {form} ({str(error)[:200]})") from error
 
 
 def _with_ids(value: Any) -> Any:

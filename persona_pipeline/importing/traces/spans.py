@@ -45,18 +45,12 @@ Event = tuple[str, Mapping[str, Any]]
 Heard = tuple[Sequence[SaidMessage], Sequence[SaidMessage]]
 
 
-@dataclass(frozen=True)
-class SpanContents:
+class SpanContents(NamedTuple):
     """Messages of a span: inputs, outputs, and the keys that they were read from."""
 
     inputs: Sequence[SaidMessage] = ()
     outputs: Sequence[SaidMessage] = ()
     keys: Sequence[str] = ()
-
-    @property
-    def heard(self) -> Heard:
-        """Inputs and outputs."""
-        return self.inputs, self.outputs
 
     def filled(self, other: "SpanContents") -> "SpanContents":
         """Return these contents with a side that they have not from others."""
@@ -247,7 +241,7 @@ def _read_events(events: Iterable[Event], kind: str) -> SpanContents:
         else:
             # The name of the event may say the side of its attributes.
             named = {key if side_of(key)[0] else f"{name}.{key}": value for key, value in given.items()}
-            heard = _read(named, (), "model" if kind == "model" or name.startswith("gen_ai.") else "").heard
+            heard = _read(named, (), "model" if kind == "model" or name.startswith("gen_ai.") else "")[:2]
         inputs += heard[0]
         outputs += heard[1]
         names |= {f"event {name}": None} if any(heard) else {}
