@@ -28,8 +28,6 @@ from persona_pipeline.scoring.text.repetition import (
     MOST_USUAL,
     Repetition,
     excessive_repetition,
-    find_repetition,
-    usual_repetition,
 )
 from persona_pipeline.scoring.text.said_again import SaidAgain, find_said_again
 from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
@@ -361,12 +359,6 @@ class RepetitionSuppression:
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
-
-    def measure(self, agent_id: str, messages: Sequence[Message | str]) -> Repetition:
-        """Return how far the agent's last messages repeat one another, too much or not."""
-        latest, history = _own(agent_id, messages)
-        catchphrases = self._catchphrases_of(agent_id)
-        return find_repetition(latest, catchphrases, usual_repetition(history, catchphrases))
 
     def said_again(self, agent_id: str, messages: Sequence[Message | str]) -> SaidAgain | None:
         """Return what the agent's last message says again of its conversation, places counted among its own messages."""

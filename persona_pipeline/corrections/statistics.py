@@ -201,7 +201,7 @@ def _date(day: date | str) -> date:
     return date.fromisoformat(day) if isinstance(day, str) else day
 
 
-def _sums(checks: sa.Subquery) -> sa.Executable:
+def _sums(checks: sa.Subquery) -> "sa.Select[*tuple[Any, ...]]":
     """Return the query for sums by agent, day and reason of actions that were sent without a score."""
     c = checks.c
     watched, rejected = c.shadow, sa.and_(c.decision == Action.RETRY, ~c.shadow)
@@ -233,7 +233,7 @@ def _sums(checks: sa.Subquery) -> sa.Executable:
     return sa.select(*by, *columns).group_by(*by)
 
 
-def _latencies(checks: sa.Subquery) -> sa.Executable:
+def _latencies(checks: sa.Subquery) -> "sa.Select[*tuple[Any, ...]]":
     """Return the query for the number of checks by agent, day and class of latency: its upper end in milliseconds."""
     c = checks.c
     width = sa.case((c.latency_ms <= 200, 1.0), (c.latency_ms <= 1000, 4.0), (c.latency_ms <= 5000, 20.0), else_=100.0)

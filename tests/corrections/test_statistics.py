@@ -4,6 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import SCHEMA
+from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import CheckLatency, CorrectionStatistics, correction_statistics
 from persona_pipeline.world import Window, World
 
@@ -109,3 +111,12 @@ def test_it_is_the_same_on_both_databases_and_survives_json(either_world: World)
     found = correction_statistics(either_world.store)
     assert (found.total.actions, list(found.days)) == (7, [date(2026, 6, 1), date(2026, 6, 2)])
     assert CorrectionStatistics.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_first_check_of_an_action_is_found_by_an_index(counted: World) -> None:
+    """Asked for the least time, SQLite read all checks of the agent for each later attempt."""
+    query = statistics._sums(statistics._checks(counted.store, None, None))
+    with counted.store.connect() as connection:
+        said = str(query.compile(connection, compile_kwargs={"literal_binds": True}))
+        plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {said.replace(f'{SCHEMA}.', '')}")]
+    assert any("(agent_id=? AND action_id=?)" in line for line in plan), plan
