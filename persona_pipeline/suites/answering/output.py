@@ -12,7 +12,6 @@ from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, is_one_answer, read_turns
 from persona_pipeline.suites.format.models import present
-from persona_pipeline.suites.format.tests import content_texts
 from persona_pipeline.suites.format.text import parse_object, stringify
 
 # Texts and numbers that are recorded with an answer.
@@ -124,11 +123,6 @@ class Output:
     def tool_calls(self) -> list[dict[str, Any]]:
         """Every tool call of every message, in order; empty also where calls were not reported."""
         return [call for message in self.messages for call in message.get("tool_calls") or ()]
-
-    @property
-    def asked_by(self) -> list[tuple[str, str]]:
-        """Speakers and texts of the messages that this answer replies to."""
-        return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
     @cached_property
     def llm_call_count(self) -> int:
