@@ -14,7 +14,7 @@ from persona_pipeline.world.world import World
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
+FORMATS = (".json", ".md", ".html", ".xml")
 
 
 class NamedScore(float):
@@ -118,7 +118,7 @@ class Evaluation(Run):
             ConfigError: the name ends in something else.
         """
         from persona_pipeline.base.documents.json import write_atomically
-        from persona_pipeline.reporting.render import render
+        from persona_pipeline.reporting.render import ENDINGS, render
         from persona_pipeline.reporting.statistics import gather
 
         target = Path(path)
@@ -126,7 +126,7 @@ class Evaluation(Run):
             raise ConfigError(f"{target}: the name must end in {', '.join(FORMATS)}")
         if self.world is not None:
             gather(self.world, self.report)
-        write_atomically(target, render(self.report, FORMATS[target.suffix]))
+        write_atomically(target, render(self.report, ENDINGS[target.suffix]))
         return target
 
     def __repr__(self) -> str:

@@ -1,9 +1,10 @@
 """How a command runs and ends: what it found is written in one format, summed up in one line, and becomes its exit code."""
 
 import gc
+import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from persona_pipeline.base.errors import EXIT_OK, NothingError
+from persona_pipeline.base.errors import EXIT_OK, ConfigError, NothingError, Problem
 from persona_pipeline.cli.options import AsJson, Command, Output, chosen_format, format_option, taking
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
+# The text of personas that `init` and `try` write.
+_UNDESCRIBED = re.compile(r"^Say here who .* is, how it writes|writes in the language \S+\. Describe how ", re.DOTALL)
 # Options that the command for the missing judgments leaves out.
 _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verbose")
 
@@ -72,13 +75,13 @@ def shows(first: str = PAGE_FORMATS[0]) -> Callable[[Command], Command]:
 
 
 def _show(result: CommandResult, format: str, output: Path | None) -> None:
-    from persona_pipeline.reporting.render import title_text, write_page
+    from persona_pipeline.reporting.render import write_page
 
-    write_page(result.page, result.data, format, output)
+    title = write_page(result.page, result.data, format, output)
     for note in result.notes:
         typer.echo(note, err=True)
     if result.looked_at != 0:
-        typer.echo(f"{result.summary or title_text(result.page)}. Exit code {result.code}.", err=True)
+        typer.echo(f"{result.summary or title}. Exit code {result.code}.", err=True)
     end(result.code, looked_at=result.looked_at, looked_for=result.looked_for)
 
 
@@ -93,6 +96,7 @@ def run_and_print(
     # Imported modules stay to the end, so the garbage collector need not visit them.
     if not gc.get_freeze_count():
         gc.freeze()
+    require_described(world, world.chosen(request.agents), judge)
     with watched_judging() as progress:
         options = JudgeOptions.of(request, progress)
         opened = open_judge(judge, world, options)
@@ -110,6 +114,21 @@ def run_and_print(
         if missing := missing_text(world, opened, command, judge, options):
             typer.echo(missing, err=True)
     return run
+
+
+def require_described(world: "World", agents: Iterable[str], judge: str) -> None:
+    """Raise ``ConfigError`` for a persona that is not described yet, before a live judge is paid for it."""
+    from persona_pipeline.judging.open import RECORDED
+    from persona_pipeline.world.personas import load_persona, persona_path
+
+    left = (
+        []
+        if judge == RECORDED
+        else [name for name in agents if _UNDESCRIBED.search(load_persona(world.root, name).persona)]
+    )
+    if left:
+        said = "is still the text of a new world, so its scores would mean nothing; describe who this is"
+        raise ConfigError([Problem(f"persona {said}", str(persona_path(world.root, name))) for name in left])
 
 
 def _again(context: typer.Context, judge: str, window_end: str | None) -> str:

@@ -1,9 +1,8 @@
 """Render the pull-request comment from a report's JSON: ``python -m persona_pipeline.reporting.comment REPORT COMMENT``.
 
-For CI, where the JSON was made by code of a pull request and is only data: it is validated, and all of its text is
-neutralised; so is that of ``--comparison``, the JSON of ``persona-pipeline compare``, where it is there. What else the comment says
-does not come from it: with ``--base`` and ``--head`` what the change touches, from git; with ``--conclusion`` whether the report
-says the same as the workflow that made it. Exit code 2 when there is no report and no conclusion.
+In CI code of a pull request makes the JSON, so it is validated and its text is escaped, also that of ``--comparison``. The list of
+changes (``--base``, ``--head``) comes from git, and ``--conclusion`` checks the report against the workflow that made it.
+Exit code 2 without a report and a conclusion.
 """
 
 import argparse
@@ -13,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.lab.results import read_comparison
 from persona_pipeline.reporting.markdown import comment_of
@@ -20,9 +20,12 @@ from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, 
 from persona_pipeline.reporting.pages.evaluation import comment_page
 from persona_pipeline.reporting.pages.experiments import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
 from persona_pipeline.reporting.render import MAX_BYTES, read_json
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.changes import Change, changed_things
 
 CONCLUSIONS = ("success", "failure")
+# Changes that cannot make another verdict.
+_WITHOUT_EFFECT = ("suite", "workflow", "interview")
 
 
 def comment_text(
@@ -33,10 +36,13 @@ def comment_text(
     after: Sequence[Section] = (),
     problem: str = "",
 ) -> str:
-    """Return the comment: the verdict, what of the change it was made of, what to do, and then all the rest.
+    """Return the comment: the verdict, the changed files, what to do, and the details.
 
-    Without a ``report`` that can be read ``problem`` says why. ``conclusion``: of the workflow, as GitHub tells it; ``changes``:
-    what the change touches (None: nothing is said of it); ``after``: what comes last, such as two versions side by side.
+    Args:
+        report: None: it cannot be read, and ``problem`` says why.
+        conclusion: result of the workflow, as GitHub reports it.
+        changes: changed files; None: they are not listed.
+        after: sections at the end, such as a comparison of two versions.
     """
     warning = _warning(report, conclusion, problem)
     before = [warning] if warning else []
@@ -45,6 +51,11 @@ def comment_text(
         found = [*([touched.as_section()] if touched else []), *after]
         return comment_of(Page("", before=before, sections=found))
     page = comment_page(report)
+    drifted = [row.name for row in ReportView(report).rows if row.conclusion.verdict is Result.FELL]
+    if drifted and changes is not None and all(change.what in _WITHOUT_EFFECT for change in changes):
+        # The base has the same personas, claims, messages and rules, and so the same drift.
+        text = f"Nothing that this pull request changed: {', '.join(drifted)} had drifted before."
+        before = [*before, Item([Span(text, "strong", 600)])]
     told: list[Block] = [Item([f"{TOUCHED}: ", *changes_line(changes)])] if changes is not None else []
     several = touched if changes and len(changes) > 1 else None
     listed = [Section("", [Folded("All that this change touches", several.sections[0].blocks)])] if several else []

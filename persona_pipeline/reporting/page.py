@@ -126,12 +126,13 @@ AnyCell = str | Cell | Agent | Score
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; ``short``: where there is little room; ``name``: what files call it. Numbers stand to the right."""
+    """A column. ``short``: its heading in a narrow table; ``name``: its name in files; ``gloss``: words that explain it."""
 
     title: str
     short: str = ""
     number: bool = True
     name: str = ""
+    gloss: str = ""
 
 
 @dataclass(frozen=True)

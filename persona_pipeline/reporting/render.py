@@ -12,7 +12,7 @@ from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.reporting.page import Page, Table
+from persona_pipeline.reporting.page import Page, Table, spans
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def render_page(page: Page, format: str, data: Any = None) -> str:
     return page_text(page)
 
 
-def write_page(page: Page, data: Any, format: str, output: Path | None = None) -> None:
-    """Write a page as ``table``, ``json``, ``markdown`` or ``html`` to a file, or to stdout."""
+def write_page(page: Page, data: Any, format: str, output: Path | None = None) -> str:
+    """Write a page as ``table``, ``json``, ``markdown`` or ``html`` to a file, or to stdout; return its title."""
     from persona_pipeline.base.documents.json import write_atomically
 
     if output is not None:
@@ -86,13 +86,7 @@ def write_page(page: Page, data: Any, format: str, output: Path | None = None) -
         print_page(page)
     else:
         sys.stdout.write(transliterated(render_page(page, format, data), sys.stdout.encoding or "utf-8"))
-
-
-def title_text(page: Page) -> str:
-    """Return the title of a page in plain text."""
-    from persona_pipeline.reporting.terminal import plain_text
-
-    return plain_text(page.title)
+    return "".join(part.text for part in spans(page.title))
 
 
 def print_page(page: Page, file: TextIO | None = None) -> None:

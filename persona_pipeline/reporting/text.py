@@ -46,11 +46,6 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def indented_lines(text: str) -> str:
-    """Return printable text with every line of it indented."""
-    return "\n".join(f"  {line}" for line in printable(text).splitlines())
-
-
 def spaced(text: str, written: str) -> str:
     """Return what was written of a piece of a line, with one space for the white space at the piece's ends."""
     after = text[-1:].isspace() if written else False
@@ -135,7 +130,6 @@ def _texts() -> "Environment":
     loader = PackageLoader("persona_pipeline.reporting")
     made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
-    made.filters["indented"] = indented_lines
     return made
 
 

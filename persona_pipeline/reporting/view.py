@@ -172,8 +172,11 @@ class AgentRow:
         """Return a dropped claim in words of at most ``limit`` characters, marked where it should not hold."""
         judged = self.report.evaluation.dimensions.get(drop.dimension)
         row = judged.propositions.get(drop.proposition_id) if judged else None
-        text = one_line((drop.claim or (row.claim if row else "") or drop.proposition_id).rstrip("."), limit)
-        return f"{text} (should not happen)" if row and row.inverted else text
+        if row is None:
+            # Without the claim's result it is unknown whether it should hold, and its words could mislead.
+            return drop.proposition_id
+        text = one_line((drop.claim or row.claim or row.id).rstrip("."), limit)
+        return f"{text} (should not happen)" if row.inverted else text
 
     @property
     def in_character(self) -> tuple[str, str]:

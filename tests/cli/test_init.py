@@ -16,6 +16,7 @@ from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
+from tests.support.command_line import in_process
 from tests.support.evaluating import planned_requests
 from tests.support.languages import LANGUAGES
 from tests.support.waiting import PATIENCE
@@ -116,3 +117,17 @@ def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "persona-pipeline validate" in done.stdout
     assert (tmp_path / "w" / "personas" / "mira.yaml").exists()
+
+
+def test_a_persona_that_is_not_described_is_refused_before_it_is_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"id": "m1", "agent_id": "zoe", "channel": "desk", "text": "Hello.", "created_at": "2026-06-01T09:00:00Z"}
+    (tmp_path / "chat.jsonl").write_text(json.dumps(said), encoding="utf-8")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
+    cli = in_process(tmp_path / "world", monkeypatch, capsys)
+    cli("init", str(tmp_path / "world"), "--agent", "Zoe", "--messages", str(tmp_path / "chat.jsonl"))
+    done = cli("evaluate", "--judge", "anthropic")
+    assert done.returncode == 2
+    assert "zoe.yaml: persona is still the text of a new world" in done.stderr
+    assert cli("evaluate").returncode != 2, "a replay costs nothing"

@@ -116,7 +116,7 @@ def test_a_drift_is_dated_and_is_a_regression_although_no_score_dropped(world: W
     run(world, update_baseline=True, as_of=week_end(3), baseline_windows=2)
     done = run(world, history=1)
     assert (verdict(done, "ann"), verdict(done, "bob"), done.report.exit_code) == (Result.FELL, Result.HELD, 1)
-    assert [row.in_character for row in ReportView(done.report).rows] == ["56/56 → 12/28", "56/56 → 28/28"]
+    assert [row.in_character for row in ReportView(done.report).rows] == [("56/56", "12/28"), ("56/56", "28/28")]
     [found] = [item for item in done.report.all_findings() if item.kind == "out_of_character"]
     # The first stock phrase is two minutes after the half day's question.
     assert f"out of character since {DRIFT + timedelta(minutes=2):%Y-%m-%d %H:%M} UTC" in found.message

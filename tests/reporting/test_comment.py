@@ -135,3 +135,17 @@ def test_dropped_claims_are_folded_the_worst_first() -> None:
     claims = [line for line in folded.splitlines() if line.startswith("- `Michael Scott`, Adherence: claim")]
     assert len(claims) == 9 and all("**To do:**" in line for line in claims) and claims[0] not in shown
     assert claims[0].startswith("- `Michael Scott`, Adherence: claim 8 7.0 → ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([], True),
+        ([Change("suite", "desk", Kind.EDITED, "s")], True),
+        ([Change("persona", "michael", Kind.EDITED, "p")], False),
+        (None, False),
+    ],
+)
+def test_a_drift_of_the_base_is_not_blamed_on_the_change(changes: list[Change] | None, said: bool) -> None:
+    text = comment_text(sample_report(), changes=changes)
+    assert ("Nothing that this pull request changed: Michael Scott had drifted before." in text) is said

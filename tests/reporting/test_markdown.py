@@ -126,7 +126,7 @@ def test_a_long_comment_is_cut_between_items_and_says_so() -> None:
     text = render_comment(report)
     assert 0.9 * COMMENT_LIMIT < len(text) <= COMMENT_LIMIT
     assert "*Shortened: " in text and text.rstrip().endswith("</details>")
-    shown = sum(line.startswith("- `Michael Scott`, Adherence: word") for line in text.splitlines())
+    shown = sum(line.startswith("- `Michael Scott`, Adherence: drop-") for line in text.splitlines())
     hidden = [int(line.split()[1]) for line in text.splitlines() if line.startswith("*Shortened: ")]
     assert shown + hidden[0] == 600
     assert len(render_comment(report, 2 * COMMENT_LIMIT)) > COMMENT_LIMIT

@@ -135,3 +135,16 @@ def test_lines_hold_no_escape_sequences(tmp_path: Path) -> None:
     assert not any(character in line for line in lines for character in "\x1b\x07\x00\u202e\n")
     assert lines[1].startswith("fail       0.000  <b>bad</b>  gate contains-<i>nowhere</i>")
     assert lines[-1] == "suite: 1 of 4 passed, 1 borderline, 1 failed, 1 not judged, mean score 0.583. Exit code 1."
+
+
+def test_targets_are_compared_side_by_side_and_calls_have_their_arguments() -> None:
+    said = Output([{"role": "assistant", "content": "Done", "tool_calls": [{"tool": "refund", "input": {"order": 7}}]}])
+    tests = [
+        TestResult(f"pay@{target}", "pay", score, verdict, Attempt(1, score, verdict, (), said), target=target)
+        for target, score, verdict in (("haiku", 1.0, SuiteVerdict.PASS), ("opus", 0.0, SuiteVerdict.FAIL))
+    ]
+    parser = Tags()
+    parser.feed(page_html(suite_page(SuiteResult("desk", "desk.eval.yaml", tests))))
+    text = spoken(parser.text)
+    assert "Testhaikuopuspaypass100%fail0%" in text.replace(" ", "")
+    assert 'refund({"order": 7})' in text

@@ -76,7 +76,7 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     if there or settings.database_url is not None:
         findings.append(_checked("database", _database, settings))
         if findings[-1].level is not ProbeLevel.ERROR:
-            findings += [_checked("messages", _messages, settings), *_voices(settings)]
+            findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
     with suppress(ConfigError):
         # An invalid file was reported above.
@@ -156,27 +156,6 @@ def _messages(settings: "Settings") -> "ProbeFinding":
         remedy = "list other names under aliases in a persona file; `persona-pipeline validate` lists them all"
         return _finding("messages", "note", "; ".join(warnings), remedy)
     return _finding("messages", "ok", match.note() or "every agent has messages, and every speaker a persona")
-
-
-def _voices(settings: "Settings") -> "list[ProbeFinding]":
-    """Whether each agent's voice is learnt and followed; broken files are reported above."""
-    from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.evaluation.voice import followed_text, learnt_voice
-    from persona_pipeline.scoring.style.monitor import stored_voices
-    from persona_pipeline.world.personas import agent_ids, load_persona
-    from persona_pipeline.world.world import World
-
-    found: list[ProbeFinding] = []
-    remedy = "`persona-pipeline watch --once` learns voices and says what is missing"
-    with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
-        world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
-        stored = stored_voices(store, names)
-        for name in names:
-            state = learnt_voice(world, load_persona(world.root, name), stored.get(name), world.horizon, False)
-            followed = state.learnt.model is not None and state.learnt.model.tells
-            said = "; ".join(followed_text(state))
-            found.append(_finding("voice", "ok" if followed else "note", said, "" if followed else remedy))
-    return found
 
 
 def _recordings(settings: "Settings") -> "ProbeFinding":

@@ -42,7 +42,6 @@ from persona_pipeline.reporting.pages.evaluation import (
     named_values,
     power_table,
     provenance_facts,
-    scalar_facts,
     score_of,
     scores_table,
     tone_of,
@@ -135,10 +134,6 @@ class DimensionBlock:
     @property
     def bar(self) -> Markup | None:
         return cell_bar(self.cell)
-
-    @property
-    def statistics(self) -> list[tuple[str, str]]:
-        return scalar_facts(self.cell.evaluation.statistics) if self.cell.evaluation else []
 
 
 @dataclass(frozen=True)

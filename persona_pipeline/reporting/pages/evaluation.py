@@ -50,7 +50,7 @@ from persona_pipeline.reporting.view import (
 from persona_pipeline.scoring.messages.verdicts import WorstMessage
 from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
-from persona_pipeline.world.propositions.models import dimension_label
+from persona_pipeline.world.propositions.models import DIMENSIONS, dimension_label
 
 WORST = "Messages out of character"
 # Agents of more than this are folded where they are in character.
@@ -58,7 +58,6 @@ FOLDED_FROM = 12
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 # In a terminal without -v: agents, other findings, remedies, names in a line, and lines after the table.
 _MOST_AGENTS, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_AFTER, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 10, 240
-_MOST_LIMITS = 5
 # In a comment: remedies outside the folds, and characters of a quote.
 _MOST_TO_DO, _MOST_QUOTE = 3, 160
 
@@ -77,7 +76,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     judged = [Item(text, tone="dim") for text in view.judge_lines]
     if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
         judged.append(Item(UNREAD, tone="dim"))
-    lines = judged if verbose else [*_run_lines(view), *judged, *_low_power(view)][:_MOST_AFTER]
+    lines = judged if verbose else [*_run_lines(view), *judged][:_MOST_AFTER]
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
         top.append(_short_table(view, verbose=verbose))
@@ -186,21 +185,6 @@ def worst_lines(name: str, item: WorstMessage, claims: Sequence[str], names: Map
         yield Item([Span(said.quote, "em", _MOST_QUOTE)], 1, "in character")
 
 
-def _low_power(view: ReportView) -> Iterator[Item]:
-    """Yield the drops that would be missed of agents in character; nothing where each would be seen."""
-    missed = [
-        (power.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {power.shown}")
-        for row, powers in view.powers
-        if row.conclusion.verdict is Result.HELD
-        for name, power in powers.items()
-        if power.missed
-    ]
-    named = [text for _, text in sorted(missed, reverse=True)[:_MOST_LIMITS]]
-    if named:
-        more = f" and {len(missed) - len(named)} more" if len(missed) > len(named) else ""
-        yield Item(f"drops below these would be missed: {', '.join(named)}{more}", kind="low power", tone="dim")
-
-
 def comment_page(report: RunReport) -> Page:
     """Return the comment of a pull request: the verdict, its reasons, what to do, the scores, and folded details."""
     view = ReportView(report)
@@ -278,7 +262,8 @@ def _share_cell(row: AgentRow) -> Cell:
 
 def dimension_column(name: str) -> Column:
     label = dimension_label(name)
-    return Column(label, SHORT_LABELS.get(label.lower(), ""), name=name)
+    gloss = DIMENSIONS[name].gloss if name in DIMENSIONS else ""
+    return Column(label, SHORT_LABELS.get(label.lower(), ""), name=name, gloss=gloss)
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
@@ -370,7 +355,7 @@ _MECHANISMS = {
     "history": "Judging earlier windows",
     "synthetic": "Generating conversations",
 }
-_HASH_LENGTH, _LONGEST = 12, 60
+_HASH_LENGTH = 12
 
 
 def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
@@ -439,15 +424,6 @@ def provenance_facts(report: RunReport) -> Facts:
 def named_values(values: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return nested values under readable names."""
     return [(_spelled(name), value) for name, value in _flat(values)]
-
-
-def scalar_facts(statistics: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers and short texts of a dimension's statistics; the JSON report has the rest."""
-    return [
-        (_spelled(name), _scalar(round(value, 4) if isinstance(value, float) else value))
-        for name, value in sorted(statistics.items())
-        if isinstance(value, int | float | str) and len(str(value)) <= _LONGEST
-    ]
 
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:

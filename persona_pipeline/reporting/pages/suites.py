@@ -1,6 +1,7 @@
 """A suite's run: lines as its tests come, and pages of it and of its comparison with another."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from persona_pipeline.reporting.page import (
     Cell,
@@ -15,7 +16,14 @@ from persona_pipeline.reporting.page import (
     verdict_tone,
 )
 from persona_pipeline.reporting.text import format_share, one_line
-from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
+from persona_pipeline.suites.grading.results import (
+    WORST_FIRST,
+    SuiteResult,
+    SuiteVerdict,
+    TestResult,
+    by_target,
+    reason_of,
+)
 from persona_pipeline.suites.running.history import Comparison, Pair
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
@@ -59,7 +67,22 @@ def suite_page(result: SuiteResult) -> Page:
     tone = verdict_tone(result.verdict.value)
     before = [Item(result.verdict.value, tone=tone)]
     tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
-    return Page(result.suite, [Item(said)], [tests], before, tone)
+    parts = by_target(result)
+    sides = [Section("Targets side by side", [_targets_table(parts)])] if len(parts) > 1 else []
+    return Page(result.suite, [Item(said)], [*sides, tests], before, tone)
+
+
+def _targets_table(parts: Mapping[str | None, SuiteResult]) -> Table:
+    """Return a row for each test, with its verdict and score of each target."""
+    found = [
+        {
+            test.test_id: Cell(f"{test.verdict.value} {format_share(test.score)}", verdict_tone(test.verdict.value))
+            for test in part.tests
+        }
+        for part in parts.values()
+    ]
+    rows = [[name, *(own.get(name, "–") for own in found)] for name in dict.fromkeys(chain(*found))]
+    return Table.plain("Verdicts by target", ["Test", *map(str, parts)], rows)
 
 
 def tests_page(result: SuiteResult, headline: str) -> Page:
