@@ -116,13 +116,32 @@ def _set_price(usage: Usage, prices: TokenPrices) -> float:
 @lru_cache
 def _is_listed(name: str) -> bool:
     try:
-        _list_price(Usage(input_tokens=1), name, 0)
+        _lowest_tier(name)
     except LookupError:
         return False
     return True
 
 
+# The public table has no tier that begins with fewer tokens of a prompt.
+_SMALLEST_TIER = 32_000
+
+
 def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
+    """Return a model's list price of a call; ``LookupError``: the public table does not know the model."""
+    prompt = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
+    if hour_cache_tokens or prompt >= _SMALLEST_TIER:
+        return _table_price(usage, name, hour_cache_tokens)
+    return _set_price(usage, _lowest_tier(name))
+
+
+@lru_cache
+def _lowest_tier(name: str) -> TokenPrices:
+    """Return a model's prices below the first tier. An estimate prices each question ten times, and a lookup is slow."""
+    kinds = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
+    return TokenPrices(*(_table_price(Usage(**{kind: 10_000}), name, 0) * 100 for kind in kinds))
+
+
+def _table_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
     from genai_prices import Usage as PricedUsage
     from genai_prices import calc_price
 

@@ -2,12 +2,15 @@
 
 import asyncio
 
+import genai_prices
 import pytest
+from genai_prices.data import providers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
+from persona_pipeline.judging import money
 from persona_pipeline.judging.model.messages import read_usage, traits_of
 from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
 from persona_pipeline.judging.verdict import Usage
@@ -44,6 +47,33 @@ HAIKU = "claude-haiku-5-5"
 )
 def test_prices(usage: Usage, model: str, arguments: dict, usd: float) -> None:
     assert price(usage, model, **arguments) == pytest.approx(usd)
+
+
+@given(
+    usage=st.builds(Usage, *[st.integers(0, 20_000)] * 4),
+    model=st.sampled_from([HAIKU, "claude-haiku-4-5", "gpt-5-mini", "gemini-2.5-pro", "gemini-2.5-flash"]),
+)
+def test_a_short_prompt_has_the_price_of_the_public_table(usage: Usage, model: str) -> None:
+    vendor = next(vendor for vendor, names in money._VENDORS.items() if names.match(model))
+    writes = {"cache_write_tokens": usage.cache_creation_tokens} if usage.cache_creation_tokens else {}
+    priced = genai_prices.Usage(
+        input_tokens=usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        output_tokens=usage.output_tokens,
+        **writes,
+    )
+    listed = genai_prices.calc_price(priced, model, provider_id=vendor)
+    assert price(usage, model) == pytest.approx(float(listed.total_price))
+
+
+def test_no_tier_of_the_public_table_begins_with_a_shorter_prompt() -> None:
+    models = [model for vendor in providers for model in vendor.models]
+    listed = [
+        prices for model in models for prices in (model.prices if isinstance(model.prices, list) else [model.prices])
+    ]
+    found = [value for prices in listed for value in vars(getattr(prices, "prices", prices)).values()]
+    starts = [tier.start for value in found for tier in getattr(value, "tiers", ())]
+    assert starts and min(starts) >= money._SMALLEST_TIER
 
 
 def test_a_model_without_a_price_has_an_unknown_one() -> None:

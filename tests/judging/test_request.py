@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from anthropic._constants import ANTHROPIC_API_VERSION
 
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
@@ -70,6 +71,10 @@ CHANGED: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
 def test_what_can_change_an_answer_changes_the_key(change: Callable[[], str]) -> None:
     assert change() != key()
+
+
+def test_the_api_version_is_the_one_that_the_sdk_sends() -> None:
+    assert ANTHROPIC.api_version == ANTHROPIC_API_VERSION
 
 
 def test_the_api_version_is_part_of_the_key() -> None:

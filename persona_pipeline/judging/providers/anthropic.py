@@ -2,8 +2,11 @@
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -24,12 +27,22 @@ CREDENTIALS = (
 )
 
 
+@lru_cache
+def _api_version() -> str:
+    """Return the API version that the installed SDK sends, read from its source: importing the SDK takes a second."""
+    package = find_spec("anthropic")
+    source = Path(package.origin or "").with_name("_constants.py").read_text("utf-8") if package else ""
+    if found := re.search(r'^ANTHROPIC_API_VERSION = "(.+)"', source, re.MULTILINE):
+        return found[1]
+    from anthropic._constants import ANTHROPIC_API_VERSION
+
+    return ANTHROPIC_API_VERSION
+
+
 class _OverAnthropicSdk(Provider):
     @property
     def api_version(self) -> str:
-        from anthropic._constants import ANTHROPIC_API_VERSION
-
-        return ANTHROPIC_API_VERSION
+        return _api_version()
 
     def sdk(self) -> ModuleType:
         import anthropic
