@@ -136,7 +136,7 @@ class StoredVerdict:
 
 
 def saved_run(row: Row | None) -> AgentReport | None:
-    """Return a stored run as it was decided, from its row; None: there is no row."""
+    """Return a stored run as it was decided, from its row; None: the row is missing."""
     return None if row is None else _saved(row, row.result or row.outline)
 
 
@@ -213,17 +213,13 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
             "proposition_delta": rules.proposition_delta,
         },
     )
-    report.terms = kept_terms(report)
-    report.exit_code = exit_code_of(report.all_findings(), rules)
-    return report
-
-
-def kept_terms(report: RunReport) -> Terms:
-    """Return the terms of stored runs: looser rules and accepted drops."""
-    return Terms(
+    # Stored runs keep looser rules and accepted drops as findings.
+    report.terms = Terms(
         looser=[LooserRule(rule="", text=text) for text in kept_rules(report.all_findings())],
         accepted=[finding.message for item in report.agents.values() for finding in item.accepted],
     )
+    report.exit_code = exit_code_of(report.all_findings(), rules)
+    return report
 
 
 def series_beside(

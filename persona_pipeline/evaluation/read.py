@@ -125,7 +125,8 @@ class WorldReader:
         for agent_id in (name for name in agent_ids if name in brought.personas and name not in broken):
             window, last = span or newest.get(agent_id), newest.get(agent_id)
             if window is None:
-                broken[agent_id] = (_no_window(agent_id),)
+                why = f"agent {agent_id!r} has no message window; materialize its messages first"
+                broken[agent_id] = (Problem(why),)
                 continue
             past = last is not None and window.end < last.end
             scopes.append(AgentScope(agent_id, window, tuple(dimensions), past, persona=brought.personas[agent_id]))
@@ -469,10 +470,6 @@ class WorldReader:
 def coverage_of(settings: Settings) -> tuple[float, float]:
     """Return the share of judgments (0-1) that must be scored in a replay, and with a live judge."""
     return settings.min_coverage_replay, settings.min_coverage_live
-
-
-def _no_window(agent_id: str) -> Problem:
-    return Problem(f"agent {agent_id!r} has no message window; materialize its messages first")
 
 
 def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:

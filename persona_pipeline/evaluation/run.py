@@ -74,7 +74,7 @@ from persona_pipeline.world.world import World
 
 @dataclass
 class Run:
-    """A run of one or more agents.
+    """A run of agents.
 
     Attributes:
         report: for all reports.
@@ -373,14 +373,9 @@ def _report_of(
         fail_on=list(rules.fail_on or ()),
         only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
     )
-    if notes := _notes_of(judge):
+    if notes := list(getattr(judge, "notes", ())):
         run.provenance["judge_notes"] = notes
     return run
-
-
-def _notes_of(judge: Judge) -> list[str]:
-    """Return the judge's notes on its answers, such as their recordings."""
-    return list(getattr(judge, "notes", ()))
 
 
 def _finished(
@@ -390,7 +385,7 @@ def _finished(
     generated: SyntheticAgents | None = None,
     told: Mapping[str, Finding] | None = None,
 ) -> Run:
-    """Return a decided run with its report. ``told``: by agent, the finding on its golden file."""
+    """Return a decided run with its report. ``told``: findings on golden files by agent."""
     rules, dimensions, inputs = run.rules, select_dimensions(request.dimensions), run.snapshot.inputs
     generated = generated or SyntheticAgents()
     reports = {agent_id: restricted(report, dimensions, rules) for agent_id, report in run.reports.items()}
@@ -423,7 +418,8 @@ def _replay_of(run: Run, judge: Judge, request: EvaluationRequest) -> RunReplay:
     runs = [*run.earlier, *run.runs.values()]
     answers = [judged.answers for item in runs for judged in (item.judged, item.again) if judged]
     told = {key: verdict for own in answers for key, verdict in own.items()}
-    return RunReplay(run.snapshot, request, run.rules, judge.name, judge.live, _notes_of(judge), told)
+    notes = list(getattr(judge, "notes", ()))
+    return RunReplay(run.snapshot, request, run.rules, judge.name, judge.live, notes, told)
 
 
 def replayed(replay: RunReplay) -> Run:

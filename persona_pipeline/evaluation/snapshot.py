@@ -142,7 +142,7 @@ class Reference:
     coverage: Annotated[tuple[float, float], Field(exclude=True)] = (1.0, 0.95)
 
     def run(self, run_id: str) -> AgentEvaluation | None:
-        """Return an earlier run; None: there is no run of this id."""
+        """Return an earlier run; None: none has this id."""
         text = self.results.get(run_id)
         return AgentEvaluation.model_validate_json(text) if text else None
 

@@ -63,7 +63,8 @@ def draw_anchors(
     pair = _pair(texts, (stock.agent_id, lines)) if missing else None
     if pair is None:
         return [AnchoredAgent.of(characters[agent_id], own) for agent_id, own in found.items()]
-    chosen = [item for item in chain(*zip_longest(*(_sided(pair, side) for side in (0, 1)))) if item][:missing]
+    sides = [[(name, text) for text in own] for name, own in zip(pair.agents, pair.texts, strict=True)]
+    chosen = [item for item in chain(*zip_longest(*sides)) if item][:missing]
     known = {item.text for own in found.values() for item in own}
     for writer, text in chosen:
         for agent_id in pair.agents:
@@ -72,10 +73,6 @@ def draw_anchors(
                 found.setdefault(agent_id, []).append(Anchor(text=text, verdict=verdict))
     everybody = {**characters, stock.agent_id: stock}
     return [AnchoredAgent.of(everybody[agent_id], own) for agent_id, own in found.items()]
-
-
-def _sided(pair: _Pair, side: int) -> list[tuple[str, str]]:
-    return [(pair.agents[side], text) for text in pair.texts[side]]
 
 
 def _usable(texts: Sequence[str]) -> list[str]:

@@ -295,12 +295,12 @@ class DimensionConclusion(Conclusion, frozen=True):
 
 
 class Expense(BaseModel, extra="forbid"):
-    """Cost of one part of a run.
+    """Cost of a part of a run.
 
     Attributes:
         mechanism: ``evaluation``, ``confirmation`` (repeated judgments of drops), ``history`` (earlier windows), ``synthetic``
             (generated conversations), ``facts`` (statements of agents) or ``judge_check`` (anchors; of the first agent).
-        dimension: None: not spent on one dimension.
+        dimension: None: not spent on a single dimension.
     """
 
     mechanism: str

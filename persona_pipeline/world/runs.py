@@ -233,7 +233,7 @@ def summary_rows(
 ) -> Sequence[sa.Row]:
     """Return agent, window's end, ``whole`` and ``summary`` of finished runs; the last run of a window counts.
 
-    They cover at least each agent's newest 60 windows; runs before all of those are not read.
+    They cover at least each agent's newest 60 windows; earlier runs are not read.
     """
     bounds = [] if until is None else [_RUNS.c.window_end <= until]
     bounds += [] if since is None else [_RUNS.c.window_end >= since]

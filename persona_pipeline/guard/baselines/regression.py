@@ -404,17 +404,13 @@ def _decide(row: DimensionComparison, warnings: list[str], rule: Rule) -> None:
             row.drops.append(drop)
         else:
             warnings.append(f"{row.dimension}/{drop.proposition_id}: {_explained(-drop.delta, test.p_value)}")
-            row.undecided_claims += undecided([drop])
+            # A drop that is not shown is undecided where it is too large to ignore.
+            row.undecided_claims += [drop] if -drop.delta > UNDECIDED_CLAIM + TOLERANCE else []
 
 
 def not_shown(row: DimensionComparison, undecided_delta: float) -> Literal["ok", "undecided"]:
     """Return the status of a dimension whose drop is not shown: undecided where the drop is too large to ignore."""
     return "undecided" if -(row.delta or 0.0) > undecided_delta + TOLERANCE else "ok"
-
-
-def undecided(drops: list[PropositionDrop]) -> list[PropositionDrop]:
-    """Return the drops of claims that are too large to ignore where they are not shown."""
-    return [drop for drop in drops if -drop.delta > UNDECIDED_CLAIM + TOLERANCE]
 
 
 def _explained(drop: float, p_value: float) -> str:

@@ -178,5 +178,5 @@ def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> Iterator[bytes]
     except ValueError:
         raise
     except Exception as error:
-        # Decompressors raise errors of their own.
+        # Decompressors raise different errors.
         raise ValueError(f"is a damaged CHARX file ({error})") from None

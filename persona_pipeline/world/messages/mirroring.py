@@ -86,7 +86,10 @@ def write_batch(
     place = {"reading": reading.number}
     rows = [{**row_of(message, reading.source), "line": line, **place} for message, line in changed.items()]
     write_rows(connection, rows, list(inserted), [(message_of(known[message.id]), message) for message in updated])
-    _find(connection, found, reading)
+    if found:
+        at = sa.update(_TABLE).where(_TABLE.c.id == sa.bindparam("found_id"))
+        moved = at.values(source=reading.source, reading=reading.number, line=sa.bindparam("found_line"))
+        connection.execute(moved, [{"found_id": item.id, "found_line": line} for item, line in found.items()])
     unchanged = len(kept) - len(changed) - refused
     return WriteResult(len(inserted), len(updated), unchanged, 0, len(out)), problems
 
@@ -107,26 +110,20 @@ def _taken(row: sa.Row, message: Message, line: int, reading: Reading) -> str:
     )
 
 
-def remove_unread(store: Store, reading: Reading) -> int:
-    """Remove messages that an earlier reading of a file found and this one did not, and return their number."""
+def remove_unread(store: Store, reading: Reading) -> list[str]:
+    """Remove messages that an earlier reading of a file found and this one did not, and return their ids."""
     lost = sa.and_(_TABLE.c.source == reading.source, sa.func.coalesce(_TABLE.c.reading, 0) != reading.number)
-    removed = 0
+    removed: list[str] = []
     while True:
         with store.begin() as connection:
             query = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(lost).limit(_CHUNK)
             rows = connection.execute(query).all()
             if not rows:
                 return removed
-            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows])))
+            ids = [row.id for row in rows]
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids)))
             touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
-            removed += len(rows)
-
-
-def _find(connection: Connection, found: Mapping[Message, int], reading: Reading) -> None:
-    if found:
-        at = sa.update(_TABLE).where(_TABLE.c.id == sa.bindparam("found_id"))
-        values = at.values(source=reading.source, reading=reading.number, line=sa.bindparam("found_line"))
-        connection.execute(values, [{"found_id": item.id, "found_line": line} for item, line in found.items()])
+            removed += ids
 
 
 LEASE = "message files"
@@ -179,13 +176,13 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
         with store.together(), exclusive(store, [LEASE]):
             # Another process may have read them meanwhile.
             unread = unread_files(store, files)
-            written = _mirror_all(store, files, unread, aliases)
-            while written.removed and (len(files) > 1 or unread.gone):
-                result.written += written
-                # A removed message may be in another file, too.
-                every = Unread({name: _digest(path) for name, path in files.items()})
-                written = replace(_mirror_all(store, files, every, aliases, whole=True), unchanged=0)
-            result.written += written
+            result.written, lost = _mirror_all(store, files, unread, aliases)
+            # A removed message may be in another file, too.
+            others = files if len(files) > 1 or unread.gone else {}
+            while held := {name: path for name, path in others.items() if lost and _holds(path, lost)}:
+                again = Unread({name: _digest(path) for name, path in held.items()})
+                written, lost = _mirror_all(store, files, again, aliases, whole=True)
+                result.written += replace(written, unchanged=0)
         raise_revisions(store)
     kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
     for row in sorted(store.rows(kept), key=lambda row: row.path):
@@ -195,21 +192,33 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
     return result
 
 
+def _holds(path: Path, ids: Collection[str]) -> bool:
+    """Return whether a file has a message with one of these ids."""
+    try:
+        with MessageFile(path) as file:
+            return any(isinstance(row.found, Message) and row.found.id in ids for row in file.rows(parse_message))
+    except ConfigError:
+        return False
+
+
 def _mirror_all(
     store: Store, files: Mapping[str, Path], unread: "Unread", aliases: Aliases, *, whole: bool = False
-) -> WriteResult:
-    written = WriteResult()
+) -> tuple[WriteResult, set[str]]:
+    """Mirror unread files and return the result with the ids of removed messages."""
+    written, lost = WriteResult(), set[str]()
     size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
     # Small files are one transaction; of larger ones each batch is.
     with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
         for name, digest in unread.files.items():
             reading = Reading(name, 0, files.keys() - {name}, unread.gone)
-            written += _mirror(store, files[name], digest, reading, aliases, whole=whole)
+            done, removed = _mirror(store, files[name], digest, reading, aliases, whole=whole)
+            written += done
+            lost.update(removed)
     for name in unread.gone:
-        written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
+        lost.update(remove_unread(store, Reading(name, -1)))
         with store.begin() as connection:
             connection.execute(sa.delete(_SOURCES).where(_SOURCES.c.path == name))
-    return written
+    return replace(written, removed=len(lost)), lost
 
 
 def ingest_rows(
@@ -259,24 +268,17 @@ def _characters(row: Row) -> int:
 
 def _mirror(
     store: Store, path: Path, digest: str, reading: Reading, aliases: Aliases, *, whole: bool = False
-) -> WriteResult:
+) -> tuple[WriteResult, list[str]]:
     """Read a file to its end, on from the last place or from the start; ``whole``: from the start, for messages of other files.
 
-    ``digest``: of the file before: it is read again if it changes meanwhile.
+    ``digest``: of the file before: it is read again if it changes meanwhile. Also returns the ids of removed messages.
     """
-    name, written, found = reading.source, WriteResult(), SyncResult()
+    name, written = reading.source, WriteResult()
     row = store.row(sa.select(_SOURCES).where(_SOURCES.c.path == name))
     number = row.reading if row else 0
     try:
         with MessageFile(path) as file:
-            is_known = row is not None and bool(row.size) and file.skip(row.size, row.lines, row.content_hash)
-            if row and is_known:
-                before = _loaded(row.problems)
-                found.name(item for item in before.problems if item.line and item.line <= file.lines)
-                found.unnamed = before.unnamed
-            if is_known and whole:
-                file.restart()
-                found = SyncResult()
+            is_known, found = _resumed(file, row, whole=whole)
             file.require_text()
             reading = replace(reading, number=number if is_known else number + 1)
             # A reading that is killed begins again from the start.
@@ -291,11 +293,22 @@ def _mirror(
         # Its messages stay, and it is read again once it has changed.
         problems = [Problem(p.message, name, p.line, p.column) for p in error.problems]
         _note(store, name, size=0, content_hash="", seen=digest, problems=_dumped(SyncResult(problems)))
-        return written
-    if not is_known:
-        written += WriteResult(removed=remove_unread(store, reading))
+        return written, []
+    removed = [] if is_known else remove_unread(store, reading)
     _note(store, name, size=file.end, lines=file.lines, content_hash=file.digest, seen=digest, problems=_dumped(found))
-    return written
+    return written, removed
+
+
+def _resumed(file: MessageFile, row: sa.Row | None, *, whole: bool) -> tuple[bool, SyncResult]:
+    """Go to the last place of a file, with ``whole`` to its start; return whether it begins the same, and the problems so far."""
+    if row is None or not row.size or not file.skip(row.size, row.lines, row.content_hash):
+        return False, SyncResult()
+    if whole:
+        file.restart()
+        return True, SyncResult()
+    before = _loaded(row.problems)
+    settled = [item for item in before.problems if item.line and item.line <= file.lines]
+    return True, SyncResult(settled, unnamed=before.unnamed)
 
 
 def _split(

@@ -30,7 +30,7 @@ _SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
 
 @dataclass(frozen=True)
 class Selection:
-    """Selected real messages: all given conditions apply; of several values of one condition, any.
+    """Selected real messages: all given conditions apply; any of several values of a condition.
 
     ``agents``: agent ids; ``speakers``: names in the source. ``sources``: files, as ``message_source`` names them.
     ``between``: first and last time, both included.
@@ -159,10 +159,7 @@ def write_messages(store: Store, messages: Sequence[Message]) -> WriteResult:
 def write_messages_in(
     connection: Connection, messages: Sequence[Message], *, mirrored: str | None = None
 ) -> WriteResult:
-    """Like ``write_messages``, in a transaction of the caller.
-
-    ``mirrored``: their source, whose other messages are removed.
-    """
+    """Like ``write_messages``, in the caller's transaction; ``mirrored``: their source, whose other messages are removed."""
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
     stored = known_rows(connection, [message.id for message in messages])

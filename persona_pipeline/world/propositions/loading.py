@@ -206,7 +206,7 @@ def read_claims(
 ) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
     """Return agents' claims by dimension, and problems of invalid files.
 
-    ``folder``: of propositions. ``named``: an agent without claims of one of the dimensions is a problem.
+    ``folder``: of propositions. ``named``: an agent without claims of a named dimension is a problem.
     """
     claims: dict[str, dict[str, StoredSet]] = {}
     broken: dict[str, tuple[Problem, ...]] = {}

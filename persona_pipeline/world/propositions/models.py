@@ -313,10 +313,10 @@ _NAME = regex.compile(r"[\p{L}\p{M}\p{N}](?:[\p{L}\p{M}\p{N} _.&+#@/'’()-]{0,6
 
 
 def claim_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables as they may stand in a claim, which a judge trusts: names are data of others.
+    """Return variables as they are written into a claim, which a judge trusts: names are other people's data.
 
-    Names of channels and recipients are quoted, and none is longer than 64 characters or has other signs than names have: what is
-    not such a name becomes a neutral label.
+    Names of channels and recipients are quoted. A name longer than 64 characters, or with signs that names do not have,
+    becomes a neutral label.
     """
     return {name: _in_claim(name, value) for name, value in variables.items()}
 
