@@ -373,7 +373,7 @@ def _report_of(
         fail_on=list(rules.fail_on or ()),
         only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
     )
-    if notes := list(getattr(judge, "notes", ())):
+    if notes := list[str](getattr(judge, "notes", ())):
         run.provenance["judge_notes"] = notes
     return run
 
