@@ -1,7 +1,7 @@
 """docs/scoreboard.md from the measurements: tables, and a sentence for each column in which a peer did better."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jinja2
@@ -90,10 +90,9 @@ def rendered(results: Results) -> str:
         alike=table(["measure", "intact", *ALIKE], alike),
         other_losses=[*losses(["intact", *PLANTED], repetition), *losses(["intact", *ALIKE], alike)],
         suites=suites_table(results.suites),
-        unnamed=[item.replace("\n    ", "; ") for counts in results.suites.values() for item in counts.unnamed[:2]],
         ratings=ratings_table(results.ratings),
         run=[f"{peer.name} {peer.version}" for peer in results.installed.values() if not peer.why],
-        not_run=list(not_run(results)),
+        not_run=not_run(results),
     )  # fmt: skip
 
 
@@ -215,15 +214,14 @@ def ratings_table(found: Sequence[Correlation]) -> list[str]:
     return lines(["measure", "rank correlation with the rating", "conversations"], rows)
 
 
-def not_run(results: Results) -> Iterator[tuple[str, str]]:
-    """Yield every peer that was not run, and why."""
-    for peer in results.installed.values():
-        if peer.why:
-            yield peer.name, peer.why
-    for party, why in results.not_run.items():
-        if party not in OURS and party not in BASELINES and why not in {p.why for p in results.installed.values()}:
-            yield party, why
-    yield from NOT_INSTALLED
+def not_run(results: Results) -> dict[str, list[str]]:
+    """Return the peers that were not run, by reason."""
+    missing = [(peer.name, peer.why) for peer in results.installed.values() if peer.why]
+    missing += [(party, why) for party, why in results.not_run.items() if party not in (*OURS, *BASELINES)]
+    found: dict[str, list[str]] = {}
+    for name, why in (*missing, *NOT_INSTALLED):
+        found.setdefault(why, []).append(name)
+    return found
 
 
 NOT_INSTALLED = (
