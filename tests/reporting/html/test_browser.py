@@ -255,7 +255,7 @@ def test_one_of_many_agents_is_found_by_typing(show: Callable[..., Opened]) -> N
     rows.get_by_role("link").press("Enter")
     assert opened.page.url.endswith("#agent-1")
     opened.page.get_by_label("Find an agent").fill("nobody")
-    assert rows.count() == 0 and opened.page.get_by_text("Nobody is called that.").is_visible()
+    assert rows.count() == 0 and opened.page.get_by_text("No agent has this name.").is_visible()
     assert (opened.requests, opened.messages) == ([], [])
     # A page is as wide as the window; what is wider scrolls within it.
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
