@@ -19,7 +19,10 @@ def _week(world: World, week: int) -> datetime:
     """Let ann and bob talk for a week, and return its end."""
     end = FIRST + timedelta(weeks=week)
     said = [
-        Message(f"w{week}-{n}", agent_id, f"Week {week}, kettle {n}.", end - timedelta(hours=40 - n), "general")
+        # The same words every week, so that only the judge's scores change.
+        Message(
+            f"w{week}-{n}", agent_id, f"The kettle has boiled {n // 2} times.", end - timedelta(hours=40 - n), "general"
+        )
         for n, agent_id in enumerate(["ann", "bob"] * 5)
     ]
     write_messages(world.store, said)
