@@ -21,6 +21,7 @@ from persona_pipeline.world.world import template_world, write_new
 from tests.support.command_line import in_process
 from tests.support.languages import LANGUAGES
 from tests.support.waiting import PATIENCE
+from tests.support.worlds import replace_in
 
 SAID = {"id": "m1", "agent_id": "brack", "channel": "c", "text": "Hello", "created_at": "2026-01-01T00:00:00Z"}
 
@@ -111,6 +112,19 @@ def test_messages_that_cannot_be_read_leave_the_world_and_say_so(
     assert done.returncode == 2
     assert "gone.jsonl: does not exist" in done.stderr and "persona-pipeline ingest" in done.stderr
     assert (tmp_path / "v" / "personas" / "brack.yaml").exists()
+
+
+def test_messages_that_name_the_agent_instead_of_its_id_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chats.jsonl").write_text(json.dumps(SAID | {"agent_id": "Brack O."}) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(tmp_path, monkeypatch, capsys)
+    assert run("init", "w", "--agent", "Brack O.", "--messages", "chats.jsonl").returncode == 0
+    replace_in(tmp_path / "w" / "personas" / "brack-o.yaml", "Say here who", "Nobody knows who")
+    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path / "w"))
+    done = run("evaluate", "--window", "all", "--format", "json")
+    assert json.loads(done.stdout)["agents"]["brack-o"]["sample_size"] == 1, done.stderr
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -125,9 +125,12 @@ def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -
             path = path.replace(before, agent_id)
         made[path] = text
     if not example:
+        # Messages may name the agent by its name instead of its id.
+        aliases = "" if name == agent_id else f"aliases: [{quoted}]\n"
         made[f"personas/{agent_id}.yaml"] = (
             f"agent_id: {json.dumps(agent_id)}\n"
             f"display_name: {quoted}\n"
+            f"{aliases}"
             "persona: |\n"
             f"  Say here who {name} is, how it writes, and what it never does.\n"
             "corrections: {}\n"
