@@ -283,10 +283,6 @@ def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
     return [suite_source, suite]
 
 
-# The step whose config says which suites.
-CHOOSE = "choose_suites"
-
-
 class SuitesConfig(dg.Config):
     """Which suites to run. One target alone is a partition of the suite's asset."""
 

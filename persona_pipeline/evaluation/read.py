@@ -396,11 +396,6 @@ class WorldReader:
                 found[agent_id] = run
         return found
 
-    def past_windows(self, agent_id: str) -> tuple[list[Window], datetime | None]:
-        """Return an agent's evaluated windows, newest first, and the time of its first message."""
-        first = next(iter(self.world.messages(agent_id=agent_id)), None)
-        return runs.known_windows(self.world.store, agent_id, now=self.world.horizon), first and first.created_at
-
     def _voices(self, scopes: Sequence[AgentScope], *, learn: bool) -> dict[str, VoiceState]:
         known, found = stored_voices(self.world.store, {scope.agent_id for scope in scopes}), {}
         for scope in scopes:

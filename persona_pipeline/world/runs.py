@@ -50,16 +50,6 @@ def newest_windows(store: Store, agent_ids: Collection[str], *, now: datetime) -
     return {row.agent_id: Window(end=row.window_end, start=row.window_start) for row in rows}
 
 
-def known_windows(store: Store, agent_id: str, *, now: datetime) -> list[Window]:
-    """Return the windows an agent was evaluated on that do not end in the future, the newest first."""
-    query = (
-        sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end)
-        .where(_WINDOWS.c.agent_id == agent_id, _WINDOWS.c.window_end <= now)
-        .order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
-    )
-    return [Window(end=row.window_end, start=row.window_start) for row in store.rows(query)]
-
-
 def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str, Window]]:
     """Return the agents' windows whose messages changed after they were evaluated, the oldest first."""
     query = (

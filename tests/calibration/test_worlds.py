@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,8 +15,7 @@ from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.evaluation import calibrate
-from persona_pipeline.evaluation.calibrate import Judgment, calibrate_world, judged_population
+from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
@@ -29,7 +28,7 @@ from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
-from persona_pipeline.world.models import Window
+from tests.support.judged import Judgment, judged_population
 from tests.support.messages_server import Call, MessagesServer, Reply, message
 from tests.support.reports import report_text
 
@@ -218,27 +217,3 @@ def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(wor
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
     (found,) = calibrate_world(world, ["adherence"]).dimensions
     assert 0 < found.labelled < 80
-
-
-@pytest.mark.parametrize(
-    ("first_week", "known", "weeks"),
-    [
-        pytest.param(None, [], [0], id="nobody spoke"),
-        pytest.param(-2, [], [0, -1, -2], id="since it spoke first"),
-        pytest.param(-2, [-1, 3], [3, 2, 1, 0, -1, -2], id="evaluated on a later one"),
-        pytest.param(
-            -90, [-80], [*range(0, -25, -1), -80], id="what it was evaluated on goes before how far it goes back"
-        ),
-        pytest.param(
-            -90, [*range(-40, -70, -1)], [0, *range(-40, -65, -1)], id="evaluated more often than is looked at"
-        ),
-    ],
-)
-def test_an_agents_windows_are_the_newest_26_and_those_it_was_evaluated_on(
-    first_week: int | None, known: list[int], weeks: list[int]
-) -> None:
-    def week(number: int) -> Window:
-        return Window.ending(datetime(2026, 6, 1, tzinfo=UTC) + timedelta(weeks=number), timedelta(weeks=1))
-
-    first = None if first_week is None else week(first_week).end
-    assert calibrate._windows(week(0), [week(number) for number in known], first) == [week(n) for n in weeks]

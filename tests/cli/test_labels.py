@@ -10,9 +10,9 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
-from persona_pipeline.evaluation.calibrate import Judgment, judged_population
 from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, write_label_files
 from persona_pipeline.world import World
+from tests.support.judged import Judgment, judged_population
 from tests.support.worlds import replace_in
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.calibrate import judged_population, world_labels
+from persona_pipeline.evaluation.calibrate import world_labels
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.labels.files import Label, label_of, stale_reasons, write_label_files
@@ -15,6 +15,7 @@ from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.world import World
+from tests.support.judged import judged_population
 from tests.support.messages_server import MessagesServer
 from tests.support.worlds import replace_in
 

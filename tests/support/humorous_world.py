@@ -7,13 +7,14 @@ from pathlib import Path
 
 import persona_pipeline as pp
 from persona_pipeline.definitions import defs
-from persona_pipeline.evaluation.calibrate import judged_population, world_labels
+from persona_pipeline.evaluation.calibrate import world_labels
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.lab.claims.drafts import plan_claims
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
+from tests.support.judged import judged_population
 from tests.support.reports import report_text
 
 root = write_small_world(Path(sys.argv[1]))
