@@ -43,13 +43,19 @@ def main() -> None:
 
 
 def _current(words: list[str]) -> Iterator[str]:
-    """Yield the arguments of the command line, with the current names of former commands and options."""
-    for place, word in enumerate(words):
+    """Yield the arguments of the command line, with the current names of former commands and options.
+
+    The options of a former command mean nothing to the current one, so they are dropped.
+    """
+    if words and (command := _FORMER_COMMANDS.get(words[0])):
+        typer.echo(f"{words[0]} is now {command}" + (", without options" if words[1:] else ""), err=True)
+        yield from command.split()
+        return
+    for word in words:
         name, sign, value = word.partition("=")
-        now = _FORMER_OPTIONS.get(name) if place else _FORMER_COMMANDS.get(name)
-        if now:
+        if now := _FORMER_OPTIONS.get(name):
             typer.echo(f"{name} is now {now}", err=True)
-        yield from [*now.split()[:-1], f"{now.split()[-1]}{sign}{value}"] if now else [word]
+        yield f"{now or name}{sign}{value}"
 
 
 _REMEDIES = {

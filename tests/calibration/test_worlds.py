@@ -28,6 +28,7 @@ from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
+from tests.support.command_line import in_process
 from tests.support.judged import Judgment, judged_population
 from tests.support.messages_server import Call, MessagesServer, Reply, message
 from tests.support.reports import report_text
@@ -180,12 +181,13 @@ def test_calibrate_compares_verdicts_on_messages_with_people(world: World, monke
     assert "8 of 10" in call("calibrate")[1]
 
 
-@pytest.mark.parametrize(
-    "spelling", [("canary", "--anchors", "100"), ("doctor", "--reading", "--no-calls", "--no-dagster")]
-)
-def test_former_spellings_run_the_check_of_the_judge_and_say_so(world: World, spelling: tuple[str, ...]) -> None:
-    code, text = call(*spelling)
-    assert code == 0 and "is `persona-pipeline doctor --judge` now" in text and "judge not checked" in text
+@pytest.mark.parametrize("spelling", ["canary --anchors 100", "doctor --reading --no-calls --no-dagster"])
+def test_former_spellings_run_the_check_of_the_judge_and_say_so(
+    world: World, spelling: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = in_process(world.root, monkeypatch, capsys)(*spelling.split())
+    text = (done.stdout + done.stderr).lower()
+    assert done.returncode == 0 and " is now " in text and "judge not checked" in text
 
 
 @pytest.mark.parametrize(("wrong", "code"), [(0, 0), (11, 0), (12, 3)])
