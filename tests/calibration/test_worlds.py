@@ -153,9 +153,9 @@ def test_calibrate_prints_and_exits(world: World) -> None:
     assert (code, "No person has labelled anything" in text) == (3, True), "no labels are no proof"
     assert call("calibrate", "--require-calibration")[0] == 3
     label(world, lambda score: max(0, round(score) - 2), 80)
-    code, text = call("calibrate", "--dimension", "adherence", "--format", "json")
-    (item,) = json.loads(text)["dimensions"]
-    assert (code, item["labelled"], item["people"]) == (0, 80, ["eva"])
+    done = CliRunner().invoke(app, ["calibrate", "--dimension", "adherence", "--format", "json"])
+    (item,) = json.loads(done.stdout)["dimensions"]
+    assert (done.exit_code, item["labelled"], item["people"]) == (0, 80, ["eva"])
     assert -3 < item["bias"]["value"] < 3 and item["with_ten_more"] < item["bias"]["high"] - item["bias"]["low"]
     code, text = call("calibrate", "--require-calibration")
     assert code == 0 and "labelled by this person: eva" in text and "ten more labels" in text
