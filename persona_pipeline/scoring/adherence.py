@@ -1,7 +1,7 @@
 """Adherence: does the agent behave as its persona says? Judged on the window, or action by action.
 
-Judged message by message it also says from which message on the character is lost in a scripted conversation: from there on all
-that follows, taken together, lies farthest below the threshold, and at least two messages do.
+Message scores also date the loss of character in a scripted conversation. It begins at the turn from which the scores lie
+farthest below the threshold in total, over at least two messages.
 """
 
 import random
@@ -40,7 +40,7 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
 
 
 def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
-    """The agent's own messages, or everything said in its channels."""
+    """The agent's own messages, or all messages of its channels."""
     messages = case.messages
     if propositions.target_type != "agent":
         said = (message for channel in case.channels.values() for message in channel)
@@ -50,7 +50,7 @@ def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
 
 
 def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingContext]:
-    """Up to 20 messages drawn by seed, each at the end of what was said before it."""
+    """Up to 20 messages drawn by seed, each as the last message of its history."""
     count = min(MOST_ACTIONS, len(case.messages))
     chosen = random.Random(case.seed("actions")).sample(range(len(case.messages)), count)
     contexts = []
@@ -60,7 +60,7 @@ def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingConte
         said = [case.entry(message) for message in _up_to(case, action, propositions)]
         # The action itself is always shown.
         trajectory = windowed(said, first_n, max(last_n, 1))
-        # The action's own words stand in the transcript alone, where they cannot pass for an instruction.
+        # The action's text is in the transcript only, where it cannot pass for an instruction.
         number = len(trajectory.entries)
         variables = {"agent_name": case.display_name, "action": f"the message m{number}, the last one shown"}
         if action.channel is not None:
@@ -72,7 +72,7 @@ def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingConte
 
 
 def _up_to(case: AgentCase, action: Message, propositions: PropositionSet) -> Sequence[Message]:
-    """Return what was said before an action and the action itself, last: by the agent, or by everybody in its channel."""
+    """Return the messages up to and including an action: those of the agent, or of all speakers in its channel."""
     around = case.messages
     if propositions.target_type == "environment":
         own = [message for message in case.messages if message.conversation == action.conversation]
@@ -88,14 +88,14 @@ THRESHOLD = 5.0
 
 @dataclass(frozen=True)
 class MessageValue:
-    """One message of the agent: ``number`` counts its messages in the conversation from 1; ``value``: 0-9 (None: not judged)."""
+    """A message of the agent. ``number``: its place in the conversation, from 1; ``value``: 0-9 (None: not judged)."""
 
     number: int
     value: float | None
 
 
 def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
-    """Return the score (0-9) of each message that was judged by itself (``level: action``): the claims' weighted mean."""
+    """Return the score (0-9) of each message that was judged alone (``level: action``): the claims' weighted mean."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in evaluated.propositions.values():
         for part in row.parts:
@@ -106,11 +106,11 @@ def message_scores(evaluated: DimensionEvaluation) -> dict[str, float]:
 
 
 def character_end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
-    """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not.
+    """Return the turn from which on the agent is out of character for good and True; else the last turn and False.
 
-    ``turns``: the judged ones of one conversation, at least 2.
+    ``turns``: the judged turns of a conversation, at least 2.
     """
-    # How far below the threshold all that follows lies, from each turn on.
+    # For each turn, the total distance of it and all later turns below the threshold.
     below = list(accumulate(THRESHOLD - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
     deepest = max(below)
     return (turns[below.index(deepest)].number, True) if deepest > 0 else (turns[-1].number, False)

@@ -1,4 +1,4 @@
-"""Consistency: does the agent still sound like itself? Pairs of excerpts, one earlier and one now, no persona shown."""
+"""Consistency: does the agent still sound like itself? Compares earlier and current excerpts, without the persona."""
 
 import random
 from collections import Counter
@@ -42,20 +42,20 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
         }
         return (), [judged_part(judged)], statistics
 
-    # Whatever the file says: this dimension is judged without the persona.
+    # This dimension is judged without the persona, even if the file includes it.
     return judged_plan(case, propositions, [context], composed)
 
 
 def excerpt_pairs(case: AgentCase) -> list[Pair]:
-    """Return up to 10 pairs (earlier, current) of up to 5 consecutive messages of one conversation each.
+    """Return up to 10 pairs (earlier, current) of excerpts: up to 5 consecutive messages of a conversation.
 
-    Every current excerpt meets one earlier excerpt of its own conversation, or of the others where the agent did not speak in it
-    before, drawn by seed without repeats while they last. A direct conversation meets direct ones first, a channel channels.
+    Each current excerpt is paired with an earlier excerpt of the same conversation, or of others if the agent did not speak there
+    before. Earlier excerpts are drawn by seed and repeat after all are used. Others of the same kind (direct, channel) come first.
     """
     generator = random.Random(case.seed("pairs"))
     earlier, current = _excerpts(case.earlier), _excerpts(case.messages)
     pairs: list[Pair] = []
-    # Those that stand in for a conversation that is new are drawn last: the others' pairs do not depend on them.
+    # New conversations draw last, so that the pairs of the others do not depend on them.
     for conversation in sorted(current, key=lambda name: (name not in earlier, name)):
         excerpts = earlier.get(conversation) or _standing_in(conversation, earlier)
         partners: list[Sequence[Message]] = []
@@ -69,7 +69,7 @@ def excerpt_pairs(case: AgentCase) -> list[Pair]:
 
 
 def compared_conversations(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Return which conversations were compared and how often, those with themselves first."""
+    """Return the compared conversations with their number of pairs, pairs within one conversation first."""
     found = Counter((earlier[0].conversation, now[0].conversation) for earlier, now in pairs)
     ordered = sorted(found.items(), key=lambda item: (item[0][0] != item[0][1], item[0]))
     return [{"earlier": earlier, "now": now, "pairs": count} for (earlier, now), count in ordered]

@@ -1,4 +1,4 @@
-"""Distinct voices in a group: 30 % vocabulary, 40 % judged distinctness, 30 % disagreement; and who took another's voice."""
+"""Distinct voices in a group: 30 % vocabulary, 40 % judged distinctness, 30 % disagreement; agents that use another's voice."""
 
 import random
 import string
@@ -32,7 +32,7 @@ from persona_pipeline.scoring.text.tokens import languages_of, sampled_similarit
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
 from persona_pipeline.world.propositions.models import CONVERGENCE, PropositionSet
 
-# Fewer messages of a second speaker leave a channel without numbers of its own.
+# A channel needs this many messages of two speakers for separate statistics.
 _FEWEST_MESSAGES = 5
 _DISTINCT, _MERGED = 1.2, 2.7
 
@@ -71,16 +71,16 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         statistics = {"channels": by_channel, "findings": alike, "vocabulary": vocabulary_of}
         return [vocabulary, agreement], parts, statistics
 
-    # Whatever the file says: this dimension is judged without the persona.
+    # This dimension is judged without the persona, even if the file includes it.
     return judged_plan(case, propositions, contexts, composed)
 
 
-# Everybody in a channel asks for the same numbers, here and below.
+# All agents of a channel need the same numbers, here and below.
 @lru_cache(maxsize=64)
 def channel_statistics(messages: tuple[Message, ...], lexicon: AgreementLexicon | None) -> dict[str, Any]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9.
 
-    ``languages`` are those it is in. Without a lexicon of one there is no agreement ratio: ``unread_language`` names it.
+    ``languages``: of the channel. If one has no lexicon, ``unread_language`` names it and the agreement ratio is missing.
     """
     spoken = by_speaker(messages)
     similarity = sampled_similarity(spoken) or 0.0
@@ -104,10 +104,10 @@ def voice_statistics(
     history: Mapping[str, Sequence[str]],
     names: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings`` of style.
+    """Return for each channel the nearness of its voices (``voices``), the ``diversity`` score of it, and style ``findings``.
 
-    Channels with too little text for numbers of their own are pooled with the agent's others. Without history there is no
-    ``diversity`` here: nothing says how near the voices were.
+    Channels with too little text for separate statistics are pooled with the agent's others. Without history ``diversity`` is
+    missing, because the earlier nearness is unknown.
     """
     known = _frozen(history)
     spoken = {channel: by_speaker(messages) for channel, messages in channels.items()}
@@ -130,7 +130,7 @@ def voice_statistics(
 
 
 def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return findings as plain JSON, with what the two are called."""
+    """Return findings as plain JSON, with the names of both agents."""
     return [
         {
             **vars(item),
@@ -142,9 +142,9 @@ def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) ->
 
 
 def nearness_score(z: float) -> float:
-    """Return the 0-9 score of how near voices have come: 9 up to z = 1.2, 0 from z = 2.7, linear between.
+    """Return the 0-9 score of the nearness of voices: 9 up to z = 1.2, 0 from z = 2.7, linear between.
 
-    A fall of 3.33, which is 1.0 of the dimension, takes z = 1.76: at most one intact window of real dialogue in fifty.
+    A drop of 3.33, which is 1.0 of the dimension, needs z = 1.76: at most one in fifty intact windows of real dialogue reach it.
     """
     return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
 
@@ -153,14 +153,14 @@ def _frozen(voices: Voices) -> FrozenVoices:
     return tuple((name, tuple(texts)) for name, texts in sorted(voices.items()))
 
 
-# Everybody in a channel asks for the same numbers.
+# All agents of a channel need the same numbers.
 @lru_cache(maxsize=64)
 def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
 
 
 def anonymous_labels(messages: Sequence[Message], seed: int) -> dict[str, str]:
-    """Return a label (``Speaker A``, ...) for every speaker, dealt by seed."""
+    """Return a label (``Speaker A``, ...) for every speaker, assigned by seed."""
     speakers = sorted({message.agent_id for message in messages})
     random.Random(seed).shuffle(speakers)
     return {speaker: f"Speaker {letter}" for speaker, letter in zip(speakers, _letters(), strict=False)}
@@ -175,7 +175,7 @@ def _letters() -> Iterator[str]:
 def _context(
     case: AgentCase, channel: str, messages: Sequence[Message], propositions: PropositionSet, weight: int
 ) -> JudgingContext:
-    # The seed knows the channel, not the agent: everybody in it is judged on the same transcript, cached once.
+    # The seed depends on the channel, not the agent: all its agents are judged on one transcript, cached once.
     seed = seed_from("convergence", channel, *(message.id for message in messages))
     labels = anonymous_labels(messages, seed)
     shown = windowed([message_entry(m, labels[m.agent_id]) for m in messages], *propositions.window())

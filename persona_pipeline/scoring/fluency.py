@@ -22,7 +22,7 @@ MOST_MESSAGES = 10
 
 
 def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
-    """Plan fluency; a part that does not apply leaves and the others share its weight."""
+    """Plan fluency; the weight of a part that does not apply is shared by the others."""
     if not case.messages:
         return no_evidence("fluency", propositions, "the agent said nothing in the window")
     texts = [message.text for message in case.messages]
@@ -47,5 +47,5 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
         rows = [row for row in (ngram, catchphrase) if row]
         return rows, parts, statistics
 
-    # Whatever the file says: this dimension is judged without the persona.
+    # This dimension is judged without the persona, even if the file includes it.
     return judged_plan(case, propositions, [context], composed)

@@ -1,4 +1,4 @@
-"""Ideas quantity: how many ideas of its own does the agent bring? Judged per channel; the distinct ideas are counted."""
+"""Ideas quantity: how many new ideas does the agent contribute? Judged per channel; the distinct ideas are counted."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from persona_pipeline.world.propositions.models import PropositionSet
 
 
 def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
-    """Plan ideas quantity: each channel the agent spoke in, weighted by its messages there; no part of the overall score."""
+    """Plan ideas quantity: each channel the agent spoke in, weighted by its messages there; not in the overall score."""
     channels = {channel: messages for channel, messages in case.channels.items() if messages}
     if not channels:
         return no_evidence("ideas_quantity", propositions, "the agent said nothing in a channel")
@@ -42,5 +42,5 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
 
 
 def distinct_ideas(ideas: Sequence[str]) -> list[str]:
-    """Return the ideas, each once, whatever its case and punctuation, in order."""
+    """Return the distinct ideas in order, ignoring case and punctuation."""
     return list({" ".join(tokenize(idea)): idea for idea in reversed(ideas) if tokenize(idea)}.values())[::-1]

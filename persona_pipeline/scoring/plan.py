@@ -1,5 +1,5 @@
-"""A scorer in two halves: from one agent's case what must be judged, and the score once it has been. So runs can be estimated,
-batched and pooled.
+"""Scorers in two steps: plan the judgments of an agent, then compute the score from the verdicts. The separation lets runs be
+estimated, batched and pooled.
 """
 
 import math
@@ -38,18 +38,18 @@ class AgentCase:
     """The input of every scorer.
 
     Attributes:
-        messages: the agent's own in the window, in order of time, direct ones included.
-        earlier: the agent's own in the window before, of the same length; empty for an unbounded window.
-        channels: every message of each channel the agent spoke in, in the window.
-        earlier_channels: the same channels in the window before.
-        history: what each speaker said before the window in the channels that the agent spoke in then or since, oldest first;
-            without it the earlier channels stand in.
+        messages: the agent's own messages in the window, in order of time, including direct messages.
+        earlier: the agent's own messages in the previous window of the same length; empty for an unbounded window.
+        channels: all messages in the window, by channel in which the agent spoke.
+        earlier_channels: the same channels in the previous window.
+        history: texts of each speaker before the window, in the channels in which the agent spoke then or since, oldest first;
+            if empty, the earlier channels are used.
         names: display names by agent id.
-        samples: judgments asked for per claim.
-        repeats: more of them for single claims, by dimension and claim.
-        lexicon: what counts as agreement; None: English.
-        alike: whose lines it says and whose voice it has come to have, of all agents of its world.
-        before: the agent's own in all the windows that tell what was usual, ``earlier`` among them.
+        samples: number of judgments per claim.
+        repeats: number of judgments for single claims, by dimension and claim; overrides ``samples``.
+        lexicon: terms that count as agreement; None: English.
+        alike: findings that the agent uses the lines or the voice of another agent of its world.
+        before: the agent's own messages in all windows that define its usual level, including ``earlier``.
     """
 
     agent_id: str
@@ -69,7 +69,7 @@ class AgentCase:
     before: Sequence[Message] = ()
 
     def samples_of(self, propositions: PropositionSet) -> dict[str, int]:
-        """Return how often each claim of a set is judged."""
+        """Return the number of judgments of each claim of a set."""
         more = self.repeats.get(propositions.dimension, {})
         return {item.id: more.get(item.id, self.samples) for item in propositions.propositions}
 
@@ -82,11 +82,11 @@ class AgentCase:
         return message_entry(message, self.name_of(message.agent_id), recipient=recipient)
 
     def seed(self, *parts: str) -> int:
-        """Return a seed that depends on who and which messages, never on what they say."""
+        """Return a seed that depends on the agent and the message ids, not on the texts."""
         return seed_from(self.agent_id, *parts, *(message.id for message in self.messages))
 
     def group_channels(self) -> dict[str, Sequence[Message]]:
-        """Return the channels in which somebody else spoke too."""
+        """Return the channels in which another agent spoke too."""
         return {
             channel: messages
             for channel, messages in self.channels.items()
@@ -94,7 +94,7 @@ class AgentCase:
         }
 
     def earlier_texts(self) -> dict[str, list[str]]:
-        """Return what each speaker said before the window, oldest first."""
+        """Return the texts of each speaker before the window, oldest first."""
         if self.history:
             return {agent_id: list(texts) for agent_id, texts in self.history.items()}
         everything = (message for messages in self.earlier_channels.values() for message in messages)
@@ -106,12 +106,12 @@ class AgentCase:
 
 @dataclass(frozen=True)
 class JudgingContext:
-    """One trajectory every proposition is judged on.
+    """A trajectory on which every proposition is judged.
 
     Attributes:
-        part: what tells it from the others, such as a channel; None when it is the only one.
-        weight: its share in a proposition's score.
-        variables: what the claim's template variables stand for.
+        part: name that distinguishes it from the others, such as a channel; None when it is the only one.
+        weight: its weight in a proposition's score.
+        variables: values of the claim's template variables.
     """
 
     trajectory: Trajectory
@@ -122,9 +122,9 @@ class JudgingContext:
 
 @dataclass(frozen=True)
 class JudgedPropositions:
-    """Propositions with their verdicts put together.
+    """Results of propositions, combined from their verdicts.
 
-    ``n_expected`` and ``n_scored`` count judgments: answers (``no_evidence``, ``not_applicable``) are in neither.
+    ``n_expected`` and ``n_scored`` count judgments. Neither counts answers (``no_evidence``, ``not_applicable``).
     """
 
     results: dict[str, PropositionResult] = field(default_factory=dict)
@@ -134,12 +134,12 @@ class JudgedPropositions:
     usage: Usage = field(default_factory=Usage)
 
     def mean(self) -> float | None:
-        """Return the weighted mean of the scored propositions, None when none is or all of them weigh 0."""
+        """Return the weighted mean of the scored propositions; None when none is scored or all weights are 0."""
         pairs = [(item.score, item.weight) for item in self.results.values() if item.score is not None]
         return weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
 
     def reason(self) -> str:
-        """Return why nothing is scored: the first failure, else the first answer, else ``no_evidence``."""
+        """Return the reason for a missing score: the first failure, else the first answer, else ``no_evidence``."""
         reasons = [Unscored(item.unscored) for item in self.results.values() if item.unscored]
         failures = [reason for reason in reasons if not reason.is_answer]
         return (failures or reasons or [Unscored.NO_EVIDENCE])[0].value
@@ -155,7 +155,7 @@ class JudgingPlan:
     samples: Mapping[str, int]
 
     def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
-        """Put the verdicts of ``requests`` together; ValueError: there are not as many."""
+        """Combine the verdicts of ``requests``; ValueError: the numbers differ."""
         pairs = list(zip(self.requests, verdicts, strict=True))
         results: dict[str, PropositionResult] = {}
         ideas: dict[str, tuple[str, ...]] = {}
@@ -192,7 +192,7 @@ class JudgingPlan:
         failed = [verdict for _, verdict in pairs if verdict.unscored and not verdict.unscored.is_answer]
         result.failed = dict(Counter(verdict.unscored.value for verdict in failed if verdict.unscored))
         result.detail = failed[0].detail if failed else ""
-        # A stale recording is never averaged away: the rest of the proposition would pass for the whole.
+        # A stale recording is never averaged away: a partial score would look like a complete one.
         stale = [verdict for verdict in failed if verdict.unscored is Unscored.UNRECORDED]
         if stale or not scored:
             first = (stale or failed or [verdict for _, verdict in pairs] or [None])[0]
@@ -233,7 +233,7 @@ class JudgingPlan:
 
 
 def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
-    """Pooled over contexts: how much repeated judgments of the same thing differ."""
+    """Return the spread and standard error of repeated judgments, pooled over contexts."""
     deviations = [(spread(group)[0], len(group)) for group in groups]
     known = [(deviation, n) for deviation, n in deviations if deviation is not None]
     if not known:
@@ -252,11 +252,11 @@ def plan_judgments(
     samples: Mapping[str, int] | None = None,
     lists_ideas: bool = False,
 ) -> JudgingPlan:
-    """Return the requests for every proposition, context and sample, in that nesting; a context that shows nothing has none.
+    """Return the requests for every proposition, context and sample, in that nesting; an empty context has no request.
 
     Args:
-        persona: shown to the judge only if the set includes personas; None in dimensions that are judged without one.
-        samples: how often each claim is judged; None: each once.
+        persona: shown to the judge only if the set includes personas; None in dimensions that do not show it.
+        samples: number of judgments of each claim; None: one each.
         lists_ideas: the first proposition's judgment also lists the ideas of each context.
     """
     contexts = [context for context in contexts if context.trajectory.entries]
@@ -280,7 +280,7 @@ def plan_judgments(
 
 
 def recorded_coverage(verdicts: Iterable[Verdict]) -> float | None:
-    """Return the coverage asked for when what failed was recorded, the highest of several; None: see ``DimensionEvaluation``."""
+    """Return the highest required coverage that failed recordings hold; None: see ``DimensionEvaluation.min_coverage``."""
     asked = [verdict.min_coverage for verdict in verdicts if verdict.has_failed]
     return max((least for least in asked if least is not None), default=None) if None not in asked else None
 
@@ -299,7 +299,7 @@ Scorer = Callable[[AgentCase, PropositionSet], DimensionPlan]
 
 @cache
 def scorers() -> Mapping[str, Scorer]:
-    """Return the scorer of each dimension; ConfigError: a dimension names one that does not exist."""
+    """Return the scorer of each dimension; ConfigError: a dimension names a scorer that does not exist."""
     found = dict[str, Scorer]()
     for item in DIMENSIONS.values():
         module, _, name = item.scorer.partition(":")
@@ -312,7 +312,7 @@ def scorers() -> Mapping[str, Scorer]:
 
 @dataclass(frozen=True)
 class Part:
-    """One weighted part of a dimension. ``score`` None with ``failed``: it should be there and is not; else it does not apply."""
+    """Weighted part of a dimension. ``score`` None with ``failed``: the score is missing; None without: the part does not apply."""
 
     score: float | None
     weight: float
@@ -320,7 +320,7 @@ class Part:
 
 
 def compose(parts: Sequence[Part]) -> float | None:
-    """Return the weighted mean of the parts that apply, 0-9; None when one failed or none applies."""
+    """Return the weighted mean of the parts that apply, 0-9; None when a part failed or none applies."""
     if any(part.failed for part in parts):
         return None
     present = [(part.score, part.weight) for part in parts if part.score is not None]
@@ -328,7 +328,7 @@ def compose(parts: Sequence[Part]) -> float | None:
 
 
 def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:
-    """Return the judged part of a dimension: failed when it has no score and a judgment that was due is missing."""
+    """Return the judged part of a dimension: failed when it has no score and an expected judgment is missing."""
     score = judged.mean()
     return Part(score, weight, failed=score is None and judged.n_scored < judged.n_expected)
 
@@ -372,7 +372,7 @@ def judged_plan(
 ) -> DimensionPlan:
     """Return the plan of a dimension whose claims are judged on contexts; the rest as in ``plan_judgments``.
 
-    ``compose_with``: makes the computed rows, all parts of the score and the statistics of the judged propositions.
+    ``compose_with``: returns the computed rows, all parts of the score and the statistics for judged propositions.
     """
     samples = case.samples_of(propositions)
     plan = plan_judgments(
@@ -389,7 +389,7 @@ def judged_plan(
 def no_evidence(
     dimension: str, propositions: PropositionSet, detail: str, statistics: Mapping[str, Any] | None = None
 ) -> DimensionPlan:
-    """Return a plan that asks nothing: there is nothing to judge."""
+    """Return a plan without requests, for a case without evidence."""
     judged = plan_judgments(propositions, (), agent_id="").collect(())
     for result in judged.results.values():
         result.detail = detail

@@ -1,5 +1,5 @@
-"""What a scorer returns, one result a proposition and one a dimension (these models are also the JSON of the reports), and the
-arithmetic from raw judgments to scores (spec/1 and spec/2), all on the 0-9 scale.
+"""Results of a scorer, one for each proposition and dimension (these models are also the JSON of the reports), and the
+arithmetic from raw judgments to scores (spec/1 and spec/2). All scores are on the 0-9 scale.
 """
 
 import math
@@ -18,7 +18,7 @@ HIGHEST = 9.0
 HARD_FACTOR = 0.8
 # A claim that scores lower is broken (semantics 2: below the threshold; 5.0 is the gate's default).
 LOW_SCORE = 5.0
-# Counted and shown, but no part of the overall score.
+# Counted and shown, but not in the overall score.
 NOT_IN_OVERALL = frozenset(item.name for item in DIMENSIONS.values() if not item.in_overall)
 
 
@@ -38,23 +38,23 @@ def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
     """Return sum(score x weight) / sum(weight) of ``(score, weight)`` pairs.
 
     Raises:
-        ValueError: there is no pair, all weights are 0, or one is not finite.
+        ValueError: ``pairs`` is empty, all weights are 0, or a weight is not finite.
     """
     pairs = list(pairs)
-    # A power of two changes no digit, and sums of huge or tiny weights stay within what a float holds.
+    # A power of two keeps all digits, and keeps sums of huge or tiny weights within the range of a float.
     scale = -math.frexp(max((weight for _, weight in pairs), default=0.0))[1]
     pairs = [(score, math.ldexp(weight, scale)) for score, weight in pairs]
     total = math.fsum(weight for _, weight in pairs)
     if not 0 < total < math.inf:
         raise ValueError("nothing to average: no pair has a weight")
     mean = math.fsum(score * weight for score, weight in pairs) / total
-    # Rounding must not carry a mean outside its scores: 9 is the top of the scale.
+    # Rounding must not move the mean outside the range of its scores: 9 is the top of the scale.
     present = [score for score, weight in pairs if weight]
     return min(max(mean, min(present)), max(present))
 
 
 def overall_score(dimensions: Mapping[str, float | None]) -> float | None:
-    """Return the mean of the scored dimensions, ideas_quantity left out; None when there is none."""
+    """Return the mean of the scored dimensions, without ideas_quantity; None if no dimension has a score."""
     scores = [score for name, score in dimensions.items() if score is not None and name not in NOT_IN_OVERALL]
     return statistics.fmean(scores) if scores else None
 
@@ -67,12 +67,12 @@ def spread(samples: Sequence[float]) -> tuple[float | None, float | None]:
     return deviation, deviation / math.sqrt(len(samples))
 
 
-# Reasons for a missing score that are answers, and no failure.
+# Reasons for a missing score that are answers, not failures.
 ANSWERS = frozenset(reason.value for reason in Unscored if reason.is_answer)
 
 
 class QuotedEvidence(BaseModel, extra="forbid"):
-    """A quote a verdict rests on. ``verified``: it stands in that message."""
+    """A quote that supports a verdict. ``verified``: the message contains it."""
 
     message_id: str | None = None
     quote: str
@@ -80,16 +80,16 @@ class QuotedEvidence(BaseModel, extra="forbid"):
 
 
 class PropositionResult(BaseModel, extra="forbid"):
-    """One proposition of one agent: exactly one of ``score`` (0-9, after the rules) and ``unscored`` (a reason).
+    """Result of a proposition for an agent: exactly one of ``score`` (0-9, after the rules) and ``unscored`` (a reason).
 
     Attributes:
         raw: mean of the judge's samples (0-9) before inversion and hard mode; None for algorithmic parts and unscored ones.
         algorithmic: computed, not judged (ids ``_ngram``, ``_catchphrase``, ``_vocabulary``, ``_agreement``).
         samples: raw scores of the samples that were scored.
         spread: standard deviation (n - 1) of the samples, standard_error: spread / sqrt(n); None below two samples.
-        keys: recording keys of the judgments it rests on.
+        keys: recording keys of its judgments.
         parts: per-channel or per-action judgments where there is more than one.
-        failed: its judgments that failed, by reason; a proposition may be scored from the others all the same.
+        failed: number of failed judgments by reason; the proposition may still have a score from the others.
     """
 
     id: str
@@ -114,23 +114,23 @@ class PropositionResult(BaseModel, extra="forbid"):
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:
-    """Return the sum of several usages; one unknown price makes the whole price unknown."""
+    """Return the sum of usages; one unknown price makes the total price unknown."""
     return sum(parts, Usage())
 
 
 class DimensionEvaluation(BaseModel, extra="forbid"):
-    """One dimension of one agent.
+    """Result of a dimension for an agent.
 
     Attributes:
         score: 0-9, None when nothing could be scored or a judged part failed as a whole.
-        unscored: why there is no score, None when there is one.
-        n_expected: judgments due and parts to compute; ``no_evidence`` and ``not_applicable`` are answers and leave both counts.
-        n_scored: those of them that have a score.
+        unscored: reason for a missing score, None when there is a score.
+        n_expected: expected judgments and computed parts; ``no_evidence`` and ``not_applicable`` are answers and count in neither.
+        n_scored: number of ``n_expected`` that have a score.
         statistics: the dimension's own numbers (see the scorers), plain JSON.
-        samples: how often each claim was judged.
-        min_coverage: share (0-1) of judgments that had to be scored when what failed was recorded; None: nothing failed, or not
-            all of it is recorded, so that the rule of this run counts.
-        messages: of adherence, the verdicts on single messages; None: nobody was asked, or no answer is recorded.
+        samples: number of judgments per claim.
+        min_coverage: share (0-1) of judgments that had to be scored when the failures were recorded; None: nothing failed, or some
+            failures are not recorded, so that the rule of this run applies.
+        messages: for adherence, the verdicts on single messages; None: no judge was asked, or no answer is recorded.
     """
 
     dimension: str
@@ -154,24 +154,24 @@ class DimensionEvaluation(BaseModel, extra="forbid"):
 
     @property
     def failed(self) -> dict[str, int]:
-        """How many judgments failed, by reason: of unscored propositions, and single ones of scored propositions."""
+        """Number of failed judgments by reason, of unscored and of scored propositions."""
         return dict(sum((Counter(row.failed) for row in self.propositions.values()), Counter[str]()))
 
     @property
     def unscored_reasons(self) -> dict[str, int]:
-        """How many propositions are unscored, by reason."""
+        """Number of unscored propositions by reason."""
         return dict(Counter(item.unscored for item in self.propositions.values() if item.unscored))
 
     @property
     def failures(self) -> dict[str, PropositionResult]:
-        """Propositions that should have been scored and were not."""
+        """Propositions without a score because of a failure."""
         return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in ANSWERS}
 
 
 def algorithmic_row(
     row_id: str, claim: str, score: float | None, reasoning: str, unscored: Unscored = Unscored.NO_EVIDENCE
 ) -> PropositionResult:
-    """Return the row of a computed part; no score means there was nothing to compute it from, or it cannot be read."""
+    """Return the row of a computed part; ``score`` None: the data is missing or unreadable."""
     return PropositionResult(
         id=row_id,
         claim=claim,

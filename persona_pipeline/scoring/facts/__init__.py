@@ -1,1 +1,1 @@
-"""What an agent said of itself: facts with the lines they were said in, what of them contradicts, and what is canon."""
+"""Statements an agent made about itself: facts with their lines, contradictions between them, and canon facts."""

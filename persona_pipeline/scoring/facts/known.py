@@ -1,4 +1,4 @@
-"""What is known of an agent: canon, which people lay down in a file beside its persona, and the facts that the store keeps."""
+"""Known facts about an agent: canon, which people write in a file next to its persona, and the facts in the store."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from persona_pipeline.scoring.facts.reading import KINDS, Fact
 from persona_pipeline.world.models import NotBlank
 from persona_pipeline.world.personas import CANON, PERSONAS, check_agent_id, find_yaml
 
-# Facts of an agent that the store keeps, the newest.
+# The store keeps this number of the newest facts of an agent.
 MOST_KEPT = 500
 _INDENT = re.compile(r"^( *)- ", re.MULTILINE)
 
@@ -40,13 +40,13 @@ class CanonFile(BaseModel, extra="forbid", title="Canon"):
 
 
 def load_canon(root: Path, agent_id: str) -> list[Fact]:
-    """Return what is laid down of an agent, each with file and line; without a file nothing. ``ConfigError``: it is not valid."""
+    """Return the canon facts of an agent with file and line; empty without a file. ``ConfigError``: the file is not valid."""
     path = find_yaml(root / PERSONAS, f"{check_agent_id(agent_id)}{CANON}")
     return [] if path is None else parse_canon(path)
 
 
 def parse_canon(path: Path, text: str | None = None) -> list[Fact]:
-    """Return what a canon file lays down; ``text``: what is to stand there instead."""
+    """Return the facts of a canon file; ``text``: content to parse instead of the file's."""
     document = load_document(path) if text is None else parse_document(text, str(path))
     found = []
     for number, item in enumerate(validate_document(CanonFile, document).canon):
@@ -58,9 +58,9 @@ def parse_canon(path: Path, text: str | None = None) -> list[Fact]:
 
 
 def mark_canon(root: Path, agent_id: str, fact: Fact) -> Path:
-    """Add a fact to what is laid down of its agent, and return the file; what stands there already is not added again.
+    """Add a fact to the canon of its agent and return the file; a fact that is there already is not added again.
 
-    ``ConfigError``: the file is not valid, or its list is not the last thing in it.
+    ``ConfigError``: the file is not valid, or its list is not at the end of the file.
     """
     folder, stem = root / PERSONAS, f"{check_agent_id(agent_id)}{CANON}"
     path = find_yaml(folder, stem) or folder / f"{stem}.yaml"
@@ -81,7 +81,7 @@ def mark_canon(root: Path, agent_id: str, fact: Fact) -> Path:
 
 
 def known_facts(connection: Connection, agent_id: str) -> list[Fact]:
-    """Return the facts that are known of an agent, the oldest first; those of messages that are gone are gone."""
+    """Return the stored facts of an agent, oldest first, without those whose message was deleted."""
     table, messages = tables.remembered, tables.run_messages
     kept = connection.execute(sa.select(table.c.value).where(table.c.name == _name(agent_id))).scalar_one_or_none()
     facts = [Fact.model_validate(item) for item in kept or ()]
@@ -91,7 +91,7 @@ def known_facts(connection: Connection, agent_id: str) -> list[Fact]:
 
 
 def keep_facts(connection: Connection, agent_id: str, facts: Sequence[Fact]) -> None:
-    """Keep facts beside those that are known, of all the newest 500."""
+    """Add facts to the stored ones and keep the newest 500."""
     every = {fact.id: fact for fact in (*known_facts(connection, agent_id), *facts)}
     newest = sorted(every.values(), key=lambda fact: (str(fact.said_at), fact.id))[-MOST_KEPT:]
     row = {"name": _name(agent_id), "value": [fact.model_dump(mode="json") for fact in newest]}

@@ -1,6 +1,6 @@
-"""What agents stated about themselves: facts with their lines, one question a conversation, and which cannot both be true.
+"""Statements of agents about themselves: facts with their lines, one question per conversation, and contradictions.
 
-Whatever a model says, code looks its quotes up: a fact stands in the agent's own words, and a contradiction in two of its lines.
+Code checks the quotes of every answer: a fact needs a quote of the agent's own words, a contradiction quotes of two of its lines.
 """
 
 import tomllib
@@ -22,31 +22,31 @@ from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, conversations, grouped
 
 TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads((Path(__file__).parent / "data/facts.toml").read_text("utf-8"))
-# Everybody has one life of the first; of the others only what is about the same can contradict.
+# A person has one of each of these; facts of the other kinds contradict only if they are about the same thing.
 _ONE_LIFE = ("age", "birthday", "home", "family", "work", "past")
 KINDS = (*_ONE_LIFE, "possessions", "preferences", "opinions", "promises", "abilities")
 _QUOTE = object_schema({"message": TEXT_SCHEMA, "quote": TEXT_SCHEMA})
 _FACT = {"evidence": _QUOTE, "kind": {**TEXT_SCHEMA, "enum": list(KINDS)}, "about": TEXT_SCHEMA, "value": TEXT_SCHEMA}
 _VERDICT = {**TEXT_SCHEMA, "enum": ["contradiction", "explained"]}
 _PAIR = {"first": _QUOTE, "second": _QUOTE, "reasoning": TEXT_SCHEMA, "verdict": _VERDICT}
-# What each kind of question lists.
+# Schema of the rows in the answer to each kind of question.
 _LISTED = {"facts": {**_FACT, "holds": {"type": "boolean"}}, "contradictions": _PAIR}
 _NO_QUOTE = "quote not found"
-# Of a piece of conversation that is read at once; of what is kept of a fact, and of the line around it.
+# Limits of a piece of conversation (messages, characters), and characters of a fact and of its line.
 MOST_MESSAGES, MOST_CHARACTERS, _LONGEST, _LINE = 80, 24_000, 200, 400
-# Facts of an agent that are compared at once; of more the newest, beside canon.
+# Facts of an agent that are compared in one call: canon, then the newest.
 MOST_FACTS = 200
 
 
 class Fact(BaseModel, frozen=True):
-    """One thing an agent said of itself, or that a person laid down as canon.
+    """A statement of an agent about itself, or a canon fact that a person wrote.
 
     Attributes:
-        kind: one of ``KINDS``; "": canon of no kind. ``about``: what of it; "" where the kind says it all.
-        holds: False: it is not so.
-        quote: its words; ``line``: the message they stand in, or of a long one they alone.
-        source: the message's id; of canon file and line.
-        said_at: UTC; of canon since when it holds, None: always.
+        kind: one of ``KINDS``; "": canon without a kind. ``about``: the topic; "" where the kind says enough.
+        holds: False: the statement is negated.
+        quote: its words; ``line``: the message that contains them, or the quote alone if the message is long.
+        source: the message's id; for canon, file and line.
+        said_at: UTC; for canon, the start of its validity, None: always valid.
     """
 
     kind: str
@@ -61,17 +61,17 @@ class Fact(BaseModel, frozen=True):
 
     @property
     def id(self) -> str:
-        """8 hex digits made of the line and what it says."""
+        """8 hex digits of the hash of source, text and quote."""
         return content_hash([self.source, self.text, self.quote])[:8]
 
     @property
     def text(self) -> str:
-        """What it says, in a line."""
+        """The fact as one line."""
         return ": ".join(filter(None, (self.kind, self.about, f"{'' if self.holds else 'not '}{self.value}")))
 
 
 def _question(kind: str, agent_id: str, shown: Sequence[Mapping[str, Any]]) -> Question:
-    """Return the question of a kind; the same content is the same recording."""
+    """Return the question of a kind; the same content uses the same recording."""
     rules, schema = TEXTS[kind]["rules"], object_schema({kind: list_schema(object_schema(_LISTED[kind]))})
     return Question(
         kind=kind,
@@ -89,7 +89,7 @@ def _question(kind: str, agent_id: str, shown: Sequence[Mapping[str, Any]]) -> Q
 
 @dataclass(frozen=True)
 class SelfTalk:
-    """A conversation, or of a long one a piece, in which an agent spoke. ``number``: of the conversation."""
+    """A conversation in which an agent spoke, or a piece of a long one. ``number``: of the conversation."""
 
     agent_id: str
     number: int
@@ -97,18 +97,18 @@ class SelfTalk:
 
     @cached_property
     def trajectory(self) -> Trajectory:
-        """What is shown of it: the agent is called AGENT, and the others are numbered."""
+        """The messages as the judge sees them: the agent is called AGENT, and the others are numbered."""
         names = dict.fromkeys([self.agent_id, *(message.agent_id for message in self.messages)])
         labels = {name: f"Speaker {place}" if place else "AGENT" for place, name in enumerate(names)}
         return Trajectory(tuple(Entry(labels[item.agent_id], item.text, item.id) for item in self.messages))
 
     @property
     def question(self) -> Question:
-        """What is asked of it."""
+        """The question about its facts."""
         return _question("facts", self.agent_id, self.trajectory.content())
 
     def facts(self, data: Mapping[str, Any], left_out: Counter[str]) -> list[Fact]:
-        """Return the facts of a valid answer that stand in the agent's own words; ``left_out`` counts the others, by reason."""
+        """Return the facts of a valid answer that quote the agent's own words; ``left_out`` counts the others, by reason."""
         said, suspicious = {message.id: message for message in self.messages}, suspicious_entries(self.trajectory)
         found = dict[str, Fact]()
         for item in data["facts"]:
@@ -135,10 +135,10 @@ class SelfTalk:
 
 
 def talks_of(agent_id: str, messages: Sequence[Message]) -> list[SelfTalk]:
-    """Return the conversations of everybody's messages, in order of time, in which an agent spoke.
+    """Return the conversations in which an agent spoke. ``messages``: of all speakers, in order of time.
 
-    A conversation is one place without a pause of an hour; a long one is in pieces of at most 80 messages and 24,000 characters,
-    or one message that is longer.
+    A conversation is in one place, without a pause of an hour. A long one is split into pieces of at most 80 messages and 24,000
+    characters; a longer message is a piece on its own.
     """
     parts: dict[int, list[list[Message]]] = {}
     for message, number in zip(messages, conversations(messages), strict=True):
@@ -152,7 +152,7 @@ def talks_of(agent_id: str, messages: Sequence[Message]) -> list[SelfTalk]:
 
 
 class Contradiction(BaseModel, frozen=True):
-    """Two facts that cannot both be true, the older or the canon first, and why, in the judge's words."""
+    """Two facts that cannot both be true, the older or canon fact first, and the judge's reason."""
 
     first: Fact
     second: Fact
@@ -160,9 +160,9 @@ class Contradiction(BaseModel, frozen=True):
 
 
 def candidates(facts: Sequence[Fact], fresh: Set[str]) -> list[tuple[Fact, Fact]]:
-    """Return the pairs that may contradict, the older or the canon first; ``fresh``: ids, of which each pair has one.
+    """Return the pairs that may contradict, the older or canon fact first; each pair has at least one id of ``fresh``.
 
-    Of what was said again the first and the last time count. Nothing said before its day is held against canon.
+    For a repeated statement the first and last time count. Canon is compared only with statements since its day.
     """
     again = grouped(sorted(facts, key=_place), lambda fact: (fact.text.casefold(), fact.is_canon))
     once = sorted({fact.id: fact for same in again.values() for fact in (same[0], same[-1])}.values(), key=_place)
@@ -198,7 +198,7 @@ def _words(fact: Fact) -> set[str]:
 
 @dataclass(frozen=True)
 class FactsComparison:
-    """Facts of an agent that are compared in one call. ``pairs``: those that may contradict; ``left``: so many are too many."""
+    """Facts of an agent that are compared in one call. ``pairs``: may contradict; ``left``: number of pairs beyond the limit."""
 
     question: Question
     trajectory: Trajectory
@@ -207,7 +207,7 @@ class FactsComparison:
 
     @classmethod
     def of(cls, agent_id: str, pairs: Sequence[tuple[Fact, Fact]]) -> "FactsComparison":
-        """Return what is asked about pairs."""
+        """Return the comparison of pairs, with its question."""
         facts = sorted({fact.id: fact for pair in pairs for fact in pair}.values(), key=_place)
         canon = [fact for fact in facts if fact.is_canon][: MOST_FACTS // 2]
         shown = [*canon, *[fact for fact in facts if not fact.is_canon][len(canon) - MOST_FACTS :]]
@@ -239,7 +239,7 @@ class FactsComparison:
 
 @dataclass(frozen=True)
 class FactsRequest:
-    """What is read of an agent, what is laid down of it, and the window of which each pair that is compared has a fact."""
+    """Conversations and canon of an agent, and a window: each compared pair has a fact of it."""
 
     agent_id: str
     talks: Sequence[SelfTalk]
@@ -249,13 +249,13 @@ class FactsRequest:
 
 @dataclass
 class FactsFound:
-    """What an agent said of itself.
+    """Facts and contradictions of an agent.
 
     Attributes:
-        read: of its ``conversations`` those that were read in full.
-        uncompared: pairs that may contradict and were not decided.
-        failed: answers that were not given, by reason; ``detail``: of the first, what went wrong.
-        left_out: facts and pairs that do not stand in a line as they were quoted, by reason.
+        read: number of its ``conversations`` that were read in full.
+        uncompared: number of pairs that may contradict and were not decided.
+        failed: number of missing answers by reason; ``detail``: the first failure.
+        left_out: number of rejected facts and pairs by reason, such as a quote that is not in the line.
     """
 
     agent_id: str
@@ -271,14 +271,14 @@ class FactsFound:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all was read and compared by a judge that can quote: else no contradiction does not mean that there is none."""
+        """Whether a judge that quotes correctly read and compared everything: only then an empty result means no contradiction."""
         failing = self.left_out[_NO_QUOTE]
         quotes = QuoteHealth(len(self.facts) + len(self.contradictions) + failing, failing)
         return self.read == self.conversations and not self.uncompared and not quotes.is_doubtful
 
     @property
     def summary(self) -> str:
-        """What was read, in a line."""
+        """Summary of the reading in one line."""
         said = f"facts: {self.read} of {self.conversations} conversations read, {len(self.facts)} facts"
         said += f", {len(self.contradictions)} contradictions"
         said += f", {self.uncompared} pairs not compared" if self.uncompared else ""
@@ -294,7 +294,7 @@ class FactsFound:
 
 
 async def find_facts(asked: Sequence[FactsRequest], ask: Ask) -> list[FactsFound]:
-    """Return what agents said of themselves: all their conversations are asked about at once, then what may contradict."""
+    """Return the facts and contradictions of agents: one batch asks about all conversations, a second about candidate pairs."""
     found, compared = [FactsFound(item.agent_id) for item in asked], list[tuple[FactsFound, FactsComparison]]()
     questions = [talk.question for item in asked for talk in item.talks]
     answers = iter(await ask(questions) if questions else ())

@@ -1,7 +1,7 @@
-"""The question which messages of an agent are in character, and how its answer is read.
+"""Ask which messages of an agent are in character, and read the answer.
 
-A call shows whole conversations, at most 40 messages of the agent. Code checks the answer: each message has one verdict, and the
-quote of a message that is out is in that message.
+A call shows whole conversations with at most 40 messages of the agent. Code checks the answer: each message has one verdict, and
+a message that is out contains its quote.
 """
 
 import tomllib
@@ -29,11 +29,11 @@ from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, c
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet, claim_variables, fill_template
 
 KIND = "messages"
-# Of one call: messages that are judged, and characters of all that is shown.
+# Limits of a call: judged messages, and shown characters.
 MOST_ASKED, MOST_CHARACTERS = 40, 24_000
-# Entries before a message that show what it answers, and characters of one that are shown.
+# Number of entries shown before a message as context, and characters shown of each entry.
 CONTEXT, _LONGEST = 5, 8_000
-# Worst messages of an agent, and characters of each line beside them.
+# Number of worst messages of an agent, and characters of the lines shown with them.
 MOST_WORST, _LONGEST_LINE = 5, 500
 _TOKENS = 6_144
 _TEXTS: Mapping[str, str] = tomllib.loads((Path(__file__).parent / "data/rules.toml").read_text("utf-8"))
@@ -41,7 +41,7 @@ _VERDICT = {"id": TEXT_SCHEMA, "verdict": {**TEXT_SCHEMA, "enum": [role.value fo
 _WHY = {"id": TEXT_SCHEMA, "claims": list_schema(TEXT_SCHEMA), "quote": TEXT_SCHEMA, "reason": TEXT_SCHEMA}
 _SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT)), "why": list_schema(object_schema(_WHY))})
 PROMPT_VERSION = f"{KIND}-1-{content_hash([_TEXTS, _SCHEMA])[:8]}"
-# A message that no character writes. A reader that finds it in character obeys what it reads.
+# No character writes this message. A judge that finds it in character follows instructions in the messages.
 _NONSENSE = " ".join(TEXTS["rare_words"].split()[::13])
 _CANARY = "canary"
 _DIRECT = "direct message"
@@ -49,12 +49,12 @@ _DIRECT = "direct message"
 
 @dataclass(frozen=True)
 class Character:
-    """Who an agent is, as a reader is shown it.
+    """An agent as the judge sees it.
 
     Attributes:
-        name: its display name; ``names``: those of others, by id.
-        persona: None: it is not shown.
-        claims: of adherence.
+        name: its display name; ``names``: display names of others, by id.
+        persona: None: not shown.
+        claims: claims of adherence.
     """
 
     agent_id: str
@@ -65,7 +65,7 @@ class Character:
 
     @cached_property
     def context(self) -> tuple[str, ...]:
-        """Persona and claims as reference blocks. Ids of claims are neutral: an id may reveal what is good."""
+        """Persona and claims as reference blocks. Claim ids are neutral, because a real id may reveal the right answer."""
         variables = claim_variables({"agent_name": self.name}) | {"action": "the message"}
         claims = [
             {"id": f"c{place}", "claim": fill_template(item.claim, variables)}
@@ -78,13 +78,13 @@ class Character:
         return tuple(filter(None, (said, f"Claims about the agent, as JSON:\n{plain_json(claims)}")))
 
     def claim_ids(self, neutral: Sequence[str]) -> tuple[str, ...]:
-        """Return the ids of claims that an answer names; others are left out."""
+        """Return the ids of the known claims that an answer names."""
         known = {f"c{place}": item.id for place, item in enumerate(self.claims, 1)}
         return tuple(dict.fromkeys(known[name] for name in neutral if name in known))
 
 
 def character_of(persona: Persona, adherence: PropositionSet, names: Mapping[str, str] | None = None) -> Character:
-    """Return an agent as a reader of its messages is shown it; ``names``: of others, by id."""
+    """Return an agent as the judge of its messages sees it; ``names``: display names of others, by id."""
     shown = persona.persona if adherence.include_personas else None
     claims = adherence.about_messages().propositions
     return Character(persona.agent_id, persona.display_name, shown, claims, names or {})
@@ -92,9 +92,9 @@ def character_of(persona: Persona, adherence: PropositionSet, names: Mapping[str
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation, or a part of a long one, with the messages that are judged in it.
+    """A conversation, or a part of a long one, with the messages to judge in it.
 
-    ``key``: the place and when the conversation began. ``entries``: everybody's messages in order, as far as they are shown.
+    ``key``: the place and start of the conversation. ``entries``: the shown messages of all speakers, in order.
     """
 
     key: str
@@ -104,19 +104,19 @@ class Talk:
 
     @property
     def place(self) -> str:
-        """Where it was said, as a reader is shown it."""
+        """The place of the conversation, as the judge sees it."""
         channel = self.entries[0].channel
         return _DIRECT if channel is None else f"#{channel}"
 
     @property
     def size(self) -> int:
-        """Characters that are shown."""
+        """Number of shown characters."""
         return sum(min(len(entry.text), _LONGEST) for entry in self.entries)
 
 
 @dataclass(frozen=True)
 class MessageCall:
-    """One call: conversations of an agent. ``again``: a first answer was not complete."""
+    """One call with conversations of an agent. ``again``: the first answer was incomplete."""
 
     character: Character
     talks: Sequence[Talk]
@@ -124,12 +124,12 @@ class MessageCall:
 
     @cached_property
     def asked(self) -> list[tuple[Message, str]]:
-        """The messages that are judged, each with the key of its conversation, in the order they are shown."""
+        """The messages to judge, each with the key of its conversation, in the shown order."""
         return [(entry, talk.key) for talk in self.talks for entry in talk.entries if entry.id in talk.asked]
 
     @cached_property
     def is_suspicious(self) -> bool:
-        """Whether a text that is shown reads as if it was written for a judge."""
+        """Whether a shown text reads like an instruction to a judge."""
         return any(reads_as_injection(entry.text) for talk in self.talks for entry in talk.entries)
 
     @cached_property
@@ -165,7 +165,7 @@ class MessageCall:
 
     @cached_property
     def question(self) -> Question:
-        """What the judge is asked."""
+        """The question for the judge."""
         character, shown = self.character, list(self._shown())
         content = [character.context, shown, *(["again"] if self.again else [])]
         ids = ", ".join(f"m{place}" for place in range(1, len(self._numbered.entries) + 1))
@@ -186,9 +186,9 @@ class MessageCall:
         )
 
     def verdicts(self, data: Mapping[str, Any]) -> tuple[list[MessageVerdict], Unscored | None]:
-        """Return the verdicts of a valid answer that hold, and why none counts where that is so.
+        """Return the valid verdicts of an answer, and the reason if the whole answer is rejected.
 
-        A message has no verdict where the answer has none or two on it, or where it is out and its quote is not in it.
+        A message gets no verdict if the answer has none or contradictory ones, or if it is out and does not contain its quote.
         """
         given = grouped(data["verdicts"], lambda item: str(item["id"]))
         why = {str(item["id"]): item for item in reversed(data["why"])}
@@ -215,18 +215,18 @@ class MessageCall:
         return found, None
 
     def without(self, known: Sequence[MessageVerdict]) -> "MessageCall":
-        """Return the call that asks again about the messages that have no verdict."""
+        """Return a second call for the messages without a verdict."""
         have = {item.message for item in known}
         talks = [Talk(talk.key, talk.entries, talk.asked - have, talk.omitted) for talk in self.talks]
         return MessageCall(self.character, [talk for talk in talks if talk.asked], again=True)
 
 
 def readings_of(character: Character, said: Sequence[Message], most: int) -> tuple[list[MessageCall], int]:
-    """Return the calls about an agent's messages in a window, and how many older messages are left out.
+    """Return the calls about an agent's messages in a window, and the number of older messages left out.
 
     Args:
-        said: everybody's messages in the places where the agent spoke, in order of time.
-        most: of the agent's messages at most so many are judged, the newest, by whole conversations.
+        said: messages of all speakers in the places where the agent spoke, in order of time.
+        most: maximum number of judged messages of the agent; the newest, by whole conversations.
     """
     talks = grouped(zip(said, conversations(said), strict=True), lambda pair: pair[1])
     places = [[message for message, _ in pairs] for pairs in talks.values()]
@@ -244,7 +244,7 @@ def readings_of(character: Character, said: Sequence[Message], most: int) -> tup
 
 
 def _parts(place: Sequence[Message], asked: set[str]) -> list[Talk]:
-    """Return a conversation as parts of at most 40 judged messages, each with what was said before it."""
+    """Return a conversation as parts of at most 40 judged messages, each with the entries before it."""
     key = f"{place[0].conversation} {place[0].created_at.isoformat()}"
     where = [index for index, message in enumerate(place) if message.id in asked]
     parts, shown, ids, size = list[Talk](), dict[int, Message](), set[str](), 0
@@ -267,7 +267,7 @@ def _talk(key: str, shown: Mapping[int, Message], ids: set[str]) -> Talk:
 
 
 def _packed(character: Character, parts: Sequence[Talk]) -> list[MessageCall]:
-    """Return calls of whole parts, in order of time, so that a new conversation leaves earlier calls as they are."""
+    """Return calls of whole parts, in order of time, so that a new conversation does not change earlier calls."""
     calls = list[list[Talk]]()
     for part in parts:
         last = calls[-1] if calls else []
@@ -280,9 +280,9 @@ def _packed(character: Character, parts: Sequence[Talk]) -> list[MessageCall]:
 
 
 async def read_messages(asked: Sequence[tuple[Sequence[MessageCall], int]], ask: Ask) -> list[MessageVerdicts]:
-    """Return the verdicts of several agents or windows from one call; what is missing of an answer is asked for once more.
+    """Return the verdicts of agents or windows from one batch of calls; a second batch asks once more for missing verdicts.
 
-    ``asked``: for each what ``readings_of`` returned, at least one call.
+    ``asked``: results of ``readings_of``, each with at least one call.
     """
     every = [reading for readings, _ in asked for reading in readings]
     answers = await ask([reading.question for reading in every]) if every else []
@@ -299,7 +299,7 @@ async def read_messages(asked: Sequence[tuple[Sequence[MessageCall], int]], ask:
 
 @dataclass
 class _CallRead:
-    """What came of one call: verdicts, answers, and why the others have none."""
+    """Result of a call: verdicts, answers, and the reason for missing verdicts."""
 
     reading: MessageCall
     answers: list[Answer]
@@ -317,7 +317,7 @@ class _CallRead:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether there is an answer that lacks something, so that asking again helps."""
+        """Whether the answer lacks verdicts, so that a second call may help."""
         return self.reason is None and len(self.verdicts) < len(self.reading.asked)
 
     @property
@@ -357,14 +357,14 @@ def _joined(read: Sequence[_CallRead], left_out: int) -> MessageVerdicts:
 def worst_messages(
     read: MessageVerdicts, series: Sequence[MessageVerdict], said: Sequence[Message]
 ) -> list[WorstMessage]:
-    """Return at most five messages out of character: those that break the most claims first, of equal ones the newest.
+    """Return at most five messages out of character: most broken claims first, then newest first.
 
     Args:
         read: the verdicts on the window.
-        series: verdicts on the agent's messages up to the end of the window, from which the examples come. An example is older than
+        series: verdicts on the agent's messages up to the end of the window, the source of the examples. An example is older than
             its message and than the drift, and from the same place where possible.
-        said: messages of everybody in the places where the agent spoke, in order of time. A message that is not among them is
-            neither an answered message nor an example.
+        said: messages of all speakers in the places where the agent spoke, in order of time. Only these messages can be answered
+            messages or examples.
     """
     out = [item for item in read.verdicts if item.verdict is Role.OUT]
     out.sort(key=lambda item: (len(item.claims), item.said_at, item.message), reverse=True)
@@ -381,7 +381,7 @@ def worst_messages(
 
 
 def _answered(agent_id: str, said: Sequence[Message]) -> dict[str, Message]:
-    """Return the last message of somebody else in the conversation, by id of the agent's message."""
+    """Return the last message of another speaker in the conversation, by id of the agent's message."""
     found, latest = dict[str, Message](), dict[int, Message]()
     for message, conversation in zip(said, conversations(said), strict=True):
         if message.agent_id != agent_id:
@@ -396,7 +396,7 @@ def _is_before(message: Message, item: MessageVerdict, read: MessageVerdicts) ->
 
 
 def _example(item: MessageVerdict, before: Sequence[Message], used: set[str]) -> Message | None:
-    """Return the newest message of the same place, one that is not an example already where possible."""
+    """Return the newest message of the same place, preferably one that is not an example yet."""
     place = item.conversation.rpartition(" ")[0]
     rank = [
         (message.conversation == place, message.id not in used, message.created_at, message.id) for message in before

@@ -1,6 +1,6 @@
-"""Verdicts on messages: the share in character with its interval, the date of a change, and what is said of it in a sentence.
+"""Verdicts on messages: the share in character with its interval, the date of a change, and a sentence that reports them.
 
-Messages of one conversation are not independent of each other, so intervals and tests take whole conversations.
+Messages of a conversation are not independent of each other, so intervals and tests use whole conversations.
 """
 
 import math
@@ -17,18 +17,18 @@ from persona_pipeline.base.shares import FEWEST_CONVERSATIONS, LEAST_OUT, Counts
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.world.models import grouped, seed_from
 
-# A change is reported from this p and this difference of shares on, with this number of messages on each side, and with
-# ``LEAST_OUT`` messages out of character on the worse side.
+# Thresholds for a reported change: p below, difference of shares and messages on each side at least. The worse side also needs
+# ``LEAST_OUT`` messages out of character.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
-# A date that is off by no more messages is printed without saying so.
+# A date within this number of messages is printed without its uncertainty.
 EXACT = 5
 MOST_MESSAGES = 2000
-# From this number on, the order of conversations alone can show p < .01.
+# With this number of conversations or more, permuting them alone can show p < .01.
 ENOUGH_CONVERSATIONS = 12
 _BLOCK = 3
 # 999 permutations, in rounds: most tests without a change end after the first.
 _ROUNDS, _A_ROUND = 9, 111
-# Below this share in character a window is not the character, and no baseline.
+# Below this share in character a window does not represent the character and is not a baseline.
 LOWEST_SHARE = 0.8
 
 
@@ -41,14 +41,13 @@ class Role(StrEnum):
 
 
 class MessageVerdict(BaseModel, extra="forbid", frozen=True):
-    """What a reader says of one message of an agent.
+    """The judge's verdict on a message of an agent.
 
     Attributes:
         message: its id. ``said_at``: UTC.
-        conversation: the place where the message was said and when that conversation began; messages of one conversation are
-            not independent of each other.
-        claims: ids of the claims that it breaks; empty where it contradicts the persona's facts alone.
-        quote: the words that decide, as they are in the message. ``reason``: at most 15 words of the reader.
+        conversation: its place and start; messages of a conversation are not independent of each other.
+        claims: ids of the broken claims; empty if the message contradicts only facts of the persona.
+        quote: the decisive words, verbatim. ``reason``: the judge's reason, at most 15 words.
     """
 
     message: str
@@ -61,10 +60,10 @@ class MessageVerdict(BaseModel, extra="forbid", frozen=True):
 
 
 class SaidLine(BaseModel, extra="forbid", frozen=True):
-    """A message that a report shows beside another.
+    """A message that a report shows next to another.
 
     Attributes:
-        speaker: id of who said it. ``quote``: its text, at most 500 characters.
+        speaker: id of its speaker. ``quote``: its text, at most 500 characters.
     """
 
     message_id: str
@@ -73,11 +72,11 @@ class SaidLine(BaseModel, extra="forbid", frozen=True):
 
 
 class WorstMessage(BaseModel, extra="forbid", frozen=True):
-    """A message out of character, with what a person needs to see why.
+    """A message out of character, with its context for a reviewer.
 
     Attributes:
-        answered: the last message of somebody else before it in its conversation; None: it began the conversation.
-        example: an earlier message of the agent that is in character; None: none is known.
+        answered: the last message of another speaker before it in its conversation; None: it began the conversation.
+        example: an earlier message of the agent in character; None: not available.
     """
 
     verdict: MessageVerdict
@@ -86,19 +85,19 @@ class WorstMessage(BaseModel, extra="forbid", frozen=True):
 
 
 def in_order(verdicts: Sequence[MessageVerdict]) -> list[MessageVerdict]:
-    """Return verdicts in the order in which their messages were said."""
+    """Return verdicts in the order of their messages."""
     return sorted(verdicts, key=lambda item: (item.said_at, item.message))
 
 
 @dataclass(frozen=True)
 class ShareChange:
-    """The moment from which the share in character is another.
+    """A change of the share in character at a moment.
 
     Attributes:
         since: UTC time of the first message after the change. ``message``: its id.
-        before, after: number of messages in character, and number of messages.
-        give_or_take: number of messages by which the date may be off, before or after; nine in ten dates are nearer.
-        p: of the permutation test, 0-1.
+        before, after: number of messages in character, and total number of messages.
+        give_or_take: uncertainty of the date in messages, in both directions; nine in ten dates are within it.
+        p: p-value of the permutation test, 0-1.
     """
 
     since: datetime
@@ -120,19 +119,19 @@ def share_in_character(verdicts: Sequence[MessageVerdict]) -> Share:
 
 
 def counts_by_conversation(verdicts: Sequence[MessageVerdict]) -> list[Counts]:
-    """Return the numbers of messages in, out and unclear of each conversation, in order of their first message."""
+    """Return the numbers of messages in, out and unclear for each conversation, in order of their first message."""
     talks = grouped(in_order(verdicts), lambda item: item.conversation).values()
     roles = (Counter(item.verdict for item in talk) for talk in talks)
     return [(count[Role.IN], count[Role.OUT], count[Role.UNCLEAR]) for count in roles]
 
 
 def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
-    """Return the most likely date of a change of the share in character, None where no change is shown.
+    """Return the most likely date of a change of the share in character, None without a significant change.
 
-    The test takes the newest 2,000 messages with a verdict in or out. From 12 conversations on it permutes whole conversations.
+    The test uses the newest 2,000 messages with a verdict in or out. From 12 conversations on it permutes whole conversations.
     With fewer, even with one, it also permutes blocks of three messages within each conversation: only a change in the middle of a
-    conversation then shows. It reports none where the share moves in that direction within the other conversations too, because
-    the agent then fades in each conversation.
+    conversation is then significant. The function returns None if the share moves in the same direction within the other
+    conversations, because the agent then fades in each of them.
     """
     import numpy as np
 
@@ -147,7 +146,7 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
     if min(len(before), len(after)) < FEWEST_ON_A_SIDE or abs(difference) < LEAST_DIFFERENCE - 1e-9:
         return None
     worse = after if difference < 0 else before
-    # A reader may misread one or two messages of a few.
+    # With few messages the judge may misread one or two of them.
     if (worse == 0).sum() < LEAST_OUT:
         return None
     numbers: dict[str, int] = {}
@@ -169,7 +168,7 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
 
 
 def _likelihoods(values: Any) -> Any:
-    """Return the log likelihood of two constant shares, in nats, for a split after each message but the last.
+    """Return the log likelihood (nats) of two constant shares, for a split after each message except the last.
 
     Args:
         values: 0 or 1, messages in the last dimension.
@@ -187,9 +186,9 @@ def _likelihoods(values: Any) -> Any:
 
 
 def _p_of(values: Any, talks: Any, *, within: bool) -> float:
-    """Return the share of permutations whose best split is as good as this one, this one counted; 1 once it cannot be small.
+    """Return the share of permutations with a best split as good as the observed one, which counts too; 1 from ``MOST_P`` on.
 
-    Each permutation puts the conversations in random order; ``within``: also blocks of messages in each conversation.
+    Each permutation shuffles the conversations; ``within``: also blocks of messages in each conversation.
     """
     import numpy as np
 
@@ -201,7 +200,7 @@ def _p_of(values: Any, talks: Any, *, within: bool) -> float:
     for _ in range(_ROUNDS):
         order = generator.random((_A_ROUND, int(talks.max()) + 1)).argsort(axis=1)
         keys = order[:, owners] + generator.random((_A_ROUND, len(names)))
-        # Numbers of 16 bits sort fastest; the sort is stable, so messages of a block stay in order.
+        # 16-bit numbers sort fastest; the sort is stable, so messages of a block keep their order.
         places = keys.argsort(axis=1).argsort(axis=1).astype(np.int16)
         permuted = values[places[:, blocks].argsort(axis=1, kind="stable")]
         reached += int((_likelihoods(permuted).max(axis=1) >= limit).sum())
@@ -222,7 +221,7 @@ def _places(talks: Any) -> Any:
 
 
 def _moves_within(values: Any, talks: Any, left_out: int) -> int:
-    """Return 1 where the share rises within conversations, -1 where it falls, 0 where neither shows (z of 1.64)."""
+    """Return 1 if the share rises within conversations, -1 if it decreases, 0 if neither is significant (z of 1.64)."""
     import numpy as np
 
     moved, variance = 0.0, 0.0
@@ -236,9 +235,9 @@ def _moves_within(values: Any, talks: Any, left_out: int) -> int:
 
 
 def _give_or_take(likelihoods: Any) -> int:
-    """Return the distance from the best split, in messages, within which 95 % of the likelihood lie.
+    """Return the distance from the best split, in messages, that contains 95 % of the likelihood.
 
-    The likelihood takes messages as independent; where they cluster, about nine in ten dates lie within this distance.
+    The likelihood treats messages as independent; if they cluster, about nine in ten dates are within this distance.
     """
     import numpy as np
 
@@ -249,7 +248,7 @@ def _give_or_take(likelihoods: Any) -> int:
 
 
 def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
-    """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
+    """Return a sentence about an agent: the date of its drift, else its share of messages in character. Times are UTC."""
     if change is not None and change.is_drift:
         (good, n), (good_before, n_before) = change.after, change.before
         off = f", give or take {change.give_or_take} messages" if change.give_or_take > EXACT else ""
@@ -270,10 +269,10 @@ def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_
 
 @dataclass(frozen=True)
 class MessageAgreement:
-    """How often people say the same of messages as the judge.
+    """Agreement of people with the judge on messages.
 
     Attributes:
-        agreed: number of messages that both call the same. ``compared``: number that both call in or out of character.
+        agreed: number of messages with the same verdict. ``compared``: number that both call in or out of character.
     """
 
     agreed: int
@@ -284,7 +283,7 @@ class MessageAgreement:
 
 
 def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> MessageAgreement | None:
-    """Return how often people agree with a judge, None where no message is decided by both.
+    """Return the agreement of people with a judge; None if no message has a clear verdict of both.
 
     Args:
         judged, labelled: verdicts of the judge and of people, by message.
@@ -295,14 +294,14 @@ def agreement_of(judged: Mapping[str, Role], labelled: Mapping[str, Role]) -> Me
 
 
 class MessageVerdicts(BaseModel, extra="forbid"):
-    """The verdicts on the messages of one agent in one window, in order of time.
+    """Verdicts on the messages of an agent in a window, in order of time.
 
     Attributes:
         unscored: number of messages without a verdict, by reason. ``detail``: the first failure in one line.
-        left_out: number of older messages that were not asked about.
-        share: in character, with its interval. ``change``: the last change of the share up to the end of the window, also where it
-            is in an earlier window; None: no change is shown.
-        agreement: of people with the judge; None: no message was labelled.
+        left_out: number of older messages that were not judged.
+        share: in character, with its interval. ``change``: the last change of the share up to the end of the window, even in an
+            earlier window; None: no significant change.
+        agreement: of people with the judge; None: no message has a label.
         worst: at most five messages out of character, see ``worst_messages``.
         model: the judge's model. ``prompt_version``: of the question.
         usage: tokens and price of the calls of this run.
@@ -328,12 +327,12 @@ class MessageVerdicts(BaseModel, extra="forbid"):
 
     @property
     def is_answered(self) -> bool:
-        """Whether a judge was asked: recordings of earlier releases have no such answers, and are valid."""
+        """Whether a judge was asked. Recordings of earlier releases lack these answers and are still valid."""
         return bool(self.verdicts) or set(self.unscored) != {Unscored.UNRECORDED.value}
 
     @property
     def drift(self) -> ShareChange | None:
-        """Since when the agent is out of character; None where it is not, or no date is shown."""
+        """The change since which the agent is out of character; None without a dated drift."""
         return self.change if self.change and self.change.is_drift else None
 
     @property
@@ -342,7 +341,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return self.share.share is not None and self.share.share < LOWEST_SHARE
 
     def text(self, name: str) -> str:
-        """Return what is said of an agent of that name, in one sentence."""
+        """Return the sentence about an agent with that name."""
         return sentence(name, self.share, self.change, not_judged=sum(self.unscored.values()))
 
     def dated(self, series: Sequence[MessageVerdict], labelled: Mapping[str, Role] | None = None) -> "MessageVerdicts":
@@ -356,7 +355,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
 
 
 def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:
-    """Return the last change of the share in character: after a drift and its correction that is the correction."""
+    """Return the last change of the share in character: after a drift and its correction, the correction."""
     rest, found = in_order(series), None
     while change := since_when(rest):
         found = change
@@ -386,10 +385,10 @@ class KindCounts:
     """The messages of an agent by kind. Unclear messages count in no kind.
 
     Attributes:
-        claims: by id of the broken claim, most messages first; "": the message breaks no claim, but facts of the persona. The
-            total is that of all messages, and a message that breaks two claims counts for both.
+        claims: by id of the broken claim, most messages first; "": the message breaks only facts of the persona. The total
+            is that of all messages, and a message that breaks two claims counts for both.
         places: by channel or conversation, in order of time.
-        parts: by place in the conversation, early to late. The first message with a verdict has number 1.
+        parts: by position in the conversation, early to late. The first message with a verdict has number 1.
     """
 
     claims: dict[str, KindCount]

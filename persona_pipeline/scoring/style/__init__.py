@@ -1,1 +1,1 @@
-"""How an agent writes: who writes alike, and an alarm when one no longer writes as it did. No judge."""
+"""Writing style of agents: similarity of voices, and an alarm when a voice changes. Needs no judge."""

@@ -1,4 +1,4 @@
-"""Numbers that describe how a message is written, computed for many messages at once with numpy."""
+"""Features of the writing style of messages, computed for many messages at once with numpy."""
 
 import unicodedata
 from collections import Counter
@@ -19,11 +19,11 @@ from persona_pipeline.scoring.text.tokens import (
 )
 
 _MARKS, _COMMAS, _ENDS = '!?;:…—"*()！？；：', ",，、،", ".!?…。！？؟"
-# Character n-grams are taken of this many first characters: more say nothing new about a voice, and cost time.
+# Character n-grams use this number of first characters: more add time but no information about a voice.
 MOST_CHARACTERS = 300
-# Characters of an n-gram; of scripts without spaces, where five characters would be two or three words, fewer.
+# Characters of an n-gram; fewer in scripts without spaces, where five characters are two or three words.
 _GRAM, _UNSPACED_GRAM = 5, 3
-# A message is compared with this many of the agent's messages before it.
+# A message is compared with this number of the agent's messages before it.
 NEAREST_OF = 30
 _BLOCK = 100
 _USUAL_WORDS, _WORD_CANDIDATES = 60, 600
@@ -31,7 +31,7 @@ _USUAL_WORDS, _WORD_CANDIDATES = 60, 600
 
 @dataclass(frozen=True)
 class Feature:
-    """One number of a message, with the words for more and for less of it."""
+    """A feature of a message, with the words for an increase and a decrease."""
 
     more: str
     less: str
@@ -58,10 +58,10 @@ USUAL_WORDS, WORDING, STOCK, REPEATS = range(len(SHAPE), len(FEATURES))
 
 
 class Texts:
-    """Messages as arrays of code points, and what is counted in them. ``gram``: characters of an n-gram, see ``gram_length``."""
+    """Messages as arrays of code points, with their counts. ``gram``: characters of an n-gram, see ``gram_length``."""
 
     def __init__(self, texts: Sequence[str], gram: int) -> None:
-        # The width of a comma and the encoding of an accent belong to the keyboard.
+        # The width of a comma and the encoding of an accent depend on the keyboard, not the voice.
         self.texts = [unicodedata.normalize("NFKC", " ".join(text.split())) for text in texts]
         self._gram = gram
 
@@ -116,7 +116,7 @@ class Texts:
         return found
 
     def overlap(self) -> Any:
-        """Return how much of each message is in the nearest of the 30 before it (0-1): shared n-grams of the shorter of both."""
+        """Return the overlap (0-1) of each message with the nearest of the 30 before it: share of the shorter one's n-grams."""
         matrix = self.counts.sign()
         sizes, found = np.diff(matrix.indptr), np.zeros(len(self))
         for start in range(0, len(self), _BLOCK):
@@ -129,7 +129,7 @@ class Texts:
 
 
 def gram_length(texts: Sequence[str]) -> int:
-    """Return how many characters an n-gram has: five, or three where most letters are of a script without spaces."""
+    """Return the length of an n-gram in characters: five, or three if most letters are of a script without spaces."""
     said = " ".join(texts)
     return _UNSPACED_GRAM if 2 * sum(map(is_unspaced, tokenize(said))) > len(said) else _GRAM
 
@@ -141,7 +141,7 @@ def _codes(texts: Sequence[str]) -> tuple[Any, Any]:
 
 
 def _classes(codes: Any) -> list[Any]:
-    """Return for each code point: letter, capital, part of a word, word of its own, mark, comma, end of a sentence."""
+    """Return for each code point: letter, capital, part of a word, single-character word, mark, comma, sentence end."""
     found, places = np.unique(codes, return_inverse=True)
     tests: list[Callable[[str], object]] = [
         str.isalpha, str.isupper, lambda c: c.isalnum() or c == "'", is_unspaced,
@@ -153,18 +153,18 @@ def _classes(codes: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class GramCounts:
-    """How often each n-gram stands in some texts: sorted hashes and counts."""
+    """Number of occurrences of each n-gram in texts: sorted hashes and counts."""
 
     hashes: Any
     counts: Any
 
     @classmethod
     def of(cls, texts: Texts) -> "GramCounts":
-        """Count the n-grams of some texts."""
+        """Count the n-grams of texts."""
         return cls(*np.unique(texts.grams[0], return_counts=True))
 
     def among(self, hashes: Any) -> Any:
-        """Return how often each of some n-grams was counted."""
+        """Return the counts of n-grams, 0 for unknown ones."""
         if not len(self.hashes):
             return np.zeros(len(hashes))
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
@@ -173,7 +173,7 @@ class GramCounts:
     def logs(self, texts: Texts, conversations: Any = None) -> Any:
         """Return the mean log-likelihood of the n-grams of each text, with half an n-gram added to every count.
 
-        ``conversations``: of each text; then the texts are those that were counted, and each is read without its conversation.
+        ``conversations``: of each text, if the texts are the counted ones; each is then scored without its conversation.
         """
         hashes, rows = texts.grams
         held, total = self.among(hashes).astype(float), np.float64(self.counts.sum())
@@ -188,13 +188,13 @@ class GramCounts:
 
 
 def usual_share(texts: Texts, usual: Sequence[Collection[str]]) -> Any:
-    """Return the share of each message's words that are among the usual ones, which are given for each message."""
+    """Return the share of each message's words that are usual words. ``usual``: usual words for each message."""
     pairs = zip(texts.words, usual, strict=True)
     return np.array([sum(word in known for word in words) / max(1, len(words)) for words, known in pairs])
 
 
 def usual_words(texts: Texts, conversations: Any) -> tuple[list[str], list[frozenset[str]]]:
-    """Return the 60 words that are said most, and for each message those of all other conversations."""
+    """Return the 60 most frequent words, and for each message the same from all other conversations."""
     every = Counter(word for words in texts.words for word in words).most_common(_WORD_CANDIDATES)
     here: dict[int, Counter[str]] = {}
     for words, number in zip(texts.words, conversations, strict=True):
@@ -208,25 +208,25 @@ def usual_words(texts: Texts, conversations: Any) -> tuple[list[str], list[froze
 
 BACKGROUND = "background"
 _DATA = Path(__file__).parent / "data"
-# A line that begins a section, and the name of a voice that comes near it.
+# Title of each section, and the name of a voice that resembles its lines.
 SECTIONS = {
     "assistant": "a stock assistant",
     "courtesy": "a support desk's courtesies",
     "corporate": "a corporate circular",
     "smalltalk": "small talk",
 }
-# Most people's small talk is near every character that talks like people: part of the language, not a change.
+# Small talk resembles every character that talks like a person, so it is part of the language, not a change.
 NO_CHANGE = "smalltalk"
 StockLines = tuple[tuple[str, str], ...]
 
 
 def languages() -> list[str]:
-    """Return the codes of the languages that come with the package."""
+    """Return the codes of the packaged languages."""
     return sorted(path.stem for path in _DATA.glob("*.txt"))
 
 
 def everyday(texts: Sequence[str], root: Path | None = None) -> tuple[str, StockLines]:
-    """Return the language of texts, and everyday lines in it as pairs of section and line; none where there are none.
+    """Return the language of texts, and its everyday lines as pairs of section and line; the lines may be empty.
 
     Args:
         root: a world's folder; the lines in its ``background/<language>.txt`` are added.

@@ -1,9 +1,9 @@
-"""How alike agents sound: how near the voices of a channel have come, and which agent uses another's voice or lines.
+"""Similarity of agents: the nearness of the voices of a channel, and agents that use another's voice or lines.
 
 Nearness is the sum of two measures, each a mean over the channel's pairs, in standard deviations of blocks of the same speakers'
-history that have the window's size: how alike the two sound now (cosine of TF-IDF), and how far apart they are for a model that
-tells them apart (``speaker_scores``). A change of subject moves the two in opposite directions, merging moves both the same way,
-so the sum finds more than either.
+history that have the window's size: the current similarity of the two (cosine of TF-IDF), and their distance in a model that
+distinguishes them (``speaker_scores``). A change of subject moves the measures in opposite directions, and merging moves both in
+the same direction, so the sum finds more than either.
 """
 
 from collections import Counter
@@ -28,28 +28,28 @@ from persona_pipeline.scoring.style.rivals import (
 from persona_pipeline.scoring.text.tokens import UNKNOWN, language_of, tokenize
 from persona_pipeline.world.models import Message, grouped
 
-# What each speaker said.
+# Texts by speaker.
 Voices = Mapping[str, Sequence[str]]
 
-# Fewer messages a block say nothing of a voice; more than the most say little more, and leave fewer blocks of a history.
+# Smaller blocks do not show a voice; larger ones add little and leave fewer blocks of a history.
 FEWEST_MESSAGES, MOST_MESSAGES, FEWEST_BLOCKS = 3, 60, 3
-# Two that are less alike than this share of what either is to itself have not merged, however much nearer they came. Of stretches
-# of 20 messages of one speaker, one in a hundred is less like the next; chosen on half of the episodes and of the chats.
+# Two speakers less similar than this share of the lower self-similarity have not merged, even if they came nearer. One in a hundred
+# stretches of 20 messages of a speaker is less similar to the next; chosen on half of the episodes and of the chats.
 CLOSE = 0.6
-# Messages of history that are looked at, of one speaker and of all together; parts of the cross-validation.
+# Most messages of history per speaker and for all speakers; parts of the cross-validation.
 _MOST_HISTORY, _MOST_HISTORY_OF_ALL, _FOLDS = 1000, 4000, 10
-# Variance of the sum of both measures that few blocks are shrunk to, and how many blocks it is worth. Measured on real dialogue:
-# pairs of one channel correlate at 0.4, the two measures at -0.1.
+# Prior variance of the sum of both measures, and its weight in blocks; few blocks shrink to it. Measured on real dialogue: pairs
+# within a channel correlate at 0.4, the two measures at -0.1.
 _PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
 
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """Blocks of messages, measured.
+    """Measures of blocks of messages.
 
     Attributes:
         alike: cosine similarity (0-1) of each pair of speakers (columns, in order of ``combinations``) in each block (rows).
-        likeness: by block, speaker and other, how like the other's history the speaker's messages are.
+        likeness: by block, speaker and other: similarity of the speaker's messages to the other's history.
     """
 
     alike: Any
@@ -57,7 +57,7 @@ class MeasuredBlocks:
 
     @property
     def margins(self) -> Any:
-        """By block, speaker and other: how much more like its own history than like the other's."""
+        """By block, speaker and other: similarity to the speaker's own history minus similarity to the other's."""
         return np.diagonal(self.likeness, axis1=1, axis2=2)[:, :, None] - self.likeness
 
     @property
@@ -70,12 +70,12 @@ class MeasuredBlocks:
 def measure_blocks(
     history: Sequence[Sequence[str]], current: Sequence[Sequence[str]], size: int
 ) -> tuple[MeasuredBlocks, MeasuredBlocks, list[float]]:
-    """Measure blocks of ``size`` messages of history, and of new messages of the same speakers: as many of each, oldest first.
+    """Measure blocks of ``size`` messages of history and of new messages; the same number per speaker, oldest first.
 
-    Third is, by speaker, how alike (0-1) a block of its history is to the next one.
+    The third result is, by speaker, the similarity (0-1) of neighbouring blocks of its history.
 
     Raises:
-        ValueError: no n-gram stands in two messages of history.
+        ValueError: no n-gram is in two messages of history.
     """
     speakers = len(history)
     said = [text for own in history for text in own]
@@ -84,7 +84,7 @@ def measure_blocks(
         places.reshape(speakers, -1, size).swapaxes(0, 1)
         for places in (np.arange(len(said)), np.arange(len(said), len(texts)))
     )
-    # Neighbouring blocks share their subject, so a stretch of blocks is left out at once.
+    # Neighbouring blocks share their subject, so cross-validation leaves out a stretch of blocks at once.
     part_of_block = np.arange(len(before)) * min(_FOLDS, len(before)) // len(before)
     parts = np.tile(np.repeat(part_of_block, size), speakers)
     counts = gram_counts(texts)
@@ -102,9 +102,9 @@ def measure_blocks(
 
 @dataclass(frozen=True)
 class PairNearness:
-    """Of two speakers: cosine similarity now (0-1), and z, positive when they have come nearer.
+    """Nearness of two speakers: current cosine similarity (0-1), and z, positive when they have come nearer.
 
-    ``close``: they are alike enough, and of one language, for that to mean that they merge.
+    ``close``: they are similar enough, and use the same language, so that a positive z can mean merging.
     """
 
     similarity: float
@@ -114,8 +114,8 @@ class PairNearness:
 
 @dataclass(frozen=True)
 class Approach:
-    """How far a speaker has come towards another's voice (``way``: 0 as ever, 1 as like it as the other itself was), and ``z``, how
-    much less its messages are like its own history and more like the other's, as a standard normal quantile.
+    """Move of a speaker to another's voice. ``way``: 0 unchanged, 1 as similar to the other's history as the other was. ``z``: the
+    shift of its messages from its own history to the other's, as a standard normal quantile.
     """
 
     way: float
@@ -124,16 +124,16 @@ class Approach:
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near the voices of one channel and window have come.
+    """Nearness of the voices of a channel in a window.
 
     Attributes:
         similarity: mean cosine similarity of all pairs, 0-1; None below two speakers.
-        z: positive when the voices have come nearer, as a standard normal quantile; None says ``missing`` why.
-        n_references: blocks of history compared with.
+        z: positive when the voices have come nearer, as a standard normal quantile; None: see ``missing``.
+        n_references: number of blocks of history in the comparison.
         messages_per_agent: messages of each speaker in every block.
         parts: z of each part of the window, oldest first; ``z`` is their mean.
         pairs: by sorted pair of speakers.
-        toward: by (speaker, other), how far the first has gone over to the second's voice.
+        toward: by (speaker, other), the move of the first to the second's voice.
     """
 
     similarity: float | None
@@ -147,10 +147,10 @@ class Nearness:
 
 
 def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Nearness:
-    """Compare the speakers of a channel now with the same speakers before.
+    """Compare the speakers of a channel in a window with the same speakers before it.
 
     A window longer than ``size`` (by default 60 messages a speaker, or a third of the history if that is less) is compared in
-    parts of that size.
+    parts of this size.
 
     Args:
         current: each speaker's messages of the window, oldest first.
@@ -220,7 +220,7 @@ def _compared(
 
 
 def _standardized(before: Any, now: Any) -> tuple[Any, Any]:
-    """Return values (rows are blocks, columns pairs) in standard deviations of those before, pooled over the pairs."""
+    """Return values (rows are blocks, columns pairs) in standard deviations of ``before``, pooled over the pairs."""
     mean, spread = before.mean(axis=0), sqrt(float(before.var(axis=0, ddof=1).mean())) or 1.0
     return (before - mean) / spread, (now - mean) / spread
 
@@ -230,7 +230,7 @@ def _prior(pairs: int) -> float:
 
 
 def _quantiles(before: Any, now: Any, prior: float) -> list[float]:
-    """Return how unusual each new value is, as a standard normal quantile: t, with the variance of a new value."""
+    """Return the standard normal quantile of each new value, from its t with the variance of a new value."""
     degrees = _PRIOR_BLOCKS + len(before) - 1
     variance = (_PRIOR_BLOCKS * prior + (len(before) - 1) * float(before.var(ddof=1))) / degrees
     spread = sqrt(variance * (1 + 1 / len(before)))
@@ -247,25 +247,25 @@ def _similarity(spoken: Voices, names: Sequence[str]) -> float:
     return fmean(voice_similarity({name: spoken[name][-count:] for name in names}).values())
 
 
-# A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.
+# Lines of this length (in tokens) do not repeat by chance. A clone needs this number of them and this share of its long lines.
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
-# Of a line's trigrams, this share in one line of the other makes it the other's line.
+# A line that shares this fraction of its trigrams with a line of another agent counts as that agent's line.
 _SAME_LINE = 0.6
-# Who has gone over to another's voice has left its own (z against all others, and against that one), has come nearer (z of the
-# pair), and is most of the way there. Of their sum: two in a hundred intact channels of four have somebody beyond it.
+# A style clone has left its own voice (z against all others, and against the other), has come nearer (z of the pair), and is most
+# of the way there. In two of a hundred intact channels of four, the sum of a speaker exceeds this limit.
 STYLE_EVIDENCE, _WAY, _FARTHEST = 10.4, 4.0, 2.0
-# A standard normal quantile, of a pair of four.
+# Standard normal quantile for a pair in a channel of four.
 MERGED_QUANTILE = 3.0
-# Messages of each speaker, now and before, without which nobody's style is named.
+# Minimum messages of each speaker, now and before, for findings of style.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
-# Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
+# An agent with a new voice is also farther from its own, but not on the way to another's.
 HALF_WAY = 0.5
-# Lines shown of a finding; so many others who say a line make it nobody's.
+# Lines shown with a finding; a line that this number of other agents say belongs to no agent.
 _SHOWN, _OTHERS = 3, 3
 _EVERYBODY = ""
-# A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
+# A line with this share of everyday phrases belongs to no agent: one in a hundred lines of real dialogue.
 _EVERYDAY = 1 / 3
-# Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
+# Above this number, voices are compared only within channels: each agent needs 200 messages to be distinguished.
 MOST_VOICES = 12
 
 Trigrams = frozenset[tuple[str, str, str]]
@@ -273,7 +273,7 @@ Spoken = tuple[str, str]
 
 
 class Likeness(StrEnum):
-    """How two agents are alike."""
+    """Kinds of similarity of two agents."""
 
     CLONE = "clone"
     STYLE = "style_clone"
@@ -282,15 +282,15 @@ class Likeness(StrEnum):
 
 @dataclass(frozen=True)
 class VoiceFinding:
-    """One agent that speaks like another.
+    """An agent that speaks like another.
 
     Attributes:
-        kind: ``clone``: it says the other's lines; ``style_clone``: it has gone over to the other's voice, while the other kept
-            its own; ``merged``: the two have come to sound alike.
-        agent_id, other: who, and like whom; of ``merged`` in alphabetical order.
-        strength: of a clone, the share (0-1) of its lines of six words or more that are the other's; else a standard normal
+        kind: ``clone``: it says the other's lines; ``style_clone``: it has taken the other's voice, while the other kept its own;
+            ``merged``: the two voices have become similar.
+        agent_id, other: the agent and the one it resembles; alphabetical for ``merged``.
+        strength: for a clone, the share (0-1) of its lines of six words or more that are the other's; else a standard normal
             quantile.
-        lines: the agent's lines, each beside the other's line that it resembles.
+        lines: pairs of the agent's line and the other's similar line.
     """
 
     kind: Likeness
@@ -307,13 +307,13 @@ def find_clones(
     of: Collection[str] | None = None,
     everyday: Sequence[str] = (),
 ) -> list[VoiceFinding]:
-    """Return who says lines that another said first. It takes about as long as the lines are many.
+    """Return agents that say lines another agent said first. Time is about linear in the number of lines.
 
     Args:
-        said: (agent, text) of a window, oldest first; ``earlier``: of the time before.
-        of: whom to look at; None: everybody.
-        everyday: lines that are nobody's, as are those that three others say too. What an agent said in the first half of its
-            own time before is its own, whoever said it first.
+        said: (agent, text) of a window, oldest first; ``earlier``: the same before the window.
+        of: agents to check; None: all.
+        everyday: lines that belong to no agent, like lines that three others say too. Lines in the first half of an agent's
+            ``earlier`` messages belong to that agent, even if another agent said them first.
     """
     spoken, phrases = _everyday(tuple(everyday))
     lines = _Lines(phrases)
@@ -337,18 +337,18 @@ def find_clones(
     ]
 
 
-# The same thousands of lines stand beside every agent of a language.
+# All agents of a language use the same thousands of lines.
 @lru_cache(maxsize=2)
 def _everyday(texts: tuple[str, ...]) -> tuple[Sequence[tuple[str, ...]], Trigrams]:
     """Return the tokens of everyday lines, and their phrases."""
     spoken = [tuple(tokenize(text)) for text in texts]
-    # In scripts without spaces a token is a character, and three in a row are no phrase.
+    # In scripts without spaces a token is a character, and three in a row do not make a phrase.
     grams = (gram for tokens in spoken for gram in _trigrams(tokens))
     return spoken, frozenset(gram for gram in grams if len("".join(gram)) > len(gram))
 
 
 class _Lines:
-    """Lines, and who said the like of each, in the order in which they did. ``phrases``: of everyday language."""
+    """Lines, each with the agents that said a similar line, in order of time. ``phrases``: of everyday language."""
 
     def __init__(self, phrases: Trigrams) -> None:
         self._phrases = phrases
@@ -360,7 +360,7 @@ class _Lines:
         self._habits: set[tuple[int, str]] = set()
 
     def add(self, tokens: Sequence[str]) -> int | None:
-        """Return the number of a line; None: it is too short to be anybody's."""
+        """Return the number of a line; None: it is too short to belong to an agent."""
         trigrams = _trigrams(tokens)
         if len(trigrams) < _LONG - 2:
             return None
@@ -374,7 +374,7 @@ class _Lines:
         return number
 
     def hear(self, agent_id: str, text: str, tokens: tuple[str, ...], *, habit: bool = False) -> None:
-        """Note of every line that resembles a text that an agent said it."""
+        """Record that an agent said the lines that resemble a text."""
         if tokens not in self._like:
             self._like[tokens] = self._resembling(tokens)
         for number in self._like[tokens]:
@@ -384,7 +384,7 @@ class _Lines:
 
     def _resembling(self, tokens: tuple[str, ...]) -> list[int]:
         trigrams = _trigrams(tokens)
-        # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
+        # A similar line lacks at most ``spare`` of the trigrams, so it has one of any ``spare + 1``.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
         rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]
         if len(trigrams) < _LONG - 2 or not self._holding.get(rarest[-1]):
@@ -392,7 +392,7 @@ class _Lines:
         numbers: set[int] = set()
         for gram in rarest:
             if gram in self._holding:
-                # What has become nobody's need not be looked at again.
+                # Skip lines that already belong to no agent.
                 self._holding[gram] = [n for n in self._holding[gram] if len(self._said[n]) <= _OTHERS]
                 numbers.update(self._holding[gram])
         return [
@@ -402,7 +402,7 @@ class _Lines:
         ]
 
     def first(self, number: int, agent_id: str) -> tuple[str, str] | None:
-        """Return who said the like of a line first, and how; None: the agent itself, which may have long said it, or nobody."""
+        """Return the agent that first said a similar line, and its text; None: the line is its own or belongs to no agent."""
         said = self._said[number]
         if _EVERYBODY in said or len(said) > _OTHERS or (number, agent_id) in self._habits:
             return None
@@ -411,9 +411,9 @@ class _Lines:
 
 
 def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[VoiceFinding]:
-    """Return who has gone over to another's voice, and which pairs have merged, from how near the voices have come.
+    """Return the agents that have taken another's voice, and the merged pairs, from the nearness of voices.
 
-    Nobody where there are fewer than 40 messages a speaker now or 200 before.
+    Empty with fewer than 40 current or 200 earlier messages a speaker.
     """
     now = min((len(current[agent]) for pair in near.pairs for agent in pair), default=0)
     if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:
@@ -444,7 +444,7 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
 
 
 def _quantile(of_four: float, share: float) -> float:
-    """Return the quantile that as many of a larger group reach by chance as of four reach this one."""
+    """Return the quantile with the same false alarms in a larger group as ``of_four`` in a group of four."""
     return -NormalDist().inv_cdf(NormalDist().cdf(-of_four) * min(1.0, share))
 
 
@@ -453,7 +453,7 @@ def _trigrams(tokens: Sequence[str]) -> Trigrams:
 
 
 def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the lines of ours most like a line of theirs, beside it."""
+    """Return the lines of ours most similar to a line of theirs, each paired with it."""
     ours, theirs = [text for text in ours if text.strip()][-60:], [text for text in theirs if text.strip()][-240:]
     rows = text_vectors([*ours, *theirs])
     alike = rows[: len(ours)] @ rows[len(ours) :].T
@@ -470,14 +470,14 @@ def fleet_likeness(
     everyday: Sequence[str] = (),
     voiced: Collection[str] | None = None,
 ) -> dict[str, list[VoiceFinding]]:
-    """Return by agent whose lines it says, and who else's voice it has come to have, in whatever channels they speak.
+    """Return by agent the findings that it uses another's lines or voice, across all channels.
 
     Args:
         said: messages of a window, oldest first; ``earlier``: of the windows before.
-        fleet: agents who are held against each other. Of anybody else the lines count for whom they share a channel with.
-        of: whom to look at; the fleet's voices are compared where at most 12 have said enough.
-        everyday: lines that are nobody's.
-        voiced: whose voices are compared; None: the fleet's.
+        fleet: agents to compare with each other. Lines of other agents count only for agents in the same channel.
+        of: agents to check; the fleet's voices are compared if at most 12 agents have enough messages.
+        everyday: lines that belong to no agent.
+        voiced: agents whose voices are compared; None: the fleet.
     """
     met: dict[str, set[str]] = {agent_id: set() for agent_id in of}
     for channel, messages in grouped((*earlier, *said), lambda message: message.channel).items():

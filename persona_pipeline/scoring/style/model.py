@@ -1,8 +1,8 @@
-"""An agent's voice as it was learnt: how its messages usually vary, and how unlikely the mean of some new messages is.
+"""Learnt voice of an agent: the usual variation of its messages, and tests of the mean of new messages.
 
-Each number of a message (``features``) becomes the normal score of its rank in the history, read without its own conversation. A
-one-way layout over conversations gives the variance of a mean of new messages. All numbers together are tested with Hotelling's T²
-(1931), approximated by F; repetition, and nearness to another agent's wording, each with a one-sided t test.
+Each feature of a message (``features``) becomes the normal score of its rank in the history, without its own conversation. A
+one-way layout over conversations gives the variance of a mean of new messages. Hotelling's T² (1931), approximated by F, tests all
+features together; one-sided t tests cover repetition and nearness to each other agent's wording.
 """
 
 import base64
@@ -39,31 +39,31 @@ from persona_pipeline.scoring.style.features import (
 )
 from persona_pipeline.world.models import Message, conversations
 
-# Own messages without which nothing is learnt; with fewer than the second pair only great changes are seen.
+# Minimum own messages and conversations to learn a voice; below the second pair only large changes are detected.
 FEWEST_OWN, FEWEST_CONVERSATIONS = 30, 10
 ENOUGH_OWN, ENOUGH_CONVERSATIONS = 100, 20
 FEWEST_OTHERS, MOST_RIVALS = 30, 11
 MOST_OWN, MOST_OTHERS = 3000, 12_000
-# Each stretch of so many own messages was measured to raise a false alarm in about 5 %.
+# About 5 % of stretches of this number of own messages raise a false alarm (measured).
 HORIZON = 500
 # Means of this many newest messages are tested.
 WINDOWS = (3, 5, 10, 25, 50, 75)
-# Conversations change an agent for a time, so that their variance counts three times; a window of one conversation or less is
-# least certain. Limits of -log10 p: of all numbers in windows below 25 and above, with little history, and of one number alone.
+# Conversations change an agent for a time, so their variance counts three times; a window within one conversation is the least
+# certain. Limits of -log10 p: all features in windows below 25 and from 25 on, with little history, and for single tests.
 _BETWEEN, _BETWEEN_RIVALS, _LONG_WINDOW, _LITTLE = 3.0, 1.5, 25, 250
 _LIMIT_SHORT, _LIMIT_LONG, _LIMIT_LITTLE, _LIMIT_FEW, _LIMIT_REPEATS, _LIMIT_RIVAL = 6.5, 3.5, 4.5, 3.5, 4.0, 5.0
-# An agent that was as odd before needs this much more.
+# Margin above the highest evidence in the agent's own history.
 _ABOVE_HISTORY, _ABOVE_HISTORY_ALONE = 1.0, 0.5
 _NEVER = 1e6
 _SHRINKAGE = 0.2
-# A number that never varied may do so in one of the conversations: squared normal score of the highest rank.
+# A feature without variation may vary in one of the conversations: squared normal score of the highest rank.
 _HIGHEST_SQUARED = 9.0
-# Numbers whose distance from the middle counts too: how much an agent varies.
+# Features whose distance from the middle counts too, as a measure of variation.
 _SPREAD = (0, 2, 3, WORDING, STOCK)
 _PLAIN = REPEATS + 1
-# Messages that have gone so far of the way to another's wording read like it.
+# Messages past this point on the way to another wording read like it.
 _GONE_OVER = 0.5
-# Where conversations have one message or no end, so many messages in a row are taken for one.
+# Number of messages in a row that count as a conversation where most have one message, or where they have no end.
 _ROW, _LONGEST = 4, 40
 _LOOKED_AT = 200
 
@@ -72,10 +72,10 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     """Sources of a learnt voice.
 
     Attributes:
-        persona_hash: of the persona it belongs to; another persona is another voice.
-        first_message, last_message: ids of the agent's own messages; until: when the last was sent.
-        messages, conversations: of the agent's own; others: messages of other agents; everyday: lines of everyday language.
-        language: of the agent's own messages; ``unknown`` where it cannot be told.
+        persona_hash: of its persona; another persona is another voice.
+        first_message, last_message: ids of the agent's own messages; until: time of the last one.
+        messages, conversations: numbers of the agent's own; others: messages of other agents; everyday: everyday lines.
+        language: of the agent's own messages; ``unknown`` if it is not recognized.
         examples: own messages that come from its character card.
     """
 
@@ -103,7 +103,7 @@ class Wording:
     usual: Sequence[str]
 
     def values(self, texts: Texts, own: Any, others: Any, overlap: Any, usual: Sequence[Any] | None = None) -> Any:
-        """Return the numbers of ``FEATURES`` and for each rival how much more the wording is the agent's, a row for each message.
+        """Return the values of ``FEATURES``, then per rival the wording's margin for the agent, one row for each message.
 
         Args:
             own, others: log-likelihoods under the agent's n-grams, and under stock language and each rival (columns).
@@ -121,7 +121,7 @@ class Wording:
         return np.column_stack(columns).astype(np.float32)
 
     def others(self, texts: Texts, left_out: int | None = None) -> Any:
-        """Return the log-likelihoods under stock language and each rival; of the one ``left_out``, without the message itself."""
+        """Return the log-likelihoods under stock language and each rival; column ``left_out`` excludes the message itself."""
         every = enumerate((self.stock, *self.rivals))
         return np.column_stack([c.logs(texts, np.arange(len(texts)) if n == left_out else None) for n, c in every])
 
@@ -130,11 +130,11 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
     """A voice that messages are compared with.
 
     Attributes:
-        rivals: other agents with a test of their own.
+        rivals: other agents, each with a separate test.
         usual: its 60 usual words. latest: its newest messages. background: a world's own everyday lines.
         gram: characters of an n-gram. arrays: base64 of numpy's ``npz``: sorted history, variances and n-gram counts.
         limits: -log10 p from which each test (columns) raises an alarm in each of ``WINDOWS``.
-        delays: of stock language ("") and each rival, the smallest window that would show such messages; absent: none would.
+        delays: for stock language ("") and each rival, the smallest window that detects such messages; absent: none does.
     """
 
     provenance: VoiceProvenance
@@ -149,7 +149,7 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Whether there is enough history to say that a voice has not changed."""
+        """Whether the history is long enough to report that a voice has not changed."""
         known = self.provenance
         return known.messages >= ENOUGH_OWN and known.conversations >= ENOUGH_CONVERSATIONS
 
@@ -182,11 +182,11 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         return self._arrays["mean"]
 
     def shift(self, rows: Any) -> Any:
-        """Return how far the mean of messages lies from the history, in standard deviations of a message."""
+        """Return the distance of the mean of messages from the history, in standard deviations of a message."""
         return rows.mean(axis=0) - self.mean
 
     def evidence(self, means: Any, count: int) -> Any:
-        """Return -log10 p of each test (all numbers, repetition, each rival) for means of ``count`` messages."""
+        """Return the -log10 p of each test (all features, repetition, each rival) for means of ``count`` messages."""
         from scipy import special
 
         known, talks, said = self._arrays, self.provenance.conversations, self.provenance.messages
@@ -202,14 +202,14 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         return -np.log10(np.clip(np.column_stack([*found, nearer]), 1e-300, 1))
 
     def level(self, rows: Any, window: int) -> Any:
-        """Return the evidence of each test in the window that ends at each message, as a share of its limit; 0: none yet."""
+        """Return the evidence of each test in the window up to each message, as a share of its limit; 0: too few messages."""
         found = np.zeros((len(rows), 2 + len(self.rivals)))
         if len(rows) >= window:
             found[window - 1 :] = self.evidence(_means(rows, window), window) / self.limits[WINDOWS.index(window)]
         return found
 
     def way(self, texts: Sequence[str]) -> dict[str, float]:
-        """Return how far texts have gone to stock language ("") and each rival: 0 as its own messages, 1 as the other's."""
+        """Return the move of texts to stock language ("") and each rival: 0 like its own messages, 1 like the other's."""
         found, known = Texts(texts, self.gram), self._wording
         apart = (known.own.logs(found)[:, None] - known.others(found)).mean(axis=0)
         own, theirs = self._arrays["own_apart"], self._arrays["their_apart"]
@@ -217,7 +217,7 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         return {name: float((a - x) / (a - b)) for name, x, a, b in others if a > b}
 
     def nearest(self, texts: Sequence[str]) -> str:
-        """Return the rival, or the kind of stock language in words, that texts have gone over to; "" for none of them."""
+        """Return the rival, or the name of the stock language, that texts read like; "" for neither."""
         way = self.way(texts)
         name = max(way, key=lambda name: way[name], default="")
         if way.get(name, 0.0) < _GONE_OVER:
@@ -234,10 +234,10 @@ def learn_voice(
 ) -> VoiceModel | None:
     """Learn an agent's voice from everyone's messages, oldest first. None: it has fewer than 30 messages.
 
-    In fewer than 10 conversations the voice has no limits and raises no alarm.
+    With fewer than 10 conversations the voice has no limits and raises no alarm.
 
     Args:
-        looks: stretches of 500 messages that share the false alarms of one. root: a world's folder, for its ``background``.
+        looks: number of stretches of 500 messages that share one false alarm rate. root: a world's folder, for its ``background``.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     talks = talk_numbers(own)
@@ -281,7 +281,7 @@ def learn_voice(
 def talk_numbers(own: Sequence[Message]) -> Any:
     """Return the conversation of each own message as a number from 0.
 
-    Where a conversation has no end, 40 messages in a row are one; where most have one message, four in a row.
+    Endless conversations are cut into 40 messages; if most have a single message, four in a row form one.
     """
     found, place = np.unique(conversations(own), return_inverse=True)
     if len(own) < 2 * len(found):
@@ -294,7 +294,7 @@ def talk_numbers(own: Sequence[Message]) -> Any:
 
 
 def _others(agent_id: str, messages: Sequence[Message]) -> dict[str, list[str]]:
-    """Return the texts of the agents who said most, evenly from all times, by agent."""
+    """Return texts of the agents with the most messages, sampled evenly over time, by agent."""
     said: dict[str, list[str]] = {}
     for message in messages:
         if message.agent_id != agent_id and message.text.strip():
@@ -313,7 +313,7 @@ def _sampled(texts: Sequence[str], most: int = _LOOKED_AT) -> list[str]:
 
 @lru_cache(maxsize=16)
 def stock_counts(language: str, background: StockLines, gram: int) -> Mapping[str, GramCounts]:
-    """Return the n-grams of everyday lines by section; "": of all of them."""
+    """Return the n-grams of everyday lines by section; "": of all sections."""
     sections: dict[str, list[str]] = {"": []}
     for section, line in (*packaged(language), *background):
         sections[""].append(line)
@@ -322,7 +322,7 @@ def stock_counts(language: str, background: StockLines, gram: int) -> Mapping[st
 
 
 def _scores(values: Any, history: Any) -> Any:
-    """Return the normal scores of ranks in the history: of every number, of distances from the middle, and of the rivals."""
+    """Return the normal scores of ranks in the history: of all features, of distances from the middle, and of the rivals."""
     from scipy.special import ndtri
 
     ranks = np.empty(values.shape)
@@ -358,7 +358,7 @@ def _means(rows: Any, window: int) -> Any:
 
 
 def _limits(model: VoiceModel, rows: Any, looks: int) -> tuple[tuple[float, ...], ...]:
-    """Return the limits of each window and test: those that hold for every agent, or more where its history came as far."""
+    """Return the limits of each window and test: the common ones, or higher where the agent's history reached them."""
     found = []
     for window in WINDOWS:
         long = window >= _LONG_WINDOW
@@ -366,7 +366,7 @@ def _limits(model: VoiceModel, rows: Any, looks: int) -> tuple[tuple[float, ...]
         rival = _LIMIT_RIVAL
         if model.provenance.conversations < ENOUGH_CONVERSATIONS:
             together, rival = _LIMIT_FEW, _LIMIT_REPEATS
-        # Two or three messages in a row that are alike say nothing yet.
+        # Two or three similar messages in a row are not evidence.
         least = [together, _LIMIT_REPEATS if long else _NEVER, *[rival] * len(model.rivals)]
         margin = [_ABOVE_HISTORY, *[_ABOVE_HISTORY_ALONE] * (len(least) - 1)]
         reached = model.evidence(_means(rows, window), window).max(axis=0) if len(rows) >= window else 0
@@ -375,7 +375,7 @@ def _limits(model: VoiceModel, rows: Any, looks: int) -> tuple[tuple[float, ...]
 
 
 def _as_read(known: Wording, texts: Texts, other: int) -> Any:
-    """Return the numbers of others' messages as if the agent had sent them; ``other``: 0 is stock language, then the rivals."""
+    """Return the features of others' messages as if the agent had sent them; ``other``: 0 is stock language, then the rivals."""
     if not len(texts):
         return np.zeros((0, _PLAIN + len(known.rivals)))
     return known.values(texts, known.own.logs(texts), known.others(texts, left_out=other), np.zeros(len(texts)))

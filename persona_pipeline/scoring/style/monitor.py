@@ -1,4 +1,4 @@
-"""Follows an agent's messages: an alarm when they no longer fit its voice. Learnt voices are kept in the store."""
+"""Monitor of an agent's messages: raises an alarm when they no longer fit its voice. The store keeps learnt voices."""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -21,19 +21,19 @@ from persona_pipeline.scoring.style.model import WINDOWS, VoiceModel, learn_voic
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message, Persona
 
-# The level that raises an alarm, and the one below which the agent has its voice back.
+# The level that raises an alarm, and the level below which the alarm ends.
 ALARM, OVER = 1.0, 0.5
-# An alarm of a short window ends only when so many messages fit again.
+# An alarm of a short window ends only after this number of messages fit again.
 _FEWEST_OVER = 10
 _LOOKS_BACK = max(WINDOWS)
 _QUOTED, _MOST_MOVED = 3, 3
-# In standard deviations of a message: less did not move.
+# Smallest reported shift, in standard deviations of a message.
 _MOVED = 0.4
 
 
 @dataclass(frozen=True)
 class VoiceReading:
-    """One message, and how near the newest messages up to it come to an alarm: 0 to 1; 0 also where an alarm ended."""
+    """A message, and the alarm level of the newest messages up to it: 0 to 1; also 0 where an alarm ended."""
 
     message: Message
     level: float
@@ -46,10 +46,10 @@ class VoiceAlarm:
 
     Attributes:
         raised_at: the message that raised the alarm; began_at: the first message that most likely belongs to the change.
-        messages: the agent's messages from one to the other, both included.
-        quotes: those of them that are least like the agent, worst first.
-        moved: what changed, most first, in standard deviations of its messages: "longer (+2.1)".
-        like: what the messages read like, such as ``a stock assistant`` or another agent's id; "" for nothing known.
+        messages: number of the agent's messages from ``began_at`` to ``raised_at``, inclusive.
+        quotes: the messages least like the agent, worst first.
+        moved: the largest changes first, in standard deviations of its messages: "longer (+2.1)".
+        like: the voice that the messages resemble, such as ``a stock assistant`` or another agent's id; "": unknown.
     """
 
     agent_id: str
@@ -73,12 +73,12 @@ class VoiceAlarm:
 
 @dataclass
 class VoiceWatch:
-    """Follows one agent's messages as they come. One change is one alarm, until the agent has its voice back."""
+    """Follows the messages of an agent. A change raises one alarm, until the agent has its voice back."""
 
     model: VoiceModel
     _before: list[str] = field(default_factory=list)
     _since: list[tuple[Message, Any]] = field(default_factory=list)
-    # The window and the test of the alarm that is raised, and how many messages must follow before it can end.
+    # Window and test of the current alarm, and the number of messages before it can end.
     _raised: tuple[int, int] | None = None
     _until_end: int = 0
 
@@ -122,7 +122,7 @@ class VoiceWatch:
         since = self._since[-_LOOKS_BACK:]
         messages, rows = [message for message, _ in since], np.array([row for _, row in since])
         shift = self.model.shift(rows[-window:])
-        # 0 as its own messages, 1 as the newest; the change began where messages became more like the newest.
+        # 0 like its own messages, 1 like the newest; the change began where messages became more like the newest.
         changed = (rows @ shift - self.model.mean @ shift) / (shift @ shift)
         length = int(np.cumsum(changed[::-1] - 0.5).argmax()) + 1
         messages, changed, shift = messages[-length:], changed[-length:], self.model.shift(rows[-length:])
@@ -139,7 +139,7 @@ class VoiceWatch:
 
 
 def moved(shift: Any) -> list[str]:
-    """Return what moved in words, most first, of the shifts of ``FEATURES``."""
+    """Return the largest of the shifts of ``FEATURES`` in words, largest first."""
     order = sorted(range(len(FEATURES)), key=lambda n: -abs(shift[n]))
     kept = [n for n in order if abs(shift[n]) >= _MOVED] or order[:1]
     return [f"{FEATURES[n].more if shift[n] > 0 else FEATURES[n].less} ({shift[n]:+.1f})" for n in kept[:_MOST_MOVED]]
@@ -165,15 +165,15 @@ class KnownChange:
 
 @dataclass(frozen=True)
 class VoiceChange:
-    """An alarm, and the changes from three days before it began until it was raised: the five nearest to its beginning, nearest
-    first."""
+    """An alarm, and the changes from three days before its beginning until it was raised: the five nearest to its beginning,
+    nearest first."""
 
     alarm: VoiceAlarm
     changes: tuple[KnownChange, ...] = ()
 
     @property
     def text(self) -> str:
-        """The finding in words, without quotes."""
+        """The finding as text, without quotes."""
         if not self.changes:
             return f"{self.alarm.text}; nothing is known to have changed around it"
         listed = "; ".join(f"{change.what} ({change.at.isoformat()})" for change in self.changes)
@@ -181,7 +181,7 @@ class VoiceChange:
 
 
 def voice_change(alarm: VoiceAlarm, changes: Sequence[KnownChange]) -> VoiceChange:
-    """Return an alarm with those of the changes, in any order, that may have caused it."""
+    """Return an alarm with the changes that may have caused it. ``changes``: in any order."""
     began, raised = alarm.began_at.created_at, alarm.raised_at.created_at
     around = [change for change in changes if began - BEFORE <= change.at <= raised]
     nearest = sorted(around, key=lambda change: (abs(began - change.at), change.what))
@@ -189,22 +189,22 @@ def voice_change(alarm: VoiceAlarm, changes: Sequence[KnownChange]) -> VoiceChan
 
 
 _TABLE = tables.voice_models
-# Up to this share of its words a persona may be mended and keeps its voice: five misspelt words are up to .07, a sentence
-# put in another's place .06 (most .23), half of it at least .32, and another persona .76, on six personas of 70 to 250 words.
+# A persona keeps its voice if at most this share of its words changes. On six personas of 70 to 250 words: five misspelt words are
+# up to .07, a moved sentence .06 (at most .23), half of the text at least .32, another persona .76.
 _MENDED = 0.2
 _MOST_FORMER = 3
 
 
 @dataclass(frozen=True)
 class LearntVoice:
-    """What is known of an agent's voice.
+    """An agent's voice with its persona and history.
 
     Attributes:
-        model: None while there is too little to learn from.
-        since: messages up to here belong to an earlier persona and are not learnt from; None: all count.
-        note: what a reader should know, such as that the voice is being learnt anew; empty when there is nothing to say.
-        persona: the text it began with.
-        former: voices of earlier personas, the latest first; ``left``: when the newest message was sent as such a one was replaced.
+        model: None while there are too few messages to learn from.
+        since: messages up to this time belong to an earlier persona and are not used; None: all count.
+        note: a note for the user, such as that the voice is being learnt again; empty without one.
+        persona: the text at its start.
+        former: voices of earlier personas, latest first; ``left``: time of the newest message when this voice was replaced.
     """
 
     agent_id: str
@@ -218,18 +218,18 @@ class LearntVoice:
 
     @property
     def follows_from(self) -> datetime | None:
-        """Messages after this are held against it; None: all."""
+        """Messages after this time are compared with the voice; None: all."""
         starts = [self.since, self.model.provenance.until if self.model else None]
         return max((start for start in starts if start), default=None)
 
 
 def stored_voice(store: Store, agent_id: str) -> LearntVoice | None:
-    """Return an agent's voice as it was stored; None when none was, or by a version that this one cannot read."""
+    """Return the stored voice of an agent; None when there is none, or when this version cannot read it."""
     return stored_voices(store, [agent_id]).get(agent_id)
 
 
 def stored_voices(store: Store, agent_ids: Collection[str]) -> dict[str, LearntVoice]:
-    """Return the voices of some agents as they were stored, by agent; see ``stored_voice``."""
+    """Return the stored voices of agents, by agent; see ``stored_voice``."""
     with store.connect() as connection:
         rows = connection.execute(sa.select(_TABLE).where(among(_TABLE.c.agent_id, agent_ids))).all()
     found = {}
@@ -245,13 +245,13 @@ def _stored() -> TypeAdapter[LearntVoice]:
 
 
 def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime | None) -> LearntVoice:
-    """Return what is known of the voice of an agent's present persona.
+    """Return the voice of an agent's current persona.
 
-    One whose text was hardly changed keeps its voice, one that was brought back has it back, and any other's starts over from here.
+    A persona with a small edit keeps its voice, a restored persona gets its earlier voice back, and a new one starts over.
 
     Args:
-        known: as it was stored.
-        newest: when the newest message was sent; what was said up to then belongs to the earlier persona.
+        known: the stored voice.
+        newest: time of the newest message; messages up to then belong to the earlier persona.
     """
     name, own_hash = persona.agent_id, persona.hash
     if known is None:
@@ -272,7 +272,7 @@ def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime 
         return replace(known, persona_hash=own_hash, note=note)
     else:
         note = f"the persona of {name} is as it was before: its earlier voice goes on"
-        # What it said in between, if anything, was another's.
+        # Messages in between, if any, belong to another persona.
         nearest = replace(nearest, since=nearest.since if newest == nearest.left else newest, left=None)
     left = replace(known, former=(), left=newest)
     former = [item for item in (left, *known.former) if item.model is not None and item.persona != nearest.persona]
@@ -280,16 +280,16 @@ def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime 
 
 
 def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | None = None) -> LearntVoice:
-    """Return a voice as it is learnt from what was said since it started over; without a model where that is too little.
+    """Return a voice learnt from the messages since its start; without a model if they are too few.
 
-    ``history``: of everybody, oldest first, up to where the agent is taken to have been itself; ``root``: see ``learn_voice``.
+    ``history``: messages of all agents, oldest first, up to the end of the intact voice; ``root``: see ``learn_voice``.
     """
     usable = [message for message in history if known.since is None or message.created_at > known.since]
     return replace(known, model=learn_voice(known.agent_id, usable, persona_hash=known.persona_hash, root=root))
 
 
 def write_voices(connection: Connection, voices: Sequence[LearntVoice]) -> None:
-    """Keep voices, one an agent, each with those of its earlier personas."""
+    """Store voices, one per agent, each with the voices of its earlier personas."""
     rows = [
         {
             "agent_id": item.agent_id,

@@ -1,6 +1,6 @@
-"""How alike texts are, and who of some speakers says a message, by counts of character n-grams.
+"""Similarity of texts, and the likely speaker of a message, from counts of character n-grams.
 
-Word overlap hardly moves when voices merge; spelling, punctuation and rhythm do. Texts of unequal length are not comparable.
+Word overlap hardly changes when voices merge; spelling, punctuation and rhythm do. Texts of unequal length are not comparable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,11 +40,11 @@ def summed(counts: Any, groups: Any, number: int) -> Any:
 
 
 def text_vectors(texts: Sequence[str]) -> Any:
-    """Return the TF-IDF rows of texts that are shown, of unit length; the document frequencies are those of the texts."""
+    """Return the TF-IDF rows of shown texts, of unit length. The document frequencies come from the same texts."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(2, 4), lowercase=False, sublinear_tf=True)
-    # A blank at either end leaves no text without n-grams. Only shown lines are worth the import.
+    # A blank at each end gives every text an n-gram. Only shown lines are worth the import.
     return vectorizer.fit_transform([f" {text} " for text in texts]).toarray()
 
 
@@ -61,25 +61,25 @@ def voice_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, str
 
 
 def speaker_scores(counts: Any, speakers: Any, parts: Any) -> Any:
-    """Return messages x speakers: how much more likely each message is as this speaker's than on average (naive Bayes).
+    """Return an array of messages x speakers: log-likelihood of each message above the average speaker (naive Bayes).
 
     Args:
-        counts: n-gram counts of all messages. The first ``len(speakers)`` are learnt from.
-        speakers: the number (from 0) of the speaker of each message that is learnt from.
-        parts: the number (from 0, at least two) of the cross-validation part of each of those messages. A message is scored
-            without its part, so messages that depend on each other belong in one part.
+        counts: n-gram counts of all messages. The first ``len(speakers)`` are the training messages.
+        speakers: the number (from 0) of the speaker of each training message.
+        parts: the number (from 0) of the cross-validation part of each training message; at least two parts. A message is scored
+            without its part, so dependent messages belong in one part.
 
     Raises:
         ValueError: no n-gram is in two messages.
     """
     known, folds, people = len(speakers), int(np.max(parts)) + 1, int(np.max(speakers)) + 1
-    # An n-gram of a single message says nothing about the next.
+    # An n-gram of a single message does not predict others.
     counts = counts[:, counts[:known].count_nonzero(axis=0) > 1]
     if not counts.shape[1]:
         raise ValueError("no n-gram is in two messages")
     said = summed(counts[:known], speakers * folds + parts, people * folds).toarray().reshape(people, folds, -1)
     every, part_of = said.sum(axis=1), np.concatenate([parts, np.full(counts.shape[0] - known, folds)])
-    # The root: n-grams of a message overlap, and a long message must not decide alone.
+    # The square root, because n-grams of a message overlap and a long message must not decide alone.
     size = np.sqrt(np.maximum(1, counts.sum(axis=1)))
     found = np.zeros((counts.shape[0], people))
     for part in range(folds + 1):

@@ -1,1 +1,1 @@
-"""Measures of text that need no judge: tokens, n-grams, phrases, agreement, vocabulary, voice."""
+"""Measures of text without a judge: tokens, n-grams, phrases, agreement, vocabulary, voice."""

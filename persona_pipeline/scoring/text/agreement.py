@@ -1,7 +1,7 @@
-"""Agreement language in messages: does the opening clause of a turn praise or assent, with nothing after it that takes it back?
+"""Agreement language in messages: does the opening clause of a turn praise or assent, without a retraction after it?
 
-Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price"). What it
-sounds like in a language is data, lists of terms, read when the first text in that language is.
+Agreement comes first: a term deep in a turn is about something else ("exactly forty cartons", "the agreed price"). The terms of a
+language are data, lists that are loaded with the first text in that language.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from persona_pipeline.scoring.text.tokens import language_of as language_of
 
 LEXICONS = "lexicons"
 _DATA = Path(__file__).parent / "data"
-# Stands for any one word; no token is an asterisk.
+# Matches any single word; a token is never an asterisk.
 _ANY = "*"
 _SLOT, _CHOICE = regex.compile(r"(<\w+>)"), regex.compile(r"\(([^()]*/[^()]*)\)")
 
@@ -55,7 +55,7 @@ _LexiconFile = create_model(
 
 
 class _Tree:
-    """Terms by their first token, and what may follow it as a tree again; so a term costs its length to look up."""
+    """Tree of terms by token; looking up a term takes time proportional to its length."""
 
     def __init__(self) -> None:
         self.after: dict[str, _Tree] = {}
@@ -68,7 +68,7 @@ class _Tree:
         tree.ends = True
 
     def lengths(self, tokens: Sequence[str], start: int, lists: "_Lists") -> Iterator[int]:
-        """Yield the lengths of the terms that stand at ``start``; a list of words stands for each of its words."""
+        """Yield the lengths of the terms at ``start``; the name of a list of words matches each of its words."""
         waiting = [(start, self)]
         while waiting:
             place, tree = waiting.pop()
@@ -82,16 +82,16 @@ class _Tree:
                         waiting += [(place + length, following) for length in words.lengths(tokens, place, {})]
 
 
-# Lists of words, by the tokens that their words begin with.
+# Lists of words by first token and name.
 _Lists = Mapping[str, Mapping[str, _Tree]]
 
 
 @dataclass(frozen=True)
 class AgreementLexicon:
-    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.txt`` say what each list does.
+    """Terms as tuples of tokens, each with its list; comments in ``data/agreement.en.txt`` explain each list.
 
     Attributes:
-        recall: share (0-1) of agreeing lines that it found of lines by others that it was not tuned on; None: not measured.
+        recall: share (0-1) of agreeing lines found, measured on lines of other authors, not used for tuning; None: not measured.
     """
 
     terms: frozenset[tuple[str, Phrase]]
@@ -102,10 +102,10 @@ class AgreementLexicon:
 
     @classmethod
     def load(cls, path: Path | str, *, beside: "AgreementLexicon | None" = None) -> "AgreementLexicon":
-        """Read a world's file of one language. Its terms may use the lists of ``words`` of the lexicon it is loaded ``beside``.
+        """Read a world's file of one language. Its terms may also use the lists of ``words`` of the other lexicon.
 
         Raises:
-            ConfigError: the file is missing or not of this shape, or a term names a list of ``words`` that is not there.
+            ConfigError: the file is missing or invalid, or a term names an unknown list of ``words``.
         """
         document = load_document(path)
         file: Any = validate_document(_LexiconFile, document)
@@ -123,7 +123,7 @@ class AgreementLexicon:
 
     @classmethod
     def packaged(cls, path: Path) -> "AgreementLexicon":
-        """Read a file of the package: terms, one a line, or words parted by commas, in sections with the names of lists."""
+        """Read a file of the package: one term per line, or words separated by commas, in sections named after lists."""
         lists: dict[str, list[str]] = {}
         for name, line in read_sections(path, _PACKAGED_LISTS):
             lists.setdefault(name, []).extend(line.split(", "))
@@ -134,14 +134,14 @@ class AgreementLexicon:
     def of(
         cls, language: str, lists: Mapping[str, Iterable[str]], reach: int, recall: float | None
     ) -> "AgreementLexicon":
-        """Return the lexicon of terms as text by list; the names of lists of words stand in angle brackets."""
+        """Return the lexicon of terms, given as text by list; names of lists of words are in angle brackets."""
         terms = [(name, _form(text)) for name, list_ in lists.items() for term in list_ for text in _choices(term)]
         filled = [(name, form) for name, form in terms if form]
         words = frozenset(item for item in filled if item[0][0] == "<")
         return cls(frozenset(filled) - words, words, frozenset({language}), reach, recall)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
-        """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
+        """Return the union of both languages, with the longer reach; lists of words with the same name are merged."""
         return AgreementLexicon(
             self.terms | other.terms,
             self.words | other.words,
@@ -151,7 +151,7 @@ class AgreementLexicon:
 
     @cached_property
     def lists(self) -> _Lists:
-        """The lists of words that a token begins a word of, as trees."""
+        """The lists of words as trees, by the tokens that begin their words."""
         trees: dict[str, _Tree] = {}
         found: dict[str, dict[str, _Tree]] = {}
         for name, phrase in self.words:
@@ -168,7 +168,7 @@ class AgreementLexicon:
         return found
 
     def term_at(self, name: str, tokens: Sequence[str], start: int) -> int:
-        """Return the length in tokens of the longest term of a list that stands at ``start``, 0 for none."""
+        """Return the length in tokens of the longest term of a list at ``start``, 0 for none."""
         if self.trees[name].after.keys().isdisjoint((tokens[start], _ANY, *self.lists.get(tokens[start], ()))):
             return 0
         return max(self.trees[name].lengths(tokens, start, self.lists), default=0)
@@ -185,21 +185,21 @@ class AgreementLexicon:
 
 @cache
 def packaged_languages() -> frozenset[str]:
-    """Return the codes of the languages whose lexicon ships with the package."""
+    """Return the codes of the languages with a packaged lexicon."""
     return frozenset(path.name.split(".")[1] for path in _DATA.glob("agreement.*.txt"))
 
 
 @cache
 def packaged_lexicon(language: str) -> AgreementLexicon:
-    """Return the lexicon of one of ``packaged_languages``."""
+    """Return the lexicon of a language in ``packaged_languages``."""
     return AgreementLexicon.packaged(_DATA / f"agreement.{language}.txt")
 
 
 def world_lexicon(root: Path) -> AgreementLexicon:
-    """Return the English lexicon together with those of a world, ``<root>/lexicons/agreement.<language>.yaml``.
+    """Return the union of the English lexicon and those of a world, ``<root>/lexicons/agreement.<language>.yaml``.
 
     Raises:
-        ConfigError: a file is not of this shape.
+        ConfigError: a file is invalid.
     """
     lexicon = packaged_lexicon(ENGLISH)
     for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
@@ -211,14 +211,14 @@ def world_lexicon(root: Path) -> AgreementLexicon:
 
 @lru_cache(maxsize=64)
 def _with(lexicon: AgreementLexicon, *languages: str) -> AgreementLexicon:
-    """Return a lexicon together with the package's of further languages."""
+    """Return the union of a lexicon and the packaged ones of other languages."""
     for language in languages:
         lexicon = lexicon | packaged_lexicon(language)
     return lexicon
 
 
 def _choices(term: str) -> list[str]:
-    """Return what a term stands for: ``(good/great) idea`` for two, ``(very/) good`` with and without the word."""
+    """Return the expansions of a term: ``(good/great) idea`` gives two, ``(very/) good`` one with the word and one without."""
     found = _CHOICE.search(term)
     if found is None:
         return [term]
@@ -244,15 +244,15 @@ def _tokens(text: str) -> Phrase:
     return tuple(token for part in text.split() for token in ([_ANY] if part == _ANY else _words(part)))
 
 
-# A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
+# A dot inside a word or a number does not end a clause; scripts without spaces have no space after marks.
 _MARK = regex.compile(
     r"""[.,;:!?…]+(?=[\s"'”’)*_\p{Han}\p{Hiragana}\p{Katakana}]|$)|[—–\n、。，！？；：｡～¿¡()“”«»「」『』（）،؛؟۔।॥]+|\s-+\s"""
 )
 _SENTENCE_END = regex.compile(r"[\p{Sentence_Terminal}…\n]")
-# A name, an "oh", a "thank you": clauses this short may stand before the one that counts. A word is two characters and more.
+# Short clauses such as a name, "oh" or "thank you" may come before the one that counts. A word has two characters or more.
 _SHORT, _SHORT_UNSPACED, _MOST_SKIPPED = 2, 6, 3
 _AIM = 0.8
-# Whatever stands later in a long message neither agrees nor takes agreement back.
+# Later clauses of a long message neither agree nor retract agreement.
 _MOST_READ = 12
 
 
@@ -264,20 +264,20 @@ class _Clause:
 
 
 def unread_language(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> str | None:
-    """Return a language of messages that neither the lexicon nor the package has terms of; None: agreement can be read."""
+    """Return a language of messages for which neither the lexicon nor the package has terms; None: agreement can be read."""
     held = (lexicon or packaged_lexicon(ENGLISH)).languages | packaged_languages()
-    # A lexicon of a language that is not told from others is for what is unknown.
+    # A lexicon of a language that ``language_of`` does not recognize serves unknown languages.
     held |= {UNKNOWN} if held - told_languages() else set()
     return next((language for language in languages_of(messages) if language not in held), None)
 
 
 def no_lexicon(language: str) -> str:
-    """Return why agreement in a language is not read."""
+    """Return the reason why agreement in a language is not read."""
     return "no lexicon for this language" if language == UNKNOWN else f"no lexicon for {language}"
 
 
 def often_missed(languages: Iterable[str]) -> list[str]:
-    """Return a sentence for each language whose packaged lexicon misses more agreement than is aimed at."""
+    """Return a sentence for each language whose packaged lexicon has a recall below the target."""
     lexicons = ((language, packaged_lexicon(language)) for language in languages if language in packaged_languages())
     recalls = ((language, lexicon.recall) for language, lexicon in lexicons if lexicon.recall is not None)
     return [
@@ -286,10 +286,10 @@ def often_missed(languages: Iterable[str]) -> list[str]:
 
 
 def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> float:
-    """Return the share (0-1) of messages with agreement language; 0.0 for no messages. ``unread_language`` says whether it means
-    anything. To the lexicon come the package's of the languages that the messages are in.
+    """Return the share (0-1) of messages with agreement language; 0.0 for no messages. ``unread_language`` shows whether it is
+    meaningful. The packaged lexicons of the messages' languages are added to ``lexicon``.
 
-    Which messages count, such as the last ten of a channel, is up to the caller.
+    The caller selects the messages, such as the last ten of a channel.
     """
     if not messages:
         return 0.0
@@ -298,13 +298,13 @@ def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = 
     return sum(is_agreement(message, lexicon) for message in messages) / len(messages)
 
 
-# A channel's messages are read again with each new one.
+# Each new message of a channel causes a new reading of the others.
 @lru_cache(maxsize=1024)
 def is_agreement(text: str, lexicon: AgreementLexicon | None = None) -> bool:
-    """Return whether a turn opens with agreement: praise of what was said, or assent.
+    """Return whether a turn opens with agreement: praise of the previous messages, or assent.
 
-    It does not when the sentence asks, when a contrast or a condition follows (``Good point, but ...``, ``I'd agree if
-    ...``), or when it is negated. Short clauses before the opening one, such as a name, are passed over.
+    A question, a following contrast or condition (``Good point, but ...``, ``I'd agree if ...``) and a negation do not
+    count. Short clauses before the opening one, such as a name, are skipped.
     """
     lexicon = lexicon or packaged_lexicon(ENGLISH)
     clauses = list(islice(_clauses(text, lexicon), _MOST_READ))
@@ -352,7 +352,7 @@ def _is_whole(name: str, tokens: Sequence[str], lexicon: AgreementLexicon) -> bo
 
 
 def _starts(tokens: Sequence[str], lexicon: AgreementLexicon) -> Iterator[int]:
-    """Yield where an opening may begin: at the clause's beginning and after each run of lead-ins from there."""
+    """Yield the places where an opening may begin: the start of the clause, and after each lead-in from there."""
     start = 0
     while start < len(tokens):
         yield start
@@ -411,14 +411,14 @@ def _clauses(text: str, lexicon: AgreementLexicon) -> Iterator[_Clause]:
 
 
 def _split(tokens: list[str], lexicon: AgreementLexicon) -> Iterator[list[str]]:
-    """Yield the parts of a clause; a word that begins a clause of its own stays at its head."""
+    """Yield the parts of a clause; a word that begins a new clause becomes its first word."""
     cuts = [
         position
         for position in range(1, len(tokens))
         if any(lexicon.term_at(name, tokens, position) for name in _CUTTING)
     ]
     if cuts and any(map(is_unspaced, tokens)):
-        # Without spaces a "but" may be a part of another word.
+        # In scripts without spaces a "but" may be part of another word.
         whole = [term for name in _UNCUT for term in lexicon.matches(name, tokens)]
         cuts = [position for position in cuts if not any(begin < position < end for begin, end in whole)]
     for start, end in pairwise([0, *cuts, len(tokens)]):

@@ -1,7 +1,7 @@
-"""Do an agent's messages repeat one another? A share of n-grams, openers, phrases, near copies and catchphrases; with the score
-of it.
+"""Repetition between messages of an agent: shared n-grams, openers, phrases, near copies and catchphrases, with the score of the
+share.
 
-What one message holds is worked out once and kept, so that a check of a sliding window costs what is new in it.
+The parts of each message are cached, so that a check of a sliding window only costs its new messages.
 """
 
 import math
@@ -26,14 +26,14 @@ from persona_pipeline.scoring.text.tokens import (
 from persona_pipeline.world.propositions.models import Catchphrase
 
 NGRAM_LENGTH = 3
-# An opener, or a phrase of so many tokens, in so many messages is repetition whatever the share.
+# An opener, or a phrase of this length in tokens, in more than this number of messages is repetition at any share.
 PHRASE_LENGTH, MOST_HOLDERS = 4, 2
-# A near copy: at least so many words, and this share of the longer message's words stand in the other in the same order. A
-# message that shares the lower share with two others and more is of one template with them. Both share phrases, too: two long
-# messages have half of their words in the same order by what every sentence has.
+# A near copy has at least this number of words, and this share of the longer message's words is in the other in the same order. A
+# message that has the lower share in common with two others or more shares a template with them. Both also need shared trigrams,
+# because common words alone give two long messages half of their words in the same order.
 COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE, COPY_GRAMS = 6, 0.7, 0.5, 0.1
 KEPT = 16_384
-# Of a message, tokens that are compared with another's in their order: that takes as long as both lengths together multiply.
+# Most tokens of a message in a comparison of order, whose time grows with the product of both lengths.
 _MOST_TOKENS = 2_000
 
 Words = tuple[str, ...]
@@ -41,16 +41,16 @@ Gram = TypeVar("Gram", bound=Hashable)
 
 
 def shares_of_ngrams(grams: Sequence[Collection[Gram]], holders: Counter[Gram] | None = None) -> list[float | None]:
-    """Return for each message, given as its distinct n-grams, the share (0-1) that also stands in another; None without n-grams.
+    """Return for each message, given as its distinct n-grams, the share (0-1) that is also in another; None without n-grams.
 
-    ``holders``: in how many messages each n-gram stands, where that is known.
+    ``holders``: number of messages with each n-gram, if known.
     """
     holders = Counter(gram for each in grams for gram in each) if holders is None else holders
     return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
 
 
 def mean_share(shares: Sequence[float | None]) -> float:
-    """Return the mean of the shares that are there; 0.0 when none is."""
+    """Return the mean of the shares that are not None; 0.0 when all are."""
     numbers = [share for share in shares if share is not None]
     return math.fsum(numbers) / len(numbers) if numbers else 0.0
 
@@ -62,7 +62,7 @@ def message_shares(messages: Sequence[str], n: int) -> list[float | None]:
 
 @dataclass(frozen=True)
 class NearCopy:
-    """Two messages that are nearly the same, by their places (from 0), and how nearly.
+    """Two messages that are nearly the same, by their places (from 0), and their similarity.
 
     ``share`` (0-1) is the longest common subsequence of their tokens over the tokens of the longer one.
     """
@@ -72,19 +72,19 @@ class NearCopy:
     share: float
 
 
-# Messages in which repetition is looked for, and of an agent's own earlier ones, how many at most and at least tell what is usual.
-# Of stretches of those, so few may exceed a limit of each kind for it to stand as it is.
+# Messages in a window, most and fewest earlier messages of an agent that define its usual level, and the share of their stretches
+# that may exceed a limit.
 WINDOW, MOST_USUAL, FEWEST_USUAL, USUAL_SHARE = 5, 400, 100, 0.01
 
 
 @dataclass(frozen=True)
 class Usual:
-    """How far an agent's messages repeat one another when nothing is wrong: only more than that is too much.
+    """Usual level of repetition of an agent: only a higher level is too much.
 
     Attributes:
         share: see ``Repetition``.
-        opener, phrase: in how many of a stretch the same words begin a message, or stand in it.
-        copy: share (0-1) of the longer message that a near copy, or one of a template, has in common with another; pairs: how many.
+        opener, phrase: number of messages of a stretch that begin with, or contain, the same words.
+        copy: share (0-1) of the longer message in common with its near copy or template; pairs: number of such pairs.
     """
 
     share: float = 0.0
@@ -96,15 +96,15 @@ class Usual:
 
 @dataclass(frozen=True)
 class Repetition:
-    """What some messages share.
+    """Repetition between messages.
 
     Attributes:
-        share: mean share (0-1) of a message's trigrams that also stand in another of the messages.
+        share: mean share (0-1) of a message's trigrams that are also in another of the messages.
         phrases: maximal repeated phrases of three or more tokens.
         openers: first three tokens that two or more messages have in common.
-        copies: pairs of messages that are nearly the same, or of one template with a third.
-        exempt: catchphrases that were left out of all this, because they are used as often as they should be.
-        usual: what is usual for the agent; by default the same for all.
+        copies: pairs of messages that are nearly the same, or that share a template with a third.
+        exempt: ignored catchphrases, because their rate is within its range.
+        usual: usual level of the agent; by default the same for all.
     """
 
     share: float
@@ -116,7 +116,7 @@ class Repetition:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why this is repetition whatever the share: ``opener``, ``phrase``, ``copy`` (a near copy or a template)."""
+        """Reasons for repetition apart from the share: ``opener``, ``phrase``, ``copy`` (a near copy or a template)."""
         found = {
             "opener": any(opener.messages > self.usual.opener for opener in self.openers),
             "phrase": any(item.messages > self.usual.phrase and item.length >= PHRASE_LENGTH for item in self.phrases),
@@ -125,22 +125,22 @@ class Repetition:
         return tuple(name for name, holds in found.items() if holds)
 
     def exceeds(self, threshold: float) -> bool:
-        """Return whether this is too much: a share above the threshold and what is usual, or any of ``reasons``."""
+        """Return whether this is too much: a share above the threshold and the usual share, or any of ``reasons``."""
         return self.share > max(threshold, self.usual.share) or bool(self.reasons)
 
 
 def find_repetition(
     messages: Sequence[str], catchphrases: Sequence[Catchphrase] = (), usual: Usual | None = None
 ) -> Repetition:
-    """Measure how far messages repeat one another.
+    """Measure the repetition between messages.
 
-    A catchphrase whose rate (uses a message) lies within its range is taken out of every message first.
+    A catchphrase whose rate (uses a message) is within its range is removed from every message first.
     """
     names, read = _read_all(messages, catchphrases)
     usual = usual or Usual()
     if _nothing_shared(read):
         return Repetition(0.0, (), (), (), names, usual)
-    # A mark between the parts that stands nowhere else, so that no phrase spans what was taken out.
+    # A unique mark between the parts, so that phrases do not span a removed catchphrase.
     joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
         share=_share(read, _holders(read)),
@@ -153,9 +153,9 @@ def find_repetition(
 
 
 def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Usual | None:
-    """Return what is usual in five messages of an agent; None with fewer than 100 of them, since that cannot be told then.
+    """Return the usual level in five messages of an agent; None with fewer than 100 earlier messages, which are too few.
 
-    What is exceeded in more than one stretch of a hundred is usual.
+    At most one stretch in a hundred exceeds the usual level.
 
     Args:
         history: its own earlier messages, oldest first; the last 400 count.
@@ -173,7 +173,7 @@ def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase]
 
 @lru_cache(maxsize=KEPT)
 def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, float]:
-    """Return share, opener, phrase, copy and pairs of a stretch, as ``Usual`` has them."""
+    """Return share, opener, phrase, copy and pairs of a stretch, as in ``Usual``."""
     if _nothing_shared(read):
         return 0.0, 0.0, 0.0, 0.0, 0.0
     openers = Counter(item.parts[0][:OPENER_LENGTH] for item in read if item.parts)
@@ -191,9 +191,9 @@ def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, floa
 def excessive_repetition(
     messages: Sequence[str], threshold: float, catchphrases: Sequence[Catchphrase] = (), history: Sequence[str] = ()
 ) -> Repetition | None:
-    """Return ``find_repetition`` of messages that repeat one another too much (``Repetition.exceeds``), else None.
+    """Return ``find_repetition`` of messages if the repetition is too much (``Repetition.exceeds``), else None.
 
-    Quicker than asking it: what is shared is put into words, and history looked at, only when it is too much.
+    Faster than ``find_repetition``: phrases and history are read only if the repetition is too much.
 
     Args:
         history: see ``usual_repetition``; with too little of it the limits are the same for all.
@@ -202,7 +202,7 @@ def excessive_repetition(
     if _nothing_shared(read):
         return None
     holders = _holders(read)
-    # A near copy may be of two messages; an opener and a long phrase are trigrams that more than two hold.
+    # Two messages can be a near copy; an opener or a long phrase has trigrams that more than two messages contain.
     widely = max(holders.values()) > MOST_HOLDERS
     if not (_share(read, holders) > threshold or widely or _copies(read)):
         return None
@@ -219,7 +219,7 @@ def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> t
 
 
 def exempt_phrases(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> dict[str, Words]:
-    """Return the catchphrases that are used in messages as often as they should be, which is no repetition, with their words."""
+    """Return the catchphrases with a rate within its range, which do not count as repetition, with their words."""
     held = [item.phrase for item in catchphrases if messages and _in_range(item, messages)]
     return {phrase: tuple(tokenize(phrase)) for phrase in held}
 
@@ -231,7 +231,7 @@ def _nothing_shared(read: Sequence["_Read"]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A message: its tokens between what is exempt, and its distinct trigrams."""
+    """A message: its tokens between exempt phrases, and its distinct trigrams."""
 
     parts: tuple[Words, ...]
     grams: frozenset[Words]
@@ -256,7 +256,7 @@ def _read(message: str, exempt: tuple[Words, ...]) -> _Read:
 
 @lru_cache(maxsize=KEPT)
 def phrase_uses(text: str, phrase: str) -> int:
-    """Return how often a phrase stands in a text, word by word, whatever the case and punctuation."""
+    """Return the number of uses of a phrase in a text, word by word, ignoring case and punctuation."""
     words, wanted = tokenize(text), tokenize(phrase)
     uses = position = 0
     while wanted and position <= len(words) - len(wanted):
@@ -267,7 +267,7 @@ def phrase_uses(text: str, phrase: str) -> int:
 
 
 def phrase_rate(texts: Sequence[str], phrase: str) -> float:
-    """Return how often a phrase stands in texts, in uses a message."""
+    """Return the rate of a phrase in texts, in uses a message."""
     return sum(phrase_uses(text, phrase) for text in texts) / len(texts)
 
 
@@ -302,9 +302,9 @@ def _resembling(read: Sequence[_Read]) -> Iterator[NearCopy]:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
-    """Return the share of the longer message's tokens that the other holds in the same order; None when below a template's.
+    """Return the share of the longer message's tokens that the other has in the same order; None when below ``TEMPLATE_SHARE``.
 
-    Of messages beyond ``_MOST_TOKENS`` what comes first decides. Bit by bit (Hyyrö, 2004): a zero in ``row`` is a token in common.
+    Only the first ``_MOST_TOKENS`` tokens count. Bit-parallel (Hyyrö, 2004): a zero in ``row`` is a token in common.
     """
     a, b = a[:_MOST_TOKENS], b[:_MOST_TOKENS]
     longer, shorter = max(len(a), len(b)), min(len(a), len(b))
@@ -322,7 +322,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
 
 
 def without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
-    """Return the parts of a message between the phrases, the longest phrase first where several begin at one place."""
+    """Return the parts of a message between the phrases; if more than one begins at a place, the longest is removed."""
     parts: list[Words] = []
     start = position = 0
     ordered = sorted((phrase for phrase in phrases if phrase), key=len, reverse=True)
@@ -359,8 +359,8 @@ def ngram_score(share: float) -> float:
     raise AssertionError("unreachable: the points end at 1")
 
 
-# Lengths of n-grams that make the score; messages of one stretch, in which repetition is counted, and of history that is
-# measured beside it.
+# Lengths of n-grams in the score; messages of a stretch, within which repetition is counted; most messages of history that are
+# measured for comparison.
 NGRAM_LENGTHS, STRETCH, MOST_HISTORY = (3, 5), 20, 400
 # (share of repeated n-grams, score 0-9): 0.074 is the 95th percentile of intact five-message windows of real
 # dialogue.
@@ -370,14 +370,14 @@ NGRAM_SCORE_POINTS = ((0.0, 9.0), (0.074, 7.0), (0.3, 3.0), (1.0, 0.0))
 def ngram_part(
     texts: Sequence[str], history: Sequence[str] = ()
 ) -> tuple[PropositionResult, dict[str, dict[str, float | None]]]:
-    """Return the ``_ngram`` row and, by n-gram length, how much messages repeat one another.
+    """Return the ``_ngram`` row and the repetition between messages by n-gram length.
 
-    The more messages, the more of them share something by chance. So the share is a mean over stretches of ``STRETCH``
-    consecutive messages, whatever the window's length; a shorter window is one stretch. A length that no message reaches is no
-    part of the score: nothing was measured.
+    More messages share more n-grams by chance. So the share is a mean over stretches of ``STRETCH`` consecutive messages,
+    independent of the window's length; a shorter window is one stretch. An n-gram length that no message reaches does not count
+    in the score, because it has no measurement.
 
     Args:
-        history: the agent's own earlier messages, oldest first, measured the same way and shown beside it.
+        history: the agent's own earlier messages, oldest first, measured the same way and shown for comparison.
     """
     repetition = {
         str(n): {
@@ -403,7 +403,7 @@ def ngram_part(
 
 
 def stretch_share(texts: Sequence[str], n: int, stretch: int = STRETCH) -> float | None:
-    """Return the mean share (0-1) of a message's n-grams that stand in another of its stretch; None when none has any.
+    """Return the mean share (0-1) of a message's n-grams that are in another of its stretch; None without n-grams.
 
     Stretches of ``stretch`` consecutive messages cover the texts evenly; the last ones may overlap.
     """

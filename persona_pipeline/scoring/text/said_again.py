@@ -1,8 +1,8 @@
-"""What an agent says again that it said before in the same conversation: which line, and the earlier one it repeats.
+"""Repeated lines of an agent within a conversation: each line with the earlier one it repeats.
 
-A line is compared with every earlier own line by the words they share, weighed by how rarely the agent uses them: a cosine, with
-the weight of some unknown words added to each side, so that a short line must be the same and a long one may come in other words.
-Nothing here knows a language: words are cut to their first letters, which takes off most endings.
+A line is compared with every earlier line of the agent by their shared words, weighted by rarity. The similarity is a cosine, with
+the weight of some unknown words added to each side: a short line must be equal, a long one may differ in some words. The method
+does not depend on the language: words are cut to their first letters, which removes most endings.
 """
 
 import math
@@ -30,14 +30,14 @@ from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Catchphrase
 
-# Own messages of a conversation that are looked back at, letters by which words are told apart, and how many words that the agent
-# never used every line is taken to hold beside its own.
+# Number of earlier own messages of a conversation to compare with, first letters of a word that count, and the number of unknown
+# words added to every line.
 LOOK_BACK, _LETTERS, _UNKNOWN = 200, 4, 4.0
-# Strength above which a line is said again where it is not known what is usual for the agent, and at the least where it is.
+# Limit of strength if the agent's usual level is unknown, and lowest limit if it is known.
 LIMIT, LEAST = 0.30, 0.25
-# A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
+# A sentence ends at a mark followed by a blank, in scripts without blanks at the mark itself, and at a line break.
 SENTENCE_END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
-# Lines of a message that are compared, beside the whole of it, and lines that are compared at once with those before them.
+# Most compared lines of a message, not counting the whole message, and lines compared in one batch.
 _MOST_LINES, _AT_ONCE = 40, 128
 
 Line = tuple[str, frozenset[str]]
@@ -45,12 +45,12 @@ Line = tuple[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class SaidAgain:
-    """A message that says again what an earlier one of its conversation said, by their places (from 0).
+    """A message that repeats an earlier one of its conversation, by their places (from 0).
 
     Attributes:
-        line, earlier_line: the two sentences, or the whole messages where those are more alike.
-        strength: how alike they are, 0-1.
-        limit: strength up to which that is usual.
+        line, earlier_line: the two sentences, or the whole messages if those are more similar.
+        strength: their similarity, 0-1.
+        limit: highest strength that is usual.
     """
 
     place: int
@@ -64,15 +64,15 @@ class SaidAgain:
 def find_said_again(
     said: Sequence[tuple[str, str]], catchphrases: Sequence[Catchphrase] = (), *, since: int = 0, known: int = 0
 ) -> list[SaidAgain]:
-    """Return the messages that say again an earlier line of their conversation, oldest first, with the line most like theirs.
+    """Return the messages that repeat an earlier line of their conversation, oldest first, with the most similar earlier line.
 
-    What more than one in a hundred of the agent's earlier messages exceed is usual for it and is none; with fewer than 100 of
-    them the limit is the same for all. Uses of a catchphrase whose rate (uses a message) lies within its range are left out.
+    At most one in a hundred of the agent's earlier messages exceed the limit; with fewer than 100 of them it is the
+    same for all agents. Catchphrases whose rate (uses a message) is within its range are ignored.
 
     Args:
         said: an agent's own messages as pairs of conversation and text, oldest first.
-        since: place of the first message that is looked at.
-        known: messages before this place tell what is usual; the last 400 of them count.
+        since: place of the first message to check.
+        known: messages before this place define the usual level; the last 400 of them count.
     """
     exempt = tuple(exempt_phrases([text for _, text in said], catchphrases).values())
     lines = _SaidLines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
@@ -89,12 +89,12 @@ def find_said_again(
 
 @lru_cache(maxsize=KEPT)
 def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
-    """Return the lines of a message, each with its distinct words, and at the end the whole where it has several."""
+    """Return the lines of a message with their distinct words; a message with two lines or more adds the whole as the last one."""
     lines: dict[frozenset[str], str] = {}
     for line in filter(None, SENTENCE_END.split(message)):
         if words := _words(line, exempt):
             lines.setdefault(words, line.strip())
-    # Every line is held against every other, so a message of thousands would stall.
+    # Every line is compared with every other, so a message of thousands of lines would take too long.
     shown = [(line, words) for words, line in islice(lines.items(), _MOST_LINES)]
     if len(lines) > 1:
         shown.append((message.strip(), frozenset[str]().union(*lines)))
@@ -103,15 +103,15 @@ def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
 
 def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
     parts = without(tuple(tokenize(line)), exempt)
-    # A number has no ending.
+    # Numbers are not cut, because they have no endings.
     return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
 
 
 class _SaidLines:
-    """The lines of an agent's messages, and the words each holds by what they weigh.
+    """The lines of an agent's messages with their weighted words.
 
-    A word weighs from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: the how manieth message
-    of its conversation a line is in; conversations lie so far apart that none is looked back at from another.
+    Weights of words go from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: number of the
+    line's message in its conversation. The offset between conversations exceeds ``LOOK_BACK``, so they are never compared.
     """
 
     def __init__(self, read: Sequence[tuple[Line, ...]], conversations: Sequence[str]) -> None:
@@ -134,18 +134,18 @@ class _SaidLines:
         self._holders = np.repeat(np.arange(len(found)), [len(words) for _, _, (_, words) in found])
         self._squares = weights[self._words] ** 2
         self._mass = np.bincount(self._holders, self._squares, len(found)) + _UNKNOWN
-        # The lines that hold each word, word by word.
+        # The lines that contain each word, sorted by word.
         self._held = np.sort(self._words * len(found) + self._holders)
 
     def nearest(self, places: range) -> list[SaidAgain]:
-        """Return for each of some messages the earlier line most like one of its own, where that is stronger than ``LEAST``."""
+        """Return for each message in ``places`` the earlier line most similar to one of its lines, if stronger than ``LEAST``."""
         found: dict[int, tuple[float, int, int]] = {}
         rows = np.flatnonzero((self._places >= places.start) & (self._places < places.stop))
         for start in range(0, len(rows), _AT_ONCE):
             ours, theirs, strengths = self._alike(rows[start : start + _AT_ONCE])
             for at in np.flatnonzero(strengths > LEAST):
                 place, line = int(self._places[ours[at]]), int(theirs[at])
-                # Of equally strong ones the earliest.
+                # With equal strength the earliest line wins.
                 found[place] = max(found.get(place, (0.0, 0, 0)), (float(strengths[at]), -line, int(ours[at])))
         return [
             SaidAgain(place, int(self._places[-line]), self._lines[own], self._lines[-line], strength, LEAST)
@@ -153,7 +153,7 @@ class _SaidLines:
         ]
 
     def _alike(self, own: Any) -> tuple[Any, Any, Any]:
-        """Return which of some lines share a word with which earlier ones they look back at, and how alike they are (0-1)."""
+        """Return pairs of lines and earlier lines within ``LOOK_BACK`` that share a word, and their similarity (0-1)."""
         entries = np.flatnonzero(np.isin(self._holders, own))
         words, turns = self._words[entries] * len(self._lines), self._turns[self._holders[entries]]
         first, end = (
@@ -161,7 +161,7 @@ class _SaidLines:
             for moment in (turns - LOOK_BACK, turns)
         )
         counts = end - first
-        # One after the other what holds a word of the lines, from the first that is looked back at on.
+        # For each word of the lines, the places in ``_held`` of the earlier lines that contain it.
         held = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
         theirs, lowest = self._held[held] % len(self._lines), int(own[-1])
         lowest = int(theirs.min(initial=lowest))
@@ -173,21 +173,21 @@ class _SaidLines:
         return ours, theirs, shared[pairs] / np.sqrt(self._mass[ours] * self._mass[theirs])
 
 
-# How little chance what is said again often has, in how many messages at the least; pairs that are kept, and shown, and how
-# much of a line.
+# Highest p-value and lowest number of messages for "often"; numbers of kept and of shown pairs, and shown characters of
+# a line.
 _CHANCE, _FEWEST, _MOST_KEPT, _MOST_SHOWN, _MOST_CHARACTERS = 0.003, 3, 20, 2, 80
 
 
 def said_again_statistics(
     earlier: Sequence[Message], messages: Sequence[Message], catchphrases: Sequence[Catchphrase] = ()
 ) -> dict[str, Any]:
-    """Return what an agent's messages say again, as plain JSON: both lines of each, and whether that is more than before.
+    """Return the repeated lines of an agent as plain JSON: both lines of each pair, and whether they are more than before.
 
-    Of 200 and more messages of which fewer than 100 lie before the window, the first half is taken for what was before.
+    With 200 messages or more, but fewer than 100 before the window, the first half of all counts as before.
 
     Args:
-        earlier: the agent's own before the window, oldest first.
-        messages: the agent's own in the window, oldest first.
+        earlier: the agent's own messages before the window, oldest first.
+        messages: the agent's own messages in the window, oldest first.
     """
     everything = [*earlier[-MOST_USUAL - LOOK_BACK :], *messages]
     since = len(everything) - len(messages)
@@ -215,20 +215,20 @@ def said_again_statistics(
 
 
 def pair_text(facts: Mapping[str, Any]) -> str:
-    """Return both lines of a pair, at most 80 characters each, with their messages' ids."""
+    """Return both lines of a pair, at most 80 characters each, with the ids of their messages."""
     line, earlier = (repr(shortened(facts[name], _MOST_CHARACTERS - 1)) for name in ("line", "earlier_line"))
     return f"{line} ({facts['id']}) after {earlier} ({facts['earlier_id']})"
 
 
 def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
-    """Return whether more of some messages say something again than those before let expect.
+    """Return whether significantly more messages repeat a line than before.
 
-    So many had a chance of less than three in a thousand under the beta-binomial distribution that they leave (Jeffreys' prior);
-    with nothing before nothing is often.
+    The p-value under the beta-binomial predictive distribution of the earlier counts (Jeffreys' prior) must be below 0.003.
+    Without earlier messages the result is always False.
     """
     if found < _FEWEST:
         return False
-    # The special function alone: scipy.stats, which has the distribution, takes longer to import than an evaluation.
+    # Uses the special function, because importing scipy.stats takes longer than an evaluation.
     a, b = found_before + 0.5, before - found_before + 0.5
     chances = (
         _log_beta(count + a, messages - count + b) - _log_beta(messages - count + 1, count + 1)
@@ -242,7 +242,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def said_again_text(statistics: Mapping[str, Any]) -> str:
-    """Return how many messages say something again, with both lines of the three that are most alike; "" where none does."""
+    """Return the number of messages that repeat a line, with the most similar pairs (at most two); "" without any."""
     if not statistics["said_again"]:
         return ""
     lines = sorted(statistics["lines"], key=lambda item: -item["strength"])[:_MOST_SHOWN]

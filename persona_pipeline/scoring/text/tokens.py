@@ -1,5 +1,5 @@
-"""Words of messages in any script: lower-case, no punctuation, scripts without spaces by character; how rich they are, how many of
-them and of their n-grams messages have in common, and which language they are in.
+"""Tokens of messages in any script: lower-case words without punctuation, or characters in scripts without spaces. Also vocabulary
+statistics, shared words and n-grams, and recognition of the language.
 """
 
 import math
@@ -23,12 +23,12 @@ _SCRIPTS_WITHOUT_SPACES = (
     *("Tai_Le", "New_Tai_Lue", "Tai_Tham", "Tai_Viet", "Javanese", "Balinese"),
 )
 _UNSPACED = "[{}&&[\\p{{L}}\\p{{N}}]]".format("".join(rf"\p{{scx={name}}}" for name in _SCRIPTS_WITHOUT_SPACES))
-# Variation selectors and the keycap sign are marks that belong to emoji, so they go with them.
+# Variation selectors and the keycap sign are marks of emoji, so they are deleted with them.
 _DELETED = regex.compile(r"[^\p{L}\p{M}\p{N}_\s]+|[\uFE00-\uFE0F\u20E3]+")
 _HAS_UNSPACED = regex.compile(_UNSPACED, regex.V1)
 _TOKEN = regex.compile(rf"{_UNSPACED}\p{{M}}*|(?:(?!{_UNSPACED})\S)+", regex.V1)
 _SPACED_TOKEN = regex.compile(r"\S+")
-# The same deletions for plain ASCII, where a table is ten times as fast as a pattern.
+# The same deletions for plain ASCII, where a table is ten times faster than a pattern.
 _ASCII_DELETED = {code: None for code in range(128) if _DELETED.match(chr(code))}
 
 
@@ -37,8 +37,8 @@ def tokenize(text: str) -> list[str]:
 
     Characters that are neither letters, marks, digits nor underscores are deleted, so ``it's`` is one token
     ``its`` and ``and/or`` is ``andor``. Letters of scripts that put no spaces between words (Chinese, Japanese,
-    Thai, Lao, Khmer, Myanmar, Tibetan and others) are one token each, together with their marks. Emoji leave
-    nothing. A text without words has no tokens.
+    Thai, Lao, Khmer, Myanmar, Tibetan and others) are one token each, together with their marks. Emoji give no
+    tokens. A text without words has no tokens.
     """
     if text.isascii():
         return text.lower().translate(_ASCII_DELETED).split()
@@ -48,7 +48,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def is_unspaced(token: str) -> bool:
-    """Return whether a token is of a script that puts no spaces between words, and so one character."""
+    """Return whether a token is one character of a script without spaces between words."""
     return _HAS_UNSPACED.match(token) is not None
 
 
@@ -61,7 +61,7 @@ _PUNCTUATION = regex.compile(r"[[\p{P}--_]$+<=>^`|~]", regex.V1)
 
 @dataclass(frozen=True)
 class VocabularyStats:
-    """Of one agent's messages.
+    """Vocabulary statistics of an agent's messages.
 
     Attributes:
         unique_word_ratio: distinct tokens / tokens, 0-1.
@@ -76,7 +76,7 @@ class VocabularyStats:
 
 
 def vocabulary_stats(messages: Sequence[str]) -> VocabularyStats:
-    """Return the vocabulary statistics of some messages; all 0 when they hold no word."""
+    """Return the vocabulary statistics of messages; all 0 without words."""
     text = " ".join(messages)
     tokens = tokenize(text)
     if not tokens:
@@ -84,7 +84,7 @@ def vocabulary_stats(messages: Sequence[str]) -> VocabularyStats:
     sentences = sum(1 for sentence in _SENTENCE_END.split(text) if tokenize(sentence))
     return VocabularyStats(
         unique_word_ratio=len(set(tokens)) / len(tokens),
-        # A lone dot inside a word leaves no sentence empty-handed, so there is always at least one.
+        # The text has tokens, so it has at least one sentence, even if a lone dot is inside a word.
         average_sentence_length=len(tokens) / max(sentences, 1),
         punctuation_density=len(_PUNCTUATION.findall(text)) / len(text),
     )
@@ -93,7 +93,7 @@ def vocabulary_stats(messages: Sequence[str]) -> VocabularyStats:
 def pairwise_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
     """Return the Jaccard similarity (0-1) of each two agents' vocabularies, keyed by sorted pair of names.
 
-    How often a word is used does not matter. A pair without any word is 0.
+    The frequency of a word does not matter. A pair without any word is 0.
     """
     words = {
         agent: {token for message in messages for token in tokenize(message)} for agent, messages in agents.items()
@@ -102,11 +102,11 @@ def pairwise_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, 
 
 
 def sampled_similarity(agents: Mapping[str, Sequence[str]], tokens: int = 50) -> float | None:
-    """Return the mean over pairs of the Jaccard similarity (0-1) of equally long stretches of their messages.
+    """Return the mean over pairs of agents of the Jaccard similarity (0-1) of equally long stretches of their messages.
 
-    The longer two texts, the more words they share, so each is cut into stretches of ``tokens`` tokens (of what the shorter one
-    has, if that is less), and every stretch of one is compared with every stretch of the other, up to 20 of each. None below two
-    agents with words.
+    Longer texts share more words, so each text is cut into stretches of ``tokens`` tokens (or the length of the shorter text, if
+    that is less). Every stretch of one is compared with every stretch of the other, up to 20 of each. None below two agents with
+    words.
     """
     spoken = {name: [token for text in texts for token in tokenize(text)] for name, texts in agents.items()}
     spoken = {name: found for name, found in spoken.items() if found}
@@ -132,7 +132,7 @@ def extract_ngrams(text: str, n: int) -> list[str]:
 
 
 def overlap(a: Collection[str], b: Collection[str]) -> float:
-    """Return the Jaccard similarity of two collections taken as sets; 0.0 when both are empty."""
+    """Return the Jaccard similarity (0-1) of two collections as sets; 0.0 when both are empty."""
     first, second = set(a), set(b)
     union = len(first | second)
     return len(first & second) / union if union else 0.0
@@ -141,8 +141,8 @@ def overlap(a: Collection[str], b: Collection[str]) -> float:
 def corpus_repetition(messages: Sequence[str], n: int) -> float:
     """Return the mean Jaccard similarity (0-1) of the n-gram sets of all pairs of messages.
 
-    Fewer than two messages give 0.0, a pair without n-grams counts 0. Time grows with the square of the different messages that
-    share something.
+    Fewer than two messages give 0.0, a pair without n-grams counts 0. Time grows with the square of the number of different
+    messages that share an n-gram.
     """
     pairs = len(messages) * (len(messages) - 1) / 2
     counts = Counter(frozenset(extract_ngrams(message, n)) for message in messages)
@@ -153,7 +153,7 @@ def corpus_repetition(messages: Sequence[str], n: int) -> float:
         for gram in grams:
             holders[gram].append(number)
     shared = {gram: np.array(numbers) for gram, numbers in holders.items() if len(numbers) > 1}
-    # Sets that are the same, and then each with those that share an n-gram with it, so every pair is met twice.
+    # First equal sets, then each set with those that share an n-gram with it. Every pair counts twice.
     total = float((weights * (weights - 1)).sum())
     for number, grams in enumerate(counts):
         if others := [shared[gram] for gram in grams if gram in shared]:
@@ -168,7 +168,7 @@ OPENER_LENGTH = 3
 
 @dataclass(frozen=True)
 class SharedPhrase:
-    """A phrase (tokens joined by a space), how many messages hold it, and its length in tokens."""
+    """A phrase (tokens joined by a space), the number of messages that contain it, and its length in tokens."""
 
     phrase: str
     messages: int
@@ -176,10 +176,10 @@ class SharedPhrase:
 
 
 def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
-    """Return the phrases of ``n`` or more tokens that two or more messages, given as tokens, share, and no parts of them.
+    """Return the maximal phrases of ``n`` or more tokens that two or more messages, given as tokens, share.
 
     Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
-    not count. Read off a suffix array (Manber and Myers, 1993), by doubling.
+    not count. Uses a suffix array, built by doubling (Manber and Myers, 1993).
 
     Raises:
         ValueError: ``n`` is below 1.
@@ -187,7 +187,7 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
     numbers: dict[str, int] = {}
-    # A mark of its own after each message, so that no phrase goes on from one into the next.
+    # A unique mark after each message, so that a phrase does not continue into the next.
     marked = [
         numbers.setdefault(token, len(numbers)) for each, own in enumerate(corpus) for token in (*own, f" {each}")
     ]
@@ -201,7 +201,7 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
         if end < len(order) and common[end] >= length == shared[order[end]]:
             continue
         places = order[start:end]
-        # Neighbours that begin with the phrase are part of a longer one, as is what stands one token into one.
+        # Skip parts of a longer phrase: those with a longer neighbour, and those that start inside one.
         alone = common[start] < length and (end == len(order) or common[end] < length)
         if length >= n and alone and all(place == 0 or shared[place - 1] <= length for place in places):
             first = min(places)
@@ -213,7 +213,7 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
 
 
 def _suffixes(numbers: Any) -> tuple[list[int], list[int]]:
-    """Return where the suffixes of a sequence begin, in their order, and how much each has in common with the one before."""
+    """Return the starts of the sorted suffixes of a sequence, and the length of each one's common prefix with the previous."""
     ranks, length = [np.unique(numbers, return_inverse=True)[1]], 1
     while len(numbers) and ranks[-1].max() + 1 < len(numbers):
         after = np.concatenate([ranks[-1][length:], np.full(min(length, len(numbers)), -1)])
@@ -228,7 +228,7 @@ def _suffixes(numbers: Any) -> tuple[list[int], list[int]]:
 
 
 def _longest_shared(order: Sequence[int], common: Sequence[int], owners: Sequence[int]) -> list[int]:
-    """Return of each place the length of the longest phrase from there on that another message holds, too."""
+    """Return for each place the length of the longest phrase from there that another message also contains."""
     longest = [0] * len(order)
     for places, lengths in ((order, common), (order[::-1], [0, *common[:0:-1]])):
         reach = 0
@@ -241,17 +241,17 @@ def _longest_shared(order: Sequence[int], common: Sequence[int], owners: Sequenc
 def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
     """Return the first ``length`` tokens that begin two or more messages, given as tokens, most frequent first.
 
-    Messages of fewer tokens have no opener.
+    Shorter messages have no opener.
     """
     openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
 
 
 def read_sections(path: Path, names: Collection[str]) -> list[tuple[str, str]]:
-    """Return the lines of a text file, each with the name of its section; a line of ``# name`` begins a section.
+    """Return the lines of a text file, each with the name of its section; a line ``# name`` begins a section.
 
     Args:
-        names: of sections; a name in angle brackets is one, too. Other lines that begin with ``# `` are comments.
+        names: names of sections; a name in angle brackets is also one. Other lines that begin with ``# `` are comments.
 
     Raises:
         ConfigError: a line is in no section.
@@ -271,8 +271,8 @@ def read_sections(path: Path, names: Collection[str]) -> list[tuple[str, str]]:
 
 ENGLISH, UNKNOWN = "en", "unknown"
 _WORDS = Path(__file__).parent / "data" / "common_words.txt"
-# A language is told by script, and in Latin letters by common words and by letters that few languages have. In this order:
-# Japanese is written in Han too, and has letters of its own between.
+# A language is recognized by script, and in Latin letters by common words and rare letters. The order matters: Japanese also uses
+# Han, mixed with kana.
 _SCRIPTS = {
     code: regex.compile("[" + "".join(rf"\p{{{name}}}" for name in names) + "]")
     for code, *names in (
@@ -285,9 +285,9 @@ _STRANGE = {"ar": regex.compile("[یکپچژگٹڈڑںےہھە]"), "ru": regex.c
 _LATIN, _LETTER = regex.compile(r"\p{Latin}"), regex.compile(r"\p{L}")
 _LINK = regex.compile(r"\w+://\S+")
 _FOREIGN_LETTER = regex.compile(r"(?=\p{Latin})[^a-zA-Z]|[¿¡]")
-# Of a text in Japanese at least so much is kana, however many its characters; at most so much of a text is strange letters.
+# Minimum share of kana in a Japanese text of any length; maximum share of strange letters.
 _LEAST_KANA, _MOST_STRANGE = 0.1, 0.02
-# A language is told when its words weigh so much more than the next one's, and are so many of all; else it is unknown.
+# A recognized language needs this ratio of weights to the next one, and this share of all words; else it is unknown.
 _LEAST_LEAD, _LEAST_SHARE, _ENOUGH_WORDS = 1.2, 0.2, 30
 _TELLING_WORDS = 3
 
@@ -298,15 +298,15 @@ def base_language(code: str) -> str:
 
 
 def language_of(texts: Sequence[str]) -> str:
-    """Return the language of texts, taken together, as its code: ``de``; ``unknown`` where it is another or cannot be told.
+    """Return the code of the common language of texts, such as ``de``; ``unknown`` if it is not recognized.
 
-    Few words that fit no language are read as English.
+    A few words that fit no language count as English.
     """
     return _told(texts) or ENGLISH
 
 
 def _told(texts: Sequence[str]) -> str:
-    """Return the language of texts; "" where there are few words and nothing to tell it by."""
+    """Return the language of texts; "" if there are few words and they fit no language."""
     texts = [_LINK.sub(" ", text) for text in texts]
     said = "\n".join(texts)
     letters, latin = len(_LETTER.findall(said)), len(_LATIN.findall(said))
@@ -332,14 +332,14 @@ def _told(texts: Sequence[str]) -> str:
 
 
 def languages_of(texts: Sequence[str]) -> list[str]:
-    """Return the languages that a fifth of texts are in (two at least), most first; that of all where most are too short."""
+    """Return the languages of a fifth of the texts or more (two at least), most first; that of all if most are too short."""
     alone = Counter(map(_alone, texts))
     found = [name for name, count in alone.most_common() if name != UNKNOWN and count >= max(2, len(texts) / 5)]
     known = sum(alone[name] for name in found)
     return found if known * 2 > len(texts) else list(dict.fromkeys([language_of(texts), *found]))
 
 
-# A channel's messages are looked at again with each new one.
+# Each new message of a channel causes a new check of the others.
 @lru_cache(maxsize=1024)
 def _alone(text: str) -> str:
     return (_told([text]) if len(tokenize(text)) >= _TELLING_WORDS else "") or UNKNOWN
@@ -363,5 +363,5 @@ def _weights() -> Mapping[str, Sequence[str]]:
 
 
 def told_languages() -> frozenset[str]:
-    """Return the codes of the languages that are told from others."""
+    """Return the codes of the languages that can be recognized."""
     return frozenset({*_SCRIPTS, *_words()})
