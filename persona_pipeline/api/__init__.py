@@ -1,1 +1,1 @@
-"""What ``import persona_pipeline as pp`` offers: the domain's own calls, with results for notebooks and data frames."""
+"""The Python API, ``import persona_pipeline as pp``: calls with results for notebooks and data frames."""

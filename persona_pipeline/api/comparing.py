@@ -20,10 +20,10 @@ Rows = SuiteResult | Path | str | Sequence[Mapping[str, Any]]
 
 @dataclass(repr=False)
 class EvaluationComparison(Evaluation):
-    """An evaluation whose baselines are the scores from before. Agents that only one of the two has are named.
+    """An evaluation with the earlier scores as its baselines.
 
     Attributes:
-        only_before, only_after: agents that the other one does not have.
+        only_before, only_after: agents that only one of the two has.
     """
 
     only_before: Sequence[str] = ()
@@ -31,7 +31,7 @@ class EvaluationComparison(Evaluation):
 
     @property
     def worse(self) -> bool:
-        """Whether a dimension or a claim fell beyond what is allowed."""
+        """Whether a dimension or a claim dropped further than allowed."""
         return any(report.comparison.regressed for report in self.agents.values())
 
 
@@ -40,7 +40,7 @@ class SuiteComparison(Comparison):
     """Two runs of a suite, paired by test: ``mean`` and its ``interval`` are of the change, after minus before."""
 
     def to_frame(self) -> "pd.DataFrame":
-        """Return one row a test that both runs have; a score that is missing is NaN, and so is its change."""
+        """Return one row per test that both runs have; a missing score is NaN, and so is its change."""
         from persona_pipeline.api.frames import pairs_frame
 
         return pairs_frame(self)
@@ -88,14 +88,14 @@ def compare(
     proposition_delta: float | None = None,
     threshold: float = WIN,
 ) -> EvaluationComparison | SuiteComparison:
-    """Compare what is now with what was before: two evaluations, or two runs of a suite. Nothing is judged.
+    """Compare two evaluations, or two runs of a suite, before and after. Makes no API calls.
 
-    Evaluations: the tests are those a golden baseline is compared by, with ``before`` in its place. Suites: tests are paired by id.
+    Evaluations: the same statistical tests as against a golden baseline, with ``before`` in its place. Suites: tests pair by id.
 
     Args:
-        before: an evaluation, a baseline or several; or a run of a suite, or a ``.jsonl`` or ``.json`` file of one.
-        after: what is asked about: an evaluation; or a run of a suite or its file.
-        regression_delta, proposition_delta: points, 0-9, a dimension or a claim may fall; None: as ``after`` was evaluated.
+        before: an evaluation, a baseline or several; or a run of a suite, or its ``.jsonl`` or ``.json`` file.
+        after: an evaluation; or a run of a suite, or its file.
+        regression_delta, proposition_delta: points, 0-9, a dimension or a claim may drop; None: as ``after`` was evaluated.
         threshold: difference, 0-1, from which a test of a suite is won or lost.
 
     Raises:

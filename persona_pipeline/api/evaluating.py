@@ -27,7 +27,7 @@ from persona_pipeline.world.world import World
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.estimate import RunEstimate
 
-# A world, or the folder of one.
+# A world, or its folder.
 WorldLike: TypeAlias = World | Path | str
 JudgeFunction: TypeAlias = Callable[[JudgeRequest], int | Verdict | Awaitable[int | Verdict]]
 # Requests to a function that waits, at once.
@@ -40,13 +40,13 @@ class JudgesRequests(Protocol):
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
 
 
-# A judge, the name of one as in ``open_judge``, or a function of one request: a whole number 0-9, or a verdict.
+# A judge, its name as in ``open_judge``, or a function of a request that returns a whole number 0-9, or a verdict.
 JudgeLike: TypeAlias = JudgesRequests | JudgeFunction | str
 
 
 @dataclass(frozen=True)
 class OwnJudge:
-    """A judge or a function of the caller's, held to what a judge promises: what it raises leaves its requests unscored."""
+    """A judge or function of the caller, with the guarantees of a judge: if it raises an error, its requests stay unscored."""
 
     given: Any
 
@@ -60,7 +60,7 @@ class OwnJudge:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report should say of it."""
+        """Notes for the report."""
         return tuple(getattr(self.given, "notes", ()))
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
@@ -96,7 +96,7 @@ def opened_world(world: WorldLike) -> World:
 
 
 def check_keywords(given: Mapping[str, Any], known: type) -> None:
-    """Raise ``TypeError`` where a name of what was given is not in a ``TypedDict``."""
+    """Raise ``TypeError`` if a given keyword is not in a ``TypedDict``."""
     for name in given:
         if name not in known.__annotations__:
             raise TypeError(f"unexpected keyword argument {name!r}{did_you_mean(name, known.__annotations__)}")
@@ -106,11 +106,11 @@ def load_world(root: Path | str | None = None, *, database_url: str | None = Non
     """Open a world: a folder with personas, claims and messages.
 
     Args:
-        root: the folder; None: what ``PERSONA_ROOT`` says, else the current folder if it has ``personas/``.
-        database_url: its store; None: what ``PERSONA_DATABASE_URL`` says, else SQLite in ``<root>/.persona``.
+        root: the folder; None: ``PERSONA_ROOT``, else the current folder if it has ``personas/``.
+        database_url: its store; None: ``PERSONA_DATABASE_URL``, else SQLite in ``<root>/.persona``.
 
     Raises:
-        ConfigError: the folder is no world, or the store cannot be opened.
+        ConfigError: the folder is not a world, or the store cannot be opened.
     """
     return World.open(root, database_url)
 
@@ -127,46 +127,46 @@ def open_judge(
     """Open a judge for several evaluations.
 
     Args:
-        judge: ``recorded``, or who serves a live judge's model (``anthropic``, ``openai``, ``ollama`` and others); None: as the
-            settings say, which is ``recorded`` unless set.
+        judge: ``recorded``, or the provider of a live judge's model (``anthropic``, ``openai``, ``ollama`` and others); None: from
+            the settings, ``recorded`` by default.
         max_usd, record, fresh, grouping: see ``Asking``.
 
     Raises:
-        ConfigError: the name is unknown, an option does not fit it, or there is no key.
+        ConfigError: the name is unknown, an option does not fit it, or the key is missing.
     """
     world = opened_world(world)
     return _open_judge(judge or world.settings.judge, world, JudgeOptions(max_usd, record, fresh, grouping))
 
 
 def evaluate(world: WorldLike, *, judge: JudgeLike | None = None, **asked: Unpack[Asking]) -> Evaluation:
-    """Evaluate agents, compare them with their baselines, judge again what fell, save the run, and return all of it.
+    """Evaluate agents, compare them with their baselines, judge drops again, save the run, and return the result.
 
     Works inside a running event loop too, such as a notebook's; it blocks until it is done.
 
     Args:
         world: a world, or its folder.
-        judge: a judge, the name of one as in ``open_judge``, or a function of a ``JudgeRequest`` that returns a whole number 0-9
-            or a ``Verdict``, or waits for one. What a judge raises leaves its requests unscored, with the reason.
+        judge: a judge, its name as in ``open_judge``, or a function of a ``JudgeRequest``, async or not, that returns a whole
+            number 0-9 or a ``Verdict``. If a judge raises an error, its requests stay unscored, with the error as the reason.
         asked: agents, dimensions, window and the rest: see ``Asking``.
 
     Raises:
-        ConfigError: bad input, everything wrong with it, and nothing is evaluated then; or a judge's verdicts are too few.
+        ConfigError: bad input (lists all problems; nothing is evaluated), or a judge returned too few verdicts.
     """
     return _evaluated(world, judge, _request(asked))
 
 
 async def evaluate_async(world: WorldLike, *, judge: JudgeLike | None = None, **asked: Unpack[Asking]) -> Evaluation:
-    """Do what ``evaluate`` does without holding up the event loop.
+    """Evaluate agents as ``evaluate`` does, without blocking the event loop.
 
-    The work is done by a thread with a loop of its own, in which the judge is asked too: a judge of yours must not keep
-    connections of another loop. Cancelling stops the waiting and not the work.
+    A thread with a separate event loop does the work and calls the judge, so a custom judge must not reuse connections of
+    another loop. Cancelling stops the waiting, not the work.
 
     Args:
-        judge: as of ``evaluate``.
+        judge: as in ``evaluate``.
         asked: agents, dimensions, window and the rest: see ``Asking``.
 
     Raises:
-        ConfigError: bad input, everything wrong with it; nothing is evaluated then.
+        ConfigError: bad input (lists all problems; nothing is evaluated).
     """
     return await asyncio.to_thread(evaluate, world, judge=judge, **asked)
 
@@ -179,21 +179,21 @@ def take_baselines(
     accept: str | None = None,
     **asked: Unpack[Asking],
 ) -> Evaluation:
-    """Evaluate agents and write their scores to ``baselines/``; what was not scored in full keeps what the files say.
+    """Evaluate agents and write their scores to ``baselines/``. Scores that are not complete do not replace those in the files.
 
-    An agent whose window spans a known drift, or is lower than its file, is refused: a finding ``known_drift`` says why.
+    An agent is refused if its window spans a known drift or its scores are below its file: see the finding ``known_drift``.
 
     Args:
-        judge: as of ``evaluate``.
-        windows: from how many windows, this one and those before, as far as there are so many.
-        accept: why a refused baseline is taken all the same, in one line; kept in the file.
+        judge: as in ``evaluate``.
+        windows: number of windows to use, the current one and those before it; fewer if fewer exist.
+        accept: why a refused baseline is written anyway, in one line; kept in the file.
         asked: see ``Asking``.
 
     Returns:
-        The evaluation, compared with what has just been written; ``baselines`` are the files.
+        The evaluation, compared with the new baselines; ``baselines`` are the files.
 
     Raises:
-        ConfigError: bad input, everything wrong with it; nothing is evaluated then.
+        ConfigError: bad input (lists all problems; nothing is evaluated).
     """
     taking = {"update_baseline": True, "baseline_windows": windows, "accept": accept}
     return _evaluated(world, judge, _request(asked, **taking))
@@ -207,12 +207,12 @@ async def take_baselines_async(
     accept: str | None = None,
     **asked: Unpack[Asking],
 ) -> Evaluation:
-    """Do what ``take_baselines`` does without holding up the event loop; see ``evaluate_async``."""
+    """Take baselines as ``take_baselines`` does, without blocking the event loop; see ``evaluate_async``."""
     return await asyncio.to_thread(take_baselines, world, judge=judge, windows=windows, accept=accept, **asked)
 
 
 def load_baseline(world: WorldLike, agent_id: str) -> Baseline | None:
-    """Return an agent's golden baseline, None when it has none.
+    """Return an agent's golden baseline, or None.
 
     Raises:
         ConfigError: the file is not a valid baseline, or is another agent's.
@@ -221,10 +221,10 @@ def load_baseline(world: WorldLike, agent_id: str) -> Baseline | None:
 
 
 def estimate(world: WorldLike, *, judge: str | None = None, **asked: Unpack[Asking]) -> "RunEstimate":
-    """Return the calls, tokens and US dollars a live evaluation would take; nothing is judged.
+    """Return the calls, tokens and US dollars that a live evaluation would take; nothing is judged.
 
     Args:
-        judge: who would serve the model; None: as the settings say, else Anthropic.
+        judge: the provider of the model; None: from the settings, else Anthropic.
         asked: see ``Asking``.
 
     Raises:
@@ -262,18 +262,18 @@ def open_gate(
     deadline: float = DEADLINE_SECONDS,
     settings: CorrectionSettings | None = None,
 ) -> ActionGate:
-    """Open the action gate: asked before an agent's message is sent, and never at the price of the message.
+    """Open the action gate, which checks an agent's message before it is sent. On any error the message is sent (fail-open).
 
-    Personas are brought into the store first. ``await gate.check(...)`` in an event loop, ``gate.check_sync(...)`` elsewhere; one
-    of the two on one gate.
+    Stores the personas first. Call ``await gate.check(...)`` in an event loop, ``gate.check_sync(...)`` elsewhere; use only one of
+    the two per gate.
 
     Args:
-        backend: who judges; None: the live judge of the settings.
-        deadline: seconds a check may take in all.
-        settings: instead of each agent's own, by which the gate is off unless turned on.
+        backend: the judge's backend; None: the live judge of the settings.
+        deadline: seconds a check may take in total.
+        settings: used instead of each agent's own, which leave the gate off unless it is turned on.
 
     Raises:
-        ConfigError: a persona file is not valid, or there is no key for the live judge.
+        ConfigError: a persona file is not valid, or the live judge has no key.
     """
     world = opened_world(world)
     world.sync()

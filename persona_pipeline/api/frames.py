@@ -1,4 +1,4 @@
-"""Results as data frames: one row a thing that was scored. What is unscored is missing (NaN), never a number."""
+"""Results as data frames, one row per scored item. An unscored value is missing (NaN), never a number."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from persona_pipeline.suites.running.history import Comparison, Pair
 if TYPE_CHECKING:
     import pandas as pd
 
-# A column is declared once: its name, its type, and what stands in it.
+# Each column is declared once: its name, its type, and its value.
 _TIME = "datetime64[us, UTC]"
-# Text stays text where nothing is there.
+# A column of text keeps this type even if it is empty.
 _TEXT = "object"
 
 _AGENTS: Mapping[str, tuple[str, Callable[[AgentRow], Any]]] = {
@@ -122,9 +122,9 @@ _PAIRS: Mapping[str, tuple[str, Callable[[Pair], Any]]] = {
 
 
 def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
-    """Return a report with one row an ``agent``, a ``dimension``, a ``claim`` or a ``message`` with a verdict.
+    """Return a report with one row per ``agent``, ``dimension``, ``claim`` or ``message`` with a verdict.
 
-    Raises ``ConfigError``: there are no such rows.
+    Raises ``ConfigError``: the kind of row is unknown.
     """
     _check(by, "agent", "dimension", "claim", "message")
     rows = ReportView(report).rows
@@ -146,7 +146,7 @@ def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
 
 
 def suite_frame(result: SuiteResult, by: str) -> "pd.DataFrame":
-    """Return a suite's run with one row a ``test`` or an ``assert``; ConfigError: there are no such rows."""
+    """Return a suite's run with one row per ``test`` or ``assert``; ConfigError: the kind of row is unknown."""
     _check(by, "test", "assert")
     if by == "test":
         return _frame(_TESTS, ((test,) for test in result.tests))
@@ -154,7 +154,7 @@ def suite_frame(result: SuiteResult, by: str) -> "pd.DataFrame":
 
 
 def pairs_frame(comparison: Comparison) -> "pd.DataFrame":
-    """Return two runs of a suite with one row a test that both have."""
+    """Return two runs of a suite with one row per test that both have."""
     return _frame(_PAIRS, ((pair,) for pair in comparison.pairs))
 
 

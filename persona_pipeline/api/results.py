@@ -1,4 +1,4 @@
-"""What an evaluation brings, for a notebook: scores by name, data frames, a table, report files."""
+"""Results of an evaluation, for a notebook: scores by name, data frames, a table, report files."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -18,21 +18,21 @@ FORMATS = (".json", ".md", ".html", ".xml")
 
 
 class NamedScore(float):
-    """A score, 0-9, that knows what it is of, so that a failed assert of it can show why."""
+    """A score, 0-9, with its source, so that a failed assert on it can show the reason."""
 
     evaluation: "Evaluation"
     of: tuple[str, str | None, str | None]
 
 
 class UnscoredError(PersonaError):
-    """A score was asked for and there is none. The message says of what, and why."""
+    """A requested score is missing. The message names it and gives the reason."""
 
 
 @dataclass(repr=False)
 class Evaluation(Run):
-    """A finished evaluation of one or more agents, compared with their baselines.
+    """A finished evaluation of agents, compared with their baselines.
 
-    A notebook shows it as a table. ``report`` is the whole of it, what ``persona-pipeline evaluate`` prints as JSON.
+    A notebook shows it as a table. ``report`` is the complete result, which ``persona-pipeline evaluate`` prints as JSON.
 
     Attributes:
         world: where it was evaluated.
@@ -47,17 +47,17 @@ class Evaluation(Run):
 
     @property
     def findings(self) -> list[Finding]:
-        """Everything that went wrong."""
+        """All findings of the run."""
         return ReportView(self.report).findings
 
     @property
     def exit_code(self) -> int:
-        """0 held, 1 something fell or is below the threshold, 3 something cannot be told, 4 the budget was used up."""
+        """0 held, 1 a score dropped or is below the threshold, 3 a result is inconclusive, 4 the budget was used up."""
         return self.report.exit_code
 
     @property
     def conclusion(self) -> Conclusion:
-        """What the run comes to: ``verdict`` is ``held``, ``fell`` or ``cannot_tell``; ``reason`` says why."""
+        """The conclusion of the run: ``verdict`` is ``held``, ``fell`` or ``cannot_tell``; ``reason`` says why."""
         return self.report.conclusion
 
     def __getitem__(self, agent_id: str) -> AgentReport:
@@ -69,11 +69,11 @@ class Evaluation(Run):
         return self.report.agents[agent_id]
 
     def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> NamedScore:
-        """Return a score, 0-9: of an agent, of a dimension of it, or of one claim of that dimension.
+        """Return a score, 0-9: of an agent, of its dimension, or of a claim in that dimension.
 
         Raises:
-            UnscoredError: there is none; a missing score is never a number.
-            ConfigError: nothing of that name was evaluated.
+            UnscoredError: the score is missing; a missing score is never a number.
+            ConfigError: no agent, dimension or claim with that name was evaluated.
         """
         found = NamedScore(self._score(agent_id, dimension, claim))
         found.evaluation, found.of = self, (agent_id, dimension, claim)
@@ -102,10 +102,10 @@ class Evaluation(Run):
         """Return the scores as a data frame; unscored is NaN, with the reason in ``unscored``.
 
         Args:
-            by: one row an ``agent``, a ``dimension``, a ``claim`` or a ``message`` with a verdict.
+            by: one row per ``agent``, ``dimension``, ``claim`` or ``message`` with a verdict.
 
         Raises:
-            ConfigError: there are no such rows.
+            ConfigError: the kind of row is unknown.
         """
         from persona_pipeline.api.frames import report_frame
 
@@ -140,7 +140,7 @@ class Evaluation(Run):
 
     @classmethod
     def of(cls, run: Run, world: World | None) -> Self:
-        """Return a run with what a notebook wants of it."""
+        """Return a run in the form for notebooks."""
         return cls(**{item.name: getattr(run, item.name) for item in fields(Run)}, world=world)
 
 

@@ -1,4 +1,4 @@
-"""Eval suites from Python: load one, run it, look at what came of it."""
+"""Eval suites from Python: load a suite, run it, read its results."""
 
 import asyncio
 import sys
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 class Running(TypedDict, total=False):
-    """What may be said of a suite's run by name; the options of ``persona-pipeline suite run`` in Python.
+    """Options of a suite's run by name: those of ``persona-pipeline suite run`` in Python.
 
     Attributes:
-        world: whose recordings, personas and store are used; None: those of the settings.
-        responses: recorded answers, or a file of them: they are graded, and no target is asked.
-        targets: who may answer, a targets file, a function that answers, or functions by name; None: the nearest ``targets.yaml``.
-        target: who of them answers, instead of what the suite says; functions by name all do where neither says it.
+        world: the source of recordings, personas and the store; None: the world of the settings.
+        responses: recorded answers, or a file of them, to grade instead of asking a target.
+        targets: a targets file, a function that answers, or functions by name; None: the nearest ``targets.yaml``.
+        target: the target to use, instead of the suite's. If neither names a target, all functions by name answer.
         test_ids: globs; a test runs if one matches.
         tags: a test runs if it or its suite has one of them.
-        judge: a judge, or the name of one as in ``open_judge``; it is opened when the first assert needs it.
+        judge: a judge, or its name as in ``open_judge``; it is opened when the first assert needs it.
         record: write the answers of a live judge to the world's recordings.
-        max_usd: US dollars that judge and targets may cost; what that stops is an error.
+        max_usd: US dollars that judge and targets may cost; tests beyond this limit are errors.
         allow_code: let the suite run its own programs.
         allow_env: environment variables that the suite's targets file may read.
         allow_targets: let targets that the suite names ask servers.
-        workers: tests at once; None: what the target says, else 1.
+        workers: tests at once; None: the target's number, else 1.
         timeout: seconds one attempt may take, answer and grading together.
-        max_retries: further tries after what may pass.
-        cache: take answers that a target gave before; None: as the suite says.
-        rows: a ``.jsonl`` file that results are kept in as they come; what it holds and still stands is not run again.
-        on_result: called with each result as soon as it is there.
+        max_retries: further tries after a failure that may be temporary.
+        cache: reuse earlier answers of a target; None: as the suite says.
+        rows: a ``.jsonl`` file that collects results during the run; tests whose result in it is still valid are not run again.
+        on_result: called with each result as soon as it is available.
     """
 
     world: WorldLike | None
@@ -74,13 +74,13 @@ class SuiteRun(SuiteResult):
     """A finished run of a suite, as a notebook shows it. ``tests``: each one's result; ``summary``: counts and the mean."""
 
     def to_frame(self, by: str = "test") -> "pd.DataFrame":
-        """Return the run as a data frame; what could not be judged is NaN, with the reason in ``error``.
+        """Return the run as a data frame; a score that could not be judged is NaN, with the reason in ``error``.
 
         Args:
-            by: one row a ``test`` or an ``assert``.
+            by: one row per ``test`` or ``assert``.
 
         Raises:
-            ConfigError: there are no such rows.
+            ConfigError: the kind of row is unknown.
         """
         from persona_pipeline.api.frames import suite_frame
 
@@ -112,20 +112,20 @@ class SuiteRun(SuiteResult):
 
 
 class Test(TypedDict, total=False):
-    """One test of a suite in Python; every other key of the format may stand in it too.
+    """A test of a suite in Python; all other keys of the format are allowed too.
 
     Attributes:
-        id: names it in results; unique in the suite; ``test-1``, ``test-2``, ... where it is left out.
-        input: what is asked: text, or messages; before a conversation what the target is told first.
-        turns: a conversation: what the user says, texts or mappings with ``user`` and ``assert``.
-        user: who plays the user after the turns: ``target``, ``goal``, ``agent``, ``turns`` (at most).
-        each_turn: what must hold for every answer of a conversation.
-        asserts: what must hold: functions of the answer, and mappings as in a file.
-        criteria: what a good answer achieves, for a judge.
+        id: its name in results, unique in the suite; by default ``test-1``, ``test-2``, ...
+        input: the prompt: text, or messages; in a conversation, the messages before the first turn.
+        turns: a conversation: the user's lines, as texts or mappings with ``user`` and ``assert``.
+        user: the simulated user after the turns: ``target``, ``goal``, ``agent``, ``turns`` (at most).
+        each_turn: asserts on every answer of a conversation.
+        asserts: functions of the answer, and mappings as in a file.
+        criteria: the goals of a good answer, for a judge.
         expected_output: a good answer.
-        metadata: anything; ``tags`` in it are filtered on.
-        trials: how often, and what decides, as in a file.
-        targets: who answers; by default the suite's.
+        metadata: any data; ``tags`` in it can be filtered by.
+        trials: number of attempts and their aggregation, as in a file.
+        targets: targets that answer; by default the suite's.
     """
 
     id: str
@@ -155,7 +155,7 @@ def make_suite(name: str, tests: "Iterable[Test | Mapping[str, Any]]", **fields:
     caller = sys._getframe(1)
     path = Path(caller.f_code.co_filename).absolute()
     if not path.is_file():
-        # A notebook's cell, or a prompt: files are looked for where it runs.
+        # In a notebook's cell or at a prompt, paths are relative to the current folder.
         path = Path.cwd() / f"{name}.py"
     roots = opening.suite_roots(path, get_settings())
     return opening.make_suite(name, [*tests], path, caller.f_lineno, roots, **fields)
@@ -168,7 +168,7 @@ def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Su
         allow_path: further folders whose files the suite may name; by default only those of its repository, else its folder.
 
     Raises:
-        ConfigError: the suite is not valid: every problem at its file, line and column.
+        ConfigError: the suite is not valid; lists every problem with its file, line and column.
     """
     return _load(path, get_settings(), allow_path)
 
@@ -181,7 +181,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
         how: responses, targets, judge and the rest: see ``Running``.
 
     Raises:
-        ConfigError: the suite is not valid, a filter matches nothing, or nobody answers.
+        ConfigError: the suite is not valid, a filter matches nothing, or there are neither targets nor responses.
     """
     check_keywords(how, Running)
     world, judge = how.get("world"), how.get("judge")
@@ -212,7 +212,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
 
 
 async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
-    """Do what ``run_suite`` does without holding up the event loop. Cancelling stops the waiting and not the work."""
+    """Run a suite as ``run_suite`` does, without blocking the event loop. Cancelling stops the waiting, not the work."""
     return await asyncio.to_thread(run_suite, suite, **how)
 
 

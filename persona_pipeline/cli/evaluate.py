@@ -186,7 +186,7 @@ def report(
     chosen_as, world = chosen_format(format, output, REPORT_FORMATS), open_world()
     after = _since(since, world.newest_message_time())
     chosen = world.chosen(names(agents))
-    # A page of many agents shows the claims of the worst ones; other formats are complete.
+    # A page with many agents shows the claims of the worst ones; other formats are complete.
     whole = MOST_WHOLE if chosen_as == "html" and len(chosen) > MANY else None
     reports = WorldReader(world).reports(chosen, after, whole=whole)
     run = gather(world, report_of(reports, GateRules()), since=after)

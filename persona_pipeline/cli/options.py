@@ -220,12 +220,12 @@ HeaderTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for the hea
 
 
 def token_in(variable: str) -> str | None:
-    """Return the token in an environment variable, None where it is not set."""
+    """Return the token in an environment variable, or None if it is not set."""
     return os.environ.get(variable, "").strip() or None
 
 
 def require_token(token: str | None, variable: str, host: str) -> None:
-    """Raise ``ConfigError`` where an address can be reached from outside and there is no token."""
+    """Raise ``ConfigError`` if an address can be reached from outside and the token is missing."""
     try:
         outside = not ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""How a command runs and ends: what it found is written in one format, summed up in one line, and becomes its exit code."""
+"""How a command runs and ends: its result is written in one format, summed up in one line, and sets its exit code."""
 
 import gc
 import re
@@ -33,16 +33,16 @@ _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verb
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command found, before it is written in a format.
+    """The result of a command, before it is written in a format.
 
     Attributes:
-        page: what a person reads.
+        page: the output for a person.
         data: the same as plain JSON.
         code: the exit code.
         summary: one line for stderr; by default the title of the page.
         notes: further lines for stderr.
-        looked_at: the number of things that the code is about; None: the command looks for none.
-        looked_for: what is named where there are none.
+        looked_at: the number of items behind the exit code; None: the command does not look for items.
+        looked_for: the name of these items, for the message if there are none.
     """
 
     page: "Page"
@@ -175,7 +175,7 @@ EXIT_INTERRUPTED = 130
 
 @contextmanager
 def watched_judging() -> Iterator["Progress"]:
-    """Yield the progress of a live judge, shown on stderr; on Ctrl-C, report what is kept and how to continue."""
+    """Yield the progress of a live judge, shown on stderr; on Ctrl-C, report the kept results and how to continue."""
     from persona_pipeline.judging.open import IN_A_LOG, ON_A_TERMINAL, Progress
 
     terminal = sys.stderr.isatty()

@@ -109,7 +109,7 @@ class Remembered:
         return action_id, PriorAttempts()
 
     def decided(self, place: Place, decision: GateDecision, first_text: str) -> None:
-        """Remember an action that goes on, forget one that has ended."""
+        """Keep an action that continues, forget one that has ended."""
         if decision.sends:
             self._open.pop(place, None)
             return
@@ -176,7 +176,7 @@ class ActionGate:
         # One thread keeps the order of checks.
         self._writes = DaemonPool(1, "gate-write")
         self._unwritten: deque[CheckRecord] = deque()
-        # What it takes is loaded now, and not while a text waits.
+        # Load the dependencies now, not while a text waits.
         emitter(world.settings)
         self._remembered = Remembered()
         self._loop: BackgroundLoop | None = None
@@ -340,7 +340,7 @@ class ActionGate:
             _LOGGER.exception("the observer of the gate failed")
 
     async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
-        """Return the record with the judge's review of the text; NotJudgedError: there is no score."""
+        """Return the record with the judge's review of the text; NotJudgedError: the score is missing."""
         answer = await self._judge.answer(call, facts)
         review, settings = reviewed(answer, facts), facts.settings
         threshold = settings.action_gate_threshold
@@ -366,7 +366,7 @@ class ActionGate:
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
-        """Write the check down; slow or failing, it goes on without the caller."""
+        """Record the check. The caller does not wait for a slow or failing write."""
         try:
             self._unwritten.append(record)
             future = self._writes.submit(self._write_all)
@@ -382,7 +382,7 @@ class ActionGate:
             await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
 
     def _write_all(self) -> None:
-        """Write down what waits: together, or where one of them cannot be written each alone."""
+        """Write the waiting records together, or one by one if that fails."""
         records = [self._unwritten.popleft() for _ in range(len(self._unwritten))]
         try:
             write_checks(self.world.store, records)
@@ -419,10 +419,10 @@ def gate_backend(settings: Settings | None = None, options: ModelOptions | None 
 
     Args:
         settings: None: the environment's.
-        options: used instead of those of the settings.
+        options: used instead of the options in the settings.
 
     Raises:
-        ConfigError: there is no key.
+        ConfigError: the key is missing.
     """
     settings = settings or from_environment(Settings)
     calling = options or ModelOptions.from_settings(settings)

@@ -40,7 +40,7 @@ class Guidance:
     """Guidance for an agent's next turn.
 
     ``withheld``: nudges that are not given, as the agent's corrections only watch. ``unread``: why agreement in the channel cannot
-    be read; "": it can, or it was not looked for. ``failed``: the look-up failed, so there is no guidance.
+    be read; "": it can, or it was not looked for. ``failed``: the look-up failed, so guidance is missing.
     """
 
     nudges: tuple[Nudge, ...] = ()
@@ -59,7 +59,7 @@ class Interventions:
 
     Args:
         lexicon: words of agreement; by default English and the world's ``lexicons/agreement.<language>.yaml``.
-        deadline: wall-clock seconds for which a turn may wait; then there is no guidance.
+        deadline: wall-clock seconds for which a turn may wait; after that it gets no guidance.
 
     Raises:
         ConfigError: the world's nudges or lexicons are not valid.
@@ -79,11 +79,11 @@ class Interventions:
         self._claims = ClaimFiles(world.root, FLUENCY.name)
         self._pool = DaemonPool(4, "interventions")
         self._breaker = Breaker(threshold=5)
-        # What the log has said already: once a channel is enough.
+        # Lines already logged: once per channel is enough.
         self._said: set[tuple[str | None, str]] = set()
 
     async def before_turn(self, agent_id: str, *, channel: str | None = None) -> Guidance:
-        """Return the guidance for an agent's next turn, from what the store says was sent so far.
+        """Return the guidance for an agent's next turn, from the messages stored so far.
 
         Args:
             channel: where the agent is about to speak; None for a direct message, which is never a reason for

@@ -44,7 +44,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GateFacts:
-    """Everything about an action but the judgment. ``canon``: what people laid down about the agent, a line a fact."""
+    """All inputs of an action's judgment. ``canon``: the facts that people have set for the agent, one per line."""
 
     settings: CorrectionSettings
     persona: str
@@ -83,7 +83,7 @@ class _SharedRead:
 
 
 class SharedReads:
-    """What checks at the same time read of the same things: one reads, after all of them had asked."""
+    """Shared reads of simultaneous checks: one of them reads a value, after all of them have asked for it."""
 
     def __init__(self) -> None:
         self._of = lru_cache(maxsize=200)(lambda _: _SharedRead())
@@ -185,7 +185,7 @@ _SHARE_FOR_WAITING = 0.8
 
 
 class NotJudgedError(Exception):
-    """There is no score; ``reason`` is the word by which statistics count it."""
+    """The score is missing; ``reason`` is the word by which statistics count it."""
 
     def __init__(self, reason: str, detail: str = "", usage: Usage | None = None) -> None:
         super().__init__(f"{reason} {detail}".strip())
@@ -193,7 +193,7 @@ class NotJudgedError(Exception):
 
 
 def question_of(agent_id: str, facts: GateFacts) -> Question:
-    """Return what the judge is asked about an action; NotJudgedError: there is more to read than a judge can."""
+    """Return the question to the judge about an action; NotJudgedError: the text is too long for a judge."""
     size = sum(len(entry.text) for entry in facts.trajectory.entries)
     if size > _MOST_CHARACTERS:
         raise NotJudgedError(TOO_LONG, f"{size:,} characters")
@@ -359,7 +359,7 @@ class CheckSlots:
 
 
 # Turns of the event loop that lie between giving up and the answer on its way, and the most that is kept back for them: one long
-# turn is no reason to give up checks that have time left.
+# turn must not give up checks that have time left.
 _TURNS, _MOST_KEPT_BACK_SECONDS = 3, 0.75
 # Below this the rest is waited for in one go.
 _LAST_LOOK_SECONDS = 0.2

@@ -272,7 +272,7 @@ class AntiConvergence:
         """Return the block to append to the agent's prompt for its next turn, or None.
 
         Args:
-            messages: of one channel, oldest first; the last ten count. Direct messages never lead to a nudge.
+            messages: of a single channel, oldest first; the last ten count. Direct messages never lead to a nudge.
         """
         found = self.find(agent_id, messages, agent_name=agent_name)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
@@ -313,7 +313,7 @@ def _words(message: Message | str) -> str:
 
 
 OWN_WINDOW = 5
-# Recent messages may be the fault, so they do not show what is usual.
+# Recent messages may be the fault, so they do not show the usual level.
 _LATELY = 50
 OWN_HISTORY = MOST_USUAL + _LATELY + OWN_WINDOW
 _MOST_PHRASES = 8
@@ -328,7 +328,7 @@ def catchphrases_in(claims: PropositionSet | None) -> Sequence[Catchphrase]:
 
 
 class RepetitionSuppression:
-    """Looks for repetition in an agent's last five messages, and for what its last one said earlier in the same conversation.
+    """Finds repetition in an agent's last five messages, and earlier copies of the last one in the same conversation.
 
     No judge, no database, nothing remembered.
 
@@ -354,14 +354,14 @@ class RepetitionSuppression:
 
         Args:
             messages: oldest first, from all channels; the agent's own last five count, and the last 200 of the conversation (plain
-                texts are its own, in one conversation). 100 and more messages, up to 50 before the newest, show what is usual for
-                the agent.
+                texts are its own, in one conversation). 100 and more messages, up to 50 before the newest, show the agent's
+                usual level.
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
 
     def said_again(self, agent_id: str, messages: Sequence[Message | str]) -> SaidAgain | None:
-        """Return what the agent's last message says again of its conversation, places counted among its own messages."""
+        """Return the repetition of earlier lines of the conversation in the agent's last message; places count its own messages."""
         own = [m for m in messages if isinstance(m, str) or m.agent_id == agent_id]
         said = [("", m) if isinstance(m, str) else (m.conversation, m.text) for m in own]
         known = max(0, len(said) - OWN_WINDOW - _LATELY)
@@ -395,7 +395,7 @@ class RepetitionSuppression:
 
 
 def _own(agent_id: str, messages: Sequence[Message | str]) -> tuple[list[str], list[str]]:
-    """Return an agent's last messages, and what it said before lately."""
+    """Return an agent's last messages, and those before its recent ones."""
     own = [_words(m) for m in messages if isinstance(m, str) or m.agent_id == agent_id]
     return own[-OWN_WINDOW:], own[: -OWN_WINDOW - _LATELY]
 

@@ -28,7 +28,7 @@ _MESSAGE = {
 }
 SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT)), "message": object_schema(_MESSAGE)})
 PROMPT_VERSION = f"gate-3-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
-# Twice what a terse answer takes, so that a wordy one is not cut off.
+# Twice the tokens of a terse answer, so that a wordy one is not cut off.
 _TOKENS, _TOKENS_PER_CLAIM = 250, 80
 
 

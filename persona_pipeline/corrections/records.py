@@ -56,10 +56,10 @@ class GateDecision:
 
     Attributes:
         feedback: for the agent's next attempt, None unless ``action`` is retry.
-        score: weighted mean of the propositions, 0-9; None: there is no score.
-        verdict: the judge's, on the whole message; None: there is none. A message that is out of character counts as below the
+        score: weighted mean of the propositions, 0-9; None: not scored.
+        verdict: the judge's, on the whole message; None: no verdict. A message that is out of character counts as below the
             threshold.
-        reason: why there is no score (``timeout``, ``api_error``, ``database``, ...), None for a judged text.
+        reason: why the score is missing (``timeout``, ``api_error``, ``database``, ...), None for a judged text.
         action_id: the same for all attempts at one message.
         attempt: 1 for the first text.
         latency_ms: wall-clock time of the check.

@@ -42,7 +42,7 @@ class Held(BaseModel, frozen=True, extra="forbid"):
 
 
 class GateReplay(BaseModel, frozen=True, extra="forbid"):
-    """The gate of one agent over stored messages.
+    """The gate of an agent over stored messages.
 
     Attributes:
         threshold: the current one; ``enabled``: whether the gate is on.
@@ -83,10 +83,10 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class ReplayedCheck:
-    """A stored message, what the gate would have asked about it, and what the judge says.
+    """A stored message, the gate's question about it, and the judge's answer.
 
-    ``score``: 0-9; None: there is none, ``reason`` says why. ``verdict``: None: the answer is older than the question.
-    ``question``: None where the gate would have asked nothing.
+    ``score``: 0-9; None: not scored, for the given ``reason``. ``verdict``: None: the answer is older than the question.
+    ``question``: None if the gate would not have asked.
     """
 
     message: Message
@@ -119,7 +119,7 @@ def labelled_out(world: World, agent_id: str) -> dict[tuple[str, str], bool]:
 
 
 def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[ReplayedCheck]:
-    """Return what the gate would have asked about an agent's messages when they were sent, by today's persona and claims.
+    """Return the gate's questions about an agent's messages as of their sending, with today's persona and claims.
 
     ConfigError: the agent has no persona or no valid adherence claims.
     """
@@ -138,7 +138,7 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
 
 
 async def check_messages(backend: Backend, asked: Sequence[ReplayedCheck]) -> list[ReplayedCheck]:
-    """Return what the judge says of messages, in their order; a failed call costs its message only."""
+    """Return the judge's answers on messages, in their order; a failed call affects only its message."""
     places = asyncio.Semaphore(_AT_ONCE)
     async with AsyncExitStack() as stack:
         opened = backend.backend if isinstance(backend, OpenedJudge) else backend
@@ -175,7 +175,7 @@ class ReplayRequest:
 
 
 def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, fresh: bool = False) -> Estimate:
-    """Return what asking a live judge would take. Raises ``ConfigError``: bad input."""
+    """Return the estimated cost of a live judge. Raises ``ConfigError``: bad input."""
     asked = [
         item for agent in request.agents for item in questions_about(world, agent, _messages(world, request, agent))
     ]

@@ -29,7 +29,7 @@ class CheckLatency(BaseModel, frozen=True, extra="forbid"):
 
 
 class GateStatistics(BaseModel, extra="forbid"):
-    """Actions of one agent, one day or all together. An action is one message over all its attempts.
+    """Actions of an agent, a day, or all together. An action is one message over all its attempts.
 
     Attributes:
         passed: reached the threshold at the first attempt.
@@ -84,7 +84,7 @@ class CorrectionStatistics(BaseModel, frozen=True, extra="forbid"):
 def correction_statistics(
     store: Store, window: Window | None = None, *, agent_ids: Iterable[str] | None = None
 ) -> CorrectionStatistics:
-    """Return what the gate did in a window (None: ever), for some agents (None: all)."""
+    """Return the gate's statistics for a window (None: all time) and some agents (None: all)."""
     checks = _checks(store, window, None if agent_ids is None else list(agent_ids))
     total, agents, days = _Tally(), defaultdict[str, _Tally](_Tally), defaultdict[date, _Tally](_Tally)
     with store.connect() as connection:

@@ -1,4 +1,4 @@
-"""The voices of agents while they run: what ``persona-pipeline watch`` follows."""
+"""The voices of running agents, as followed by ``persona-pipeline watch``."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,10 +71,10 @@ class FileMessages:
 
 @dataclass
 class VoiceWatches:
-    """The voices of some agents and how far each has gone.
+    """The voices of some agents and their current states.
 
-    ``starts``: messages after this are held against them. ``notes``: agents that cannot be followed, and why. ``follows``: of the
-    others, what following them rests on, and what it cannot see. ``looked_at``: messages that were held against a voice.
+    ``starts``: messages after this are compared with them. ``notes``: agents that cannot be followed, and why. ``follows``: for the
+    others, the basis of the comparison and its limits. ``looked_at``: number of messages compared with a voice.
     """
 
     watches: dict[str, VoiceWatch] = field(default_factory=dict)
@@ -102,10 +102,10 @@ class VoiceWatches:
         return found
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
-        """Hold new messages, oldest first, against their speakers' voices."""
+        """Compare new messages, oldest first, with their speakers' voices."""
         said: dict[str, list[Message]] = {agent_id: [] for agent_id in self.watches}
         for message in messages:
-            # A voice is not held against what it was learnt from, or what an earlier persona said.
+            # A voice is not compared with the messages it was learnt from, or with those of an earlier persona.
             if message.agent_id in said and message.created_at > self.starts[message.agent_id]:
                 said[message.agent_id].append(message)
         self.looked_at += sum(map(len, said.values()))
@@ -114,7 +114,7 @@ class VoiceWatches:
 
 
 class SaidAgainWatch:
-    """What agents say again of a conversation, from what they said up to a moment on. Each one's newest messages are kept."""
+    """Finds repeated lines in agents' conversations after a given moment. Keeps each agent's newest messages."""
 
     def __init__(self, world: World, agent_ids: Iterable[str], moment: datetime) -> None:
         self._claims = ClaimFiles(world.root, FLUENCY.name)
@@ -123,7 +123,7 @@ class SaidAgainWatch:
             self._own = {name: recent_messages(connection, OWN_HISTORY, before, agent_id=name) for name in agent_ids}
 
     def read(self, messages: Iterable[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield for new messages, oldest first, who says something again, and both lines as plain JSON: at most twenty an agent."""
+        """Yield repetitions in new messages, oldest first: the agent, and both lines as plain JSON; at most twenty per agent."""
         new: dict[str, list[Message]] = {agent_id: [] for agent_id in self._own}
         for message in messages:
             if message.agent_id in new:

@@ -114,7 +114,7 @@ def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:
 
 
 def gate_result(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) -> dg.AssetCheckResult:
-    """Return what the report's check says."""
+    """Return the result of the report's check."""
     facts = {**metadata.conclusion_metadata(conclusion), "exit_code": dg.MetadataValue.int(exit_code)}
     return metadata.check_result(GATE_PASSED, wrong if exit_code else [], facts, passed=not exit_code)
 

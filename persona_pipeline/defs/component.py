@@ -46,7 +46,7 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.messages.mirroring import SyncResult
 from persona_pipeline.world.world import bring_rows, template_world, write_new
 
-# Partitioned asset checks are a preview in Dagster 1.13; the tests hold what we use of them.
+# Partitioned asset checks are a preview in Dagster 1.13; the tests cover the parts in use.
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 

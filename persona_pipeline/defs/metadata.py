@@ -71,7 +71,7 @@ def usage_metadata(usage: Usage) -> Metadata:
 
 
 def costs_metadata(report: RunReport) -> Metadata:
-    """Return who the money of a run was spent on: a table an agent, a dimension and a mechanism where there are several."""
+    """Return the costs of a run: one table each by agent, by dimension and by mechanism, if there are several."""
     return {
         costs.label.lower().replace(" ", "_"): table(*table_records(costs))
         for costs in cost_tables(report, MOST_AGENTS)

@@ -365,7 +365,7 @@ def run_suite_file(
 
 @dataclass
 class SuiteReports:
-    """What there is to report of the suites of a world: versions, targets that came or went, and what the graph lacks."""
+    """Reports on the suites of a world: versions, added or removed targets, and suites missing from the graph."""
 
     suites: int = 0
     events: list[dg.AssetMaterialization] = field(default_factory=list)
@@ -396,7 +396,7 @@ def report_suites(context: dg.SensorEvaluationContext, world: World, loaded: Seq
 
 
 def reload_note(there: Sequence[SuiteFile], loaded: Sequence[SuiteFile]) -> str:
-    """Return what the graph lacks or has too much, and the remedy; empty when it is as the folder is."""
+    """Return the differences of the graph from the folder, and the remedy; empty without differences."""
     new = [file.label for file in there if file not in loaded]
     gone = [file.label for file in loaded if file not in there]
     said = [f"{word}: {', '.join(names)}" for word, names in (("new", new), ("gone", gone)) if names]

@@ -47,7 +47,7 @@ from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.world import World
 
-# A baseline this far below what the agent does now guards against nothing.
+# A baseline this far below the agent's current scores no longer shows a drop.
 OUTGROWN = 1.0
 NOTHING_DUE = "nothing_to_review"
 _OF_JUDGES = ("other_judge", "judge_changed", "judge_health")

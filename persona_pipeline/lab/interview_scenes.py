@@ -82,7 +82,7 @@ def interview_scenes(
         languages: of the package's scenes, the agent's own first; None: those of its messages, or of its persona.
         kinds: only these; None: all.
 
-    Raises ``ConfigError``: there is no such agent, its file is not valid, a kind is unknown, or no scene is left.
+    Raises ``ConfigError``: the agent does not exist, its file is not valid, a kind is unknown, or no scene is left.
     """
     if unknown := next((kind for kind in kinds or () if kind not in KINDS), None):
         raise ConfigError(f"kind of scene {unknown!r} is unknown{did_you_mean(unknown, KINDS)}; use {', '.join(KINDS)}")

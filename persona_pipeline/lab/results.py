@@ -262,7 +262,7 @@ def read_comparison(text: str, place: str) -> VersionComparison:
         raise ConfigError(Problem(f"is no comparison of versions ({type(error).__name__})", place)) from None
 
 
-# Each of an interview's six kinds of scenes is seen sixteen times: fewer do not show a fault of one kind.
+# Each of an interview's six kinds of scenes is seen sixteen times: fewer do not show a fault in a single kind.
 SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
 YARDSTICKS = ("after", "before", "own")
 

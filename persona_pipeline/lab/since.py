@@ -1,4 +1,4 @@
-"""What an event changed: verdicts on messages and scores of each agent before a date and after it, without a baseline."""
+"""Changes since an event: verdicts on messages and scores of each agent before and after a date, without a baseline."""
 
 from datetime import datetime
 
@@ -80,7 +80,7 @@ class SinceReport(BaseModel):
 
 
 def both_sides(request: EvaluationRequest, date: datetime) -> tuple[EvaluationRequest, EvaluationRequest]:
-    """Return the requests for the window that ends at a date, and for all that was said after it."""
+    """Return the requests for the window that ends at a date, and for all messages after it."""
     before, after = {"as_of": date, "since": None}, {"since": date}
     request = request.model_copy(update={"confirm": False})
     return request.model_copy(update=before), request.model_copy(update=after)
@@ -89,7 +89,7 @@ def both_sides(request: EvaluationRequest, date: datetime) -> tuple[EvaluationRe
 def compare_since(world: World, judge: Judge, date: datetime, request: EvaluationRequest) -> SinceReport:
     """Return agents before a date and after it. Nothing is written.
 
-    ``request.window`` is the length of time before the date. ``ConfigError``: there is no message after the date, or bad input.
+    ``request.window`` is the length of time before the date. ``ConfigError``: no messages after the date, or bad input.
     """
     reader = WorldReader(world)
     first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))

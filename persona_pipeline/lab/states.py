@@ -114,7 +114,7 @@ def split_versions(text: str) -> tuple[str, str]:
 def open_sides(root: Path, before: str, after: str) -> Iterator[tuple[Side, Side]]:
     """Open both sides; commits are unpacked to a temporary folder, and nothing of them is run.
 
-    A side is a commit's name, a folder with a world, or ``""`` for the current files. ConfigError: there is no such version.
+    A side is a commit's name, a folder with a world, or ``""`` for the current files. ConfigError: the version does not exist.
     """
     with ExitStack() as stack:
         yield _opened(stack, root, before), _opened(stack, root, after)
@@ -142,7 +142,7 @@ class State:
     """An agent at one point of its history.
 
     Attributes:
-        agent: None: it is no longer known; only its stored scores are.
+        agent: None: only its stored scores are still known.
         verdicts: of the plan's requests, by key.
         persona_file: path and text of the persona's file.
         fingerprint: hashes of the inputs of a stored evaluation; empty where the inputs are known.
@@ -167,7 +167,7 @@ class State:
         return None if found.failures else found.score
 
     def requests(self, dimension: str) -> dict[str, list[JudgeRequest]]:
-        """Return what the judge is asked of a dimension, by claim."""
+        """Return the requests to the judge on a dimension, by claim."""
         plan = self.plan.plans.get(dimension) if self.plan else None
         return grouped(plan.requests if plan else (), lambda request: request.proposition_id)
 
@@ -314,7 +314,7 @@ def scope_of(agent: SideAgent, window: Window) -> AgentScope:
 
 
 def plan_of(inputs: Inputs, agent: SideAgent, scope: AgentScope, samples: int) -> AgentPlan:
-    """Return what the judge is asked of some messages by one version's persona and claims."""
+    """Return the requests to the judge on some messages, with one version's persona and claims."""
     case = build_case(inputs, agent.persona, scope, samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 

@@ -88,7 +88,7 @@ def _low_end(values: Numbers, level: float) -> float:
 
 
 FEWEST_SCENES = 6
-# Assumed variance of one conversation's score in points squared; its degrees of freedom; and the least, by rounding alone.
+# Assumed variance of a conversation's score in points squared; its degrees of freedom; and the least, by rounding alone.
 GUESS, GUESS_DEGREES, LEAST_VARIANCE = 1.8**2, 12, 1 / 12
 
 

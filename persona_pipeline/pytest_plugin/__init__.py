@@ -1,7 +1,7 @@
 """pytest plugin: claims about agents as tests, eval suites as tests. Loaded in every pytest run, so nothing heavy is imported here.
 
-``@pytest.mark.persona("michael", dimension="adherence", threshold=7)`` fails a test whose agent scores less; the fixtures
-``persona_world`` and ``persona_eval`` give the world and evaluations of it; ``*.eval.yaml`` files become tests where asked for.
+``@pytest.mark.persona("michael", dimension="adherence", threshold=7)`` fails a test if the agent scores less; the fixtures
+``persona_world`` and ``persona_eval`` return the world and its evaluations; ``*.eval.yaml`` files become tests on request.
 """
 
 import sys
@@ -27,7 +27,7 @@ _MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options and the ini settings, all of which begin with ``persona``."""
+    """Add the options and the ini settings; the names of all begin with ``persona``."""
     group = parser.getgroup("persona", "persona-pipeline: agents in character")
     group.addoption("--persona-root", metavar="FOLDER", help="The world's folder, instead of persona_root.")
     group.addoption(
@@ -64,13 +64,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say who judges where that costs money."""
+    """Name the judge in the header if it costs money."""
     judge = config.getoption("--persona-judge") or config.getini("persona_judge")
     return [] if judge == RECORDED else [f"persona: judged live by {judge}"]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a suite that is named itself, or lies in a folder whose suites are wanted."""
+    """Collect a suite that is an argument itself, or is in a folder with collected suites."""
     if not file_path.name.endswith(SUITE_ENDINGS):
         return None
     config = parent.config
@@ -88,7 +88,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Check what a test's marks say before its body runs."""
+    """Check a test's marks before its body runs."""
     marks = list(item.iter_markers("persona"))
     if marks:
         from persona_pipeline.pytest_plugin.marks import check_marks
@@ -100,7 +100,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell a test that could not be scored from one that failed. It is no expected failure either."""
+    """Mark a test without a score as an error, not as a failure. It does not count as an expected failure either."""
     report = yield
     if call.excinfo is not None and _is_unscored(call.excinfo.value):
         setattr(report, UNSCORED, True)
@@ -112,7 +112,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
-    """Show the claims and quotes behind a score that is lower than what a test compares it with, as the mark does."""
+    """Show the claims and quotes behind a score that is below the compared value, as the mark does."""
     results: Any = sys.modules.get("persona_pipeline.api.results")
     low, limit = (right, left) if op in ("<", "<=") else (left, right)
     if results is None or not isinstance(low, results.NamedScore) or not isinstance(limit, int | float) or low >= limit:
@@ -124,14 +124,14 @@ def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | Non
 
 
 def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Count what could not be scored apart."""
+    """Count tests without a score separately."""
     if getattr(report, UNSCORED, False):
         return "unscored", "U", ("UNSCORED", {"yellow": True})
     return None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show what could not be scored, and why; and the terms of the verdicts that a plain pass would hide."""
+    """Show tests without a score and the reasons, and the terms of verdicts that a plain pass would hide."""
     for report in (item for items in terminalreporter.stats.values() for item in items):
         for name, text in getattr(report, "user_properties", ()):
             if name == TERMS and report.when == "call":
@@ -149,7 +149,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close what was opened."""
+    """Close all open resources."""
     state = config.stash.get(_STATE, None)
     if state is not None:
         state.close()
@@ -177,7 +177,7 @@ def persona_eval(pytestconfig: pytest.Config) -> "Evaluations":
 
 
 def _is_unscored(error: BaseException) -> bool:
-    # Who did not evaluate cannot have raised it, and need not import it.
+    # A run without evaluations cannot have raised it, and need not import it.
     results = sys.modules.get("persona_pipeline.api.results")
     if results is not None and isinstance(error, results.UnscoredError):
         return True

@@ -1,4 +1,4 @@
-"""What a failed test says: the claims, the quotes, and the lines of the transcript they stand in."""
+"""Texts of failed tests: the claims, the quotes, and their lines in the transcript."""
 
 import re
 from collections import Counter
@@ -51,7 +51,7 @@ MOST_CLAIMS, MOST_QUOTES, MOST_TEXT = 5, 2, 300
 
 
 class Failed(pytest.fail.Exception):
-    """A test that failed for what an agent said, not for what its code did: no traceback."""
+    """A test that failed because of an agent's messages, not its code: shown without a traceback."""
 
     # pytest names a failure by it in its summary.
     __module__ = "builtins"
@@ -61,7 +61,7 @@ class Failed(pytest.fail.Exception):
 
 
 class Unscored(Failed):
-    """A test that can be called neither passed nor failed: there is no score."""
+    """A test that neither passed nor failed, because the score is missing."""
 
     __module__ = "builtins"
 
@@ -81,7 +81,7 @@ def low_text(found: pp.Evaluation, agent_id: str, dimension: str | None, claim: 
 
 
 def fallen_text(found: pp.Evaluation, agent_id: str, findings: Sequence[pp.Finding]) -> str:
-    """Return what fell below the baseline: the findings, then the claims that fell or are lowest."""
+    """Return the drops below the baseline: the findings, then the claims that dropped or are lowest."""
     report = found[agent_id]
     fallen = {(drop.dimension, drop.proposition_id) for drop in report.comparison.drops}
     regressed = {item.dimension for item in report.comparison.regressions}
@@ -95,7 +95,7 @@ def fallen_text(found: pp.Evaluation, agent_id: str, findings: Sequence[pp.Findi
 
 
 def unscored_text(found: pp.Evaluation, agent_id: str, dimension: str | None, why: Sequence[str]) -> str:
-    """Return why there is no score: the reasons and how often each, and what to do."""
+    """Return why a score is missing: the reasons with their counts, and what to do."""
     dimensions = found[agent_id].evaluation.dimensions
     rows = [row for name, item in dimensions.items() if dimension in (None, name) for row in item.failures.values()]
     counts = Counter(unscored_label(row.unscored) for row in rows)

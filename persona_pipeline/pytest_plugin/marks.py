@@ -1,4 +1,4 @@
-"""``@pytest.mark.persona``: what it asks of an agent, the evaluations of one pytest run, and when that fails or cannot be said."""
+"""``@pytest.mark.persona``: its arguments, the evaluations of a pytest run, and when a test fails or has no score."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +25,9 @@ from persona_pipeline.world.personas import find_world
 
 
 class Evaluations:
-    """Evaluates agents of the run's world with the run's judge; what was evaluated is not evaluated again.
+    """Evaluates agents of the run's world with the run's judge, each combination once.
 
-    With pytest-xdist each worker evaluates what its own tests ask for.
+    With pytest-xdist each worker evaluates only for its own tests.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -35,14 +35,14 @@ class Evaluations:
         self._known: dict[str, pp.Evaluation] = {}
 
     def __call__(self, *agents: str, **asked: Unpack[pp.Asking]) -> pp.Evaluation:
-        """Return an evaluation with its comparison; what fell was judged again, as by ``persona_pipeline.evaluate``.
+        """Return an evaluation with its comparison; drops were judged again, as by ``persona_pipeline.evaluate``.
 
         Args:
-            agents: none: everybody.
+            agents: ids; none: all agents.
             asked: options of an evaluation, instead of the ini settings.
 
         Raises:
-            ConfigError: bad input, everything wrong with it.
+            ConfigError: bad input; the message lists all problems.
         """
         wanted: Any = {**self.wanted(asked), "agents": agents or None}
         key = repr(sorted(wanted.items()))
@@ -72,7 +72,7 @@ class Evaluations:
 
     @cached_property
     def judge(self) -> pp.Judge:
-        """Who judges agents."""
+        """The judge of agents."""
         request = EvaluationRequest(**self._options)
         return pp.open_judge(
             self.world,
@@ -85,7 +85,7 @@ class Evaluations:
 
     @cached_property
     def suite_judge(self) -> SuiteJudge:
-        """Who judges in suites, opened when the first assert needs it."""
+        """The judge of suites, opened when the first assert needs it."""
         return open_judge(
             self.judge_name, self.world.settings, record=self._record, max_usd=self._max_usd, world=self.world
         )
@@ -110,12 +110,12 @@ class Evaluations:
     def _max_usd(self) -> float | None:
         limit = self._config.getoption("--persona-max-usd")
         worker = getattr(self._config, "workerinput", None)
-        # The workers together spend no more than was said.
+        # The workers share the budget: together they spend at most max_usd.
         return limit / worker["workercount"] if limit is not None and worker else limit
 
     @cached_property
     def _options(self) -> dict[str, Any]:
-        """What the ini file asks for."""
+        """The options in the ini file."""
         lines = (line.partition("=") for line in self._config.getini("persona_options"))
         written = {name.strip(): value.strip() for name, _, value in lines}
         of_their_own = {name: self._config.getini(f"persona_{name}") for name in ("window", "as_of", "samples")}
@@ -124,11 +124,11 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a mark asks for.
+    """The arguments of a mark.
 
     Attributes:
         options: of the evaluation.
-        threshold: score, 0-9, that is enough; None: that nothing fell below the baseline.
+        threshold: lowest score, 0-9, that passes; None: a test passes if nothing dropped below the baseline.
     """
 
     agents: Sequence[str]
@@ -139,7 +139,7 @@ class Wanted:
 
     @classmethod
     def of(cls, mark: pytest.Mark) -> "Wanted":
-        """Return what a mark asks for; ConfigError: the mark does not say it."""
+        """Return the arguments of a mark; ConfigError: they are missing or not valid."""
         try:
             own: dict[str, Any] = {
                 name: mark.kwargs[name] for name in ("dimension", "claim", "threshold") if name in mark.kwargs
@@ -161,7 +161,7 @@ class Wanted:
 def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> list[str]:
     """Check all marks of a test; return the terms of their verdicts that a plain pass would hide, a sentence each.
 
-    Failed: an agent scores less or fell, or something is not valid; Unscored: nothing failed, and something has no score.
+    Raises Failed: an agent is below its threshold or dropped, or the input is not valid; Unscored: no failure, but a missing score.
     """
     failed, unscored, terms = list[str](), list[str](), list[str]()
     try:
@@ -185,7 +185,7 @@ def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> list[
 
 
 def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tuple[bool | None, str]]:
-    """Yield what is wrong: False with why it failed, None with why it cannot be said."""
+    """Yield the problems: False with the reason of a failure, None with the reason of an inconclusive result."""
     if wanted.threshold is None:
         terms = found.report.terms
         findings = [item for item in weighed(found[agent_id].findings, counted(terms)) if item.exit_code != EXIT_OK]
@@ -207,7 +207,7 @@ def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tu
     if score < wanted.threshold - 1e-9:
         yield False, low_text(found, agent_id, wanted.dimension, wanted.claim, wanted.threshold)
     elif wanted.claim is None and (missing := _not_covered(found, agent_id)):
-        # A mean over what happened to be judged is no pass.
+        # A mean over only some of the judgments is not enough for a pass.
         yield None, unscored_text(found, agent_id, wanted.dimension, missing)
 
 

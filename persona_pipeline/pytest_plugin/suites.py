@@ -29,7 +29,7 @@ class SuiteFile(pytest.File):
 
     @cached_property
     def targets(self) -> Any:
-        """Who may answer: what the nearest targets file names."""
+        """The available targets: those in the nearest targets file."""
         settings = get_settings().model_copy(update={"root": evaluations_of(self.config).root})
         return open_targets(self.path, None, settings, network=bool(self.config.getoption("--persona-allow-targets")))
 
@@ -77,7 +77,7 @@ class SuiteItem(pytest.Item):
             raise Failed(suite_text(result))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where the test stands."""
+        """Return the location of the test."""
         entry = self.test.entry
         line = entry.problem("").line if entry is not None else None
         return self.path, None if line is None else line - 1, f"{self.parent.suite.name}: {self.name}"

@@ -39,7 +39,7 @@ def comment_text(
     """Return the comment: the verdict, the changed files, what to do, and the details.
 
     Args:
-        report: None: it cannot be read, and ``problem`` says why.
+        report: None: it cannot be read; ``problem`` gives the reason.
         conclusion: result of the workflow, as GitHub reports it.
         changes: changed files; None: they are not listed.
         after: sections at the end, such as a comparison of two versions.

@@ -62,7 +62,7 @@ def render_html(report: RunReport) -> str:
 def page_html(page: Page, *, script: bool = False) -> str:
     """Return a page as one HTML document in UTF-8: inline style and charts under a policy that allows nothing else.
 
-    ``script``: with ours, which turns the theme, opens what is folded and finds a row.
+    ``script``: adds our script, which switches the theme, opens folded blocks and finds a row.
     """
     style, code = page_style(), asset("report.js") if script else ""
     policy = page_policy(style, code)
@@ -72,7 +72,7 @@ def page_html(page: Page, *, script: bool = False) -> str:
 
 
 def notebook_html(page: Page) -> str:
-    """Return what a notebook shows of a page: its title, tables and lists, without scripts, classes or anything remote."""
+    """Return the notebook form of a page: its title, tables and lists, without scripts, classes or anything remote."""
     blocks = [*page.top, *(block for section in page.sections for block in section.blocks)]
     return _environment().get_template("notebook.html.j2").render(page=page, blocks=blocks, most=_NOTEBOOK_LINES)
 
@@ -126,7 +126,7 @@ def _digest(text: str) -> str:
 
 
 def _groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
-    """Yield blocks with whether they stand beside one another, as figures and cards do."""
+    """Yield groups of adjacent blocks, and whether a group is laid out side by side, as figures and cards are."""
     for beside, group in groupby(blocks, key=lambda block: isinstance(block, Figure | PageCard)):
         yield beside, list(group)
 
@@ -144,7 +144,7 @@ def _line(line: Line) -> Markup:
 
 
 def _heads(table: Table) -> list[tuple[Column, bool]]:
-    """Return the columns, and whether their numbers stand to the right: not above a bar or what they need."""
+    """Return the columns, and whether their numbers are aligned right: not in cells of scores or of detection limits."""
     first = table.rows[0].cells if table.rows else [""] * len(table.columns)
     left = {"scores": Score, "power": Cell}.get(table.style, ())
     heads = zip(table.columns, first, strict=True)

@@ -25,8 +25,8 @@ _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
 def render_junit(report: RunReport) -> str:
-    """Return JUnit XML: what fell is a failure, what cannot be told an error, a dimension without evidence is skipped, and so is
-    one with no more than a warning, which is said. What concerns the whole run stands in a suite named ``run``.
+    """Return JUnit XML: a drop is a failure, an inconclusive result an error. A dimension without evidence, or with only a warning
+    (which is printed), is skipped. Findings about the whole run are in a suite named ``run``.
     """
     view = ReportView(report)
     document = JUnitXml("persona-pipeline")
@@ -100,7 +100,7 @@ def _case(classname: str, name: str, *results: Failure | Error | Skipped) -> Tes
 
 
 def _kind(finding: Finding) -> type:
-    # A warning is said without failing the case.
+    # A warning is printed without failing the case.
     return _KINDS[status_of(finding.exit_code).junit or "skipped"]
 
 
@@ -122,7 +122,7 @@ def _class(row: AgentRow) -> str:
 def render_suite_junit(*results: "SuiteResult") -> str:
     """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass.
 
-    Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on, and
+    Properties of a suite: its result in one of three words. Properties of a test: the digest of its verdict's inputs, and
     how often its attempts differ, with the 95 % interval.
     """
     # Here, because loading the suites takes a quarter of a second that few runs need.

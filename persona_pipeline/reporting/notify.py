@@ -1,4 +1,4 @@
-"""Who hears of a run where something dropped or cannot be told: the names under ``alerts`` in ``persona.yaml``, by webhook.
+"""Alerts about a run with a drop or an inconclusive result, by webhook, to the names under ``alerts`` in ``persona.yaml``.
 
 ``python -m persona_pipeline.reporting.notify REPORT --to NAME``: for CI, from a report's JSON.
 """
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 VARIABLE = "PERSONA_ALERT_WEBHOOK_"
 MOST_LINES, MOST_CHARACTERS = 10, 300
 SECONDS = 10
-# What takes a text and nothing beside it; whatever else is asked takes the facts, too.
+# Hosts that accept a text only; all other addresses also get the facts.
 _TEXT_ALONE = ("slack.com", "chat.googleapis.com", "discord.com")
 _TEAMS = ("logic.azure.com", "powerplatform.com", "office.com")
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What somebody hears: the first ten ``lines``, a ``link`` to read on, and ``facts``, the same for a program as plain JSON."""
+    """An alert: the first ten ``lines``, a ``link`` to the details, and ``facts``, the same as plain JSON for a program."""
 
     title: str
     lines: Sequence[str] = ()
@@ -51,7 +51,7 @@ class Notice:
 
 
 def report_notice(report: RunReport) -> Notice | None:
-    """Return what is told of an evaluation: its verdict and what made it; None where all that was asked held."""
+    """Return the notice of an evaluation: its verdict and the reasons; None if every check held."""
     from persona_pipeline.reporting.pages.evaluation import short_page
     from persona_pipeline.reporting.terminal import plain_text
     from persona_pipeline.reporting.view import ReportView
@@ -76,7 +76,7 @@ def report_notice(report: RunReport) -> Notice | None:
 
 
 def suite_notice(whole: "SuiteResult") -> Notice | None:
-    """Return what is told of suites that ran; None where no test failed and all were judged."""
+    """Return the notice of a suite run; None if no test failed and all were judged."""
     from persona_pipeline.reporting.pages.suites import is_good, result_line, summary_line
 
     if whole.exit_code == EXIT_OK:
@@ -100,7 +100,7 @@ def run_link() -> str:
 
 
 def require_named(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise ``ConfigError`` unless ``persona.yaml`` declares who is to hear of it."""
+    """Raise ``ConfigError`` unless ``persona.yaml`` declares all of these names."""
     for name in names:
         if name not in known:
             meant = did_you_mean(name, known)
@@ -108,13 +108,13 @@ def require_named(names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def addresses(names: Sequence[str]) -> dict[str, str]:
-    """Return where each name's alerts go, by the environment variable that says it; empty where it is not set."""
+    """Return the address of each name's alerts, by its environment variable; empty if it is not set."""
     variables = [f"{VARIABLE}{name.upper().replace('-', '_')}" for name in names]
     return {variable: environ.get(variable, "") for variable in variables}
 
 
 def notify(notice: Notice, known: Mapping[str, str]) -> list[str]:
-    """Tell all of these addresses, and return what went wrong, a line each, without the address, which is a secret."""
+    """Notify all of these addresses. Return one line per failure, without the address, which is a secret."""
     problems = []
     for variable, url in known.items():
         try:
@@ -125,9 +125,9 @@ def notify(notice: Notice, known: Mapping[str, str]) -> list[str]:
 
 
 def post(url: str, notice: Notice) -> None:
-    """Post a notice in the form that the address asks for: Slack's, which most take, or that of Teams.
+    """Post a notice in the format of the address: Slack's, which most services accept, or that of Teams.
 
-    Raises ``RuntimeError`` where it could not be delivered; the address, which is a secret, is not shown.
+    Raises ``RuntimeError`` if it could not be delivered; the address, which is a secret, is not shown.
     """
     if not url:
         raise RuntimeError("is not set")
@@ -148,7 +148,7 @@ def _payload(host: str, notice: Notice) -> dict[str, Any]:
 
     link = [notice.link] if notice.link else []
     if one_of(_TEAMS):
-        # Rich text, for a text block would make links and emphasis of what agents said.
+        # Rich text, because a text block would turn agents' words into links and emphasis.
         rows = [notice.title, *notice.reasons, *link]
         body = [{"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": row}]} for row in rows]
         card = {"type": "AdaptiveCard", "version": "1.4", "body": body}

@@ -1,7 +1,7 @@
-"""What a report says, before it is written for anybody: what matters most, then sections of findings, facts, tables and charts.
+"""The content of a report, independent of its format: the top, then sections of findings, facts, tables and charts.
 
-A report of any kind becomes one ``Page``; ``terminal``, ``markdown`` and ``html`` write it. Foreign text stays as it is here: each
-of them makes it harmless for its own place.
+A report of any kind becomes one ``Page``; ``terminal``, ``markdown`` and ``html`` write it. Text from outside is kept unchanged
+here: each writer escapes it for its own format.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ def verdict_tone(verdict: str) -> Tone:
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a line, of which ``limit`` characters are shown.
+    """A piece of a line. At most ``limit`` characters are shown.
 
-    ``own`` is our own words and numbers, never text from outside: Markdown writes them as they are; ``fixed`` keeps its spaces, for
+    ``own`` is our own words and numbers, never text from outside: Markdown writes them unescaped. ``fixed`` keeps its spaces, for
     columns of an outline.
     """
 
@@ -31,12 +31,12 @@ class Span:
     limit: int | None = None
 
 
-# Text from outside stands in a plain string or a span that is not ``own``.
+# Text from outside must be a plain string or a span that is not ``own``.
 Line = str | Sequence[str | Span]
 
 
 def with_code(text: str) -> list[str | Span]:
-    """Return a line in which what stands between backticks is code."""
+    """Return a line in which the text between backticks is code."""
     return [Span(part, "code") if place % 2 else part for place, part in enumerate(text.split("`"))]
 
 
@@ -47,7 +47,7 @@ def spans(line: Line) -> list[Span]:
 
 @dataclass(frozen=True)
 class Item:
-    """A line of a list. ``depth``: how far it stands in; ``kind``: what it is, said before it."""
+    """A line of a list. ``depth``: its level of indentation; ``kind``: its label, printed before it."""
 
     line: Line
     depth: int = 0
@@ -57,7 +57,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Items:
-    """A list; the whole of it may be cut short where there is little room."""
+    """A list, which may be cut where space is limited."""
 
     items: Sequence[Item]
 
@@ -69,7 +69,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names with short values. ``depth``: how far they stand in."""
+    """Names with short values. ``depth``: their level of indentation."""
 
     pairs: Sequence[tuple[str, str]]
     depth: int = 0
@@ -104,13 +104,13 @@ class Agent:
 
 @dataclass(frozen=True)
 class Score:
-    """A score of 0-9 beside its baseline.
+    """A score of 0-9 with its baseline.
 
     Attributes:
         change: score - baseline.
-        state: ``new`` (no baseline), ``fell`` (beyond what is allowed), ``untold`` (not told from chance) or nothing to remark.
-        why: why there is no score; "" where nobody asked for one.
-        whole: it stands for all the others of its row.
+        state: ``new`` (no baseline), ``fell`` (beyond the allowed drop), ``untold`` (may be chance), or "" otherwise.
+        why: the reason for a missing score; "" if none was requested.
+        whole: it is the overall score of its row.
     """
 
     value: float | None
@@ -145,12 +145,12 @@ class PageRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. The first cell of a row is what it is about.
+    """A table. The first cell of a row names its subject.
 
     Attributes:
-        label: what it shows, for who cannot see it.
+        label: its content in words, for screen readers.
         note: explains the marks in it.
-        style: a class of the style sheet: ``scores`` (roomy), ``lines`` (a line each, with a field to search them), ``power``.
+        style: a class of the style sheet: ``scores`` (roomy), ``lines`` (one line per row, with a search field), ``power``.
     """
 
     label: str
@@ -161,14 +161,14 @@ class Table:
 
     @classmethod
     def plain(cls, label: str, columns: Sequence[str], rows: Sequence[Sequence[AnyCell]], note: Line = "") -> "Table":
-        """Return a table of numbers by what they are about."""
+        """Return a table of numbers with a name for each row."""
         heads = [Column(name, number=bool(place)) for place, name in enumerate(columns)]
         return cls(label, heads, [PageRow(row) for row in rows], note)
 
 
 @dataclass(frozen=True)
 class Quote:
-    """What somebody said, and where. ``found``: whether it stands in a message word for word; None: nobody looked."""
+    """A quote and its message. ``found``: whether a message contains it word for word; None: not checked."""
 
     text: str
     message_id: str | None = None
@@ -177,7 +177,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, a sentence that says what it shows, its numbers, and what belongs to it. ``legend``: (label, class) of the lines."""
+    """A chart with a sentence on its content, its numbers, and further blocks. ``legend``: (label, class) of the lines."""
 
     title: str
     chart: Markup
@@ -191,7 +191,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class PageCard:
-    """Blocks under a heading of their own."""
+    """Blocks under a separate heading."""
 
     title: str
     blocks: Sequence["Block"]
@@ -199,7 +199,7 @@ class PageCard:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is there for who asks: shown on a click. ``whole``: a card of its own."""
+    """Details that are shown on a click. ``whole``: they are a separate card."""
 
     summary: Line
     blocks: Sequence["Block"]
@@ -208,7 +208,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What only a page in a browser has room for: a template of ours and what stands in it."""
+    """Content for the browser only: one of our templates and its values."""
 
     template: str
     values: Mapping[str, Any]
@@ -223,7 +223,7 @@ class Section:
 
     Attributes:
         id: its address within the page; ``short``: its name in the list of sections.
-        lead: what it shows and how to read it.
+        lead: its content and how to read it.
         folded: a browser shows its heading, and the rest on a click.
     """
 
@@ -240,11 +240,11 @@ class Page:
     """A report.
 
     Attributes:
-        before: what must be read before anything else.
-        top: what matters most: a document begins with it; a terminal ends with it, the first of it last.
-        label: what it is a report of, where that is not its title; ``summary``: a few numbers beside it, (value, what it counts).
+        before: items that must be read first.
+        top: the most important blocks: a document begins with them; a terminal ends with them, in reverse order.
+        label: the subject of the report, if the title does not name it; ``summary``: a few numbers next to it, (value, unit).
         level: of its heading in Markdown.
-        longest: characters it may have as Markdown; ``shortened``: what stands there for so many lines that were left out.
+        longest: its maximum length as Markdown, in characters; ``shortened``: the note on the number of lines left out.
     """
 
     title: Line

@@ -1,4 +1,4 @@
-"""Reports and pages in the format that was asked for, written where they were asked for; a run's JSON, and read back."""
+"""Write reports and pages in a given format to a given place; write a run's JSON and read it."""
 
 import json
 import sys
@@ -102,9 +102,9 @@ def print_page(page: Page, file: TextIO | None = None) -> None:
 
 
 def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool = True, verbose: bool = False) -> None:
-    """Write a run's table and what matters most, ``verbose`` every finding, to ``file`` (default: stderr).
+    """Write a run's table and its top findings (``verbose``: all findings) to ``file`` (default: stderr).
 
-    ``exits``: whether the process ends with the report's exit code, which is said then.
+    ``exits``: the process ends with the report's exit code, which is then printed.
     """
     from persona_pipeline.reporting.pages.evaluation import short_page
 
@@ -112,7 +112,7 @@ def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool =
 
 
 def transliterated(text: str, encoding: str) -> str:
-    """Return text that the encoding can hold: our own signs get an ASCII stand-in, other characters a question mark."""
+    """Return text that the encoding can hold: our own signs become ASCII, other characters a question mark."""
     try:
         text.encode(encoding)
         return text
@@ -150,9 +150,9 @@ def write_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", path: P
 
 
 def render_prometheus(report: RunReport) -> str:
-    """Return gauges of every agent of a report. What is unscored has no score, and says so in its coverage.
+    """Return gauges of every agent of a report. An unscored dimension has no score gauge; its coverage shows that.
 
-    Claims are left out: their number has no bound, and a time series each is what Prometheus bears worst.
+    Claims are left out: their number has no bound, and Prometheus copes badly with a time series for each.
     """
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 

@@ -1,4 +1,4 @@
-"""Gathers what a report shows next to the scores into ``RunReport.statistics``, as plain JSON.
+"""Collects the parts of a report other than scores in ``RunReport.statistics``, as plain JSON.
 
 Sections: ``history``, ``voice_map``, ``voice_alarms``, ``suites`` and ``corrections``; empty sections are left out.
 """
@@ -82,7 +82,7 @@ def _suite_summaries(store: Store) -> list[dict[str, Any]]:
 
 
 def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
-    """Return the state of the learnt voices; of more than 30 agents, only of those with an alarm."""
+    """Return the state of the learnt voices; with more than 30 agents, only of agents with an alarm."""
     alarmed = [finding.agent_id for finding in report.all_findings() if finding.kind == "voice_alarm"]
     few = len(report.agents) <= _MOST_VOICES
     asked = list(report.agents) if few else sorted({*filter(None, alarmed)})[:_MOST_VOICES]
@@ -94,7 +94,7 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
 def voice_section(state: VoiceState) -> dict[str, Any]:
     """Return the state of a voice as plain JSON.
 
-    ``threshold`` is None while the voice is not learnt; ``sum`` says how near the newest messages are to it.
+    ``threshold`` is None while the voice is not learnt; ``sum`` shows how near the newest messages are to it.
     """
     from persona_pipeline.corrections.voices import alarm_facts
 

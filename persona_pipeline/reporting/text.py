@@ -21,7 +21,7 @@ ZERO_WIDTH_SPACE = "\u200b"
 
 _XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-# Punctuation that is markup anywhere in a line, and what begins a heading, a list, a rule or a quote at its start.
+# Punctuation that is markup anywhere in a line, and marks of a heading, a list, a rule or a quote at its start.
 _MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]#!|~^$])|(?<!\S)([-+=](?=[\s\-+=]|$))|((?<=\d)[.)](?=\s|$))")
 # GitHub links these even when they are escaped: mentions, issues, commits, addresses, emoji names.
 _AUTOLINKS = re.compile(
@@ -47,21 +47,21 @@ def one_line(text: str, limit: int | None = None) -> str:
 
 
 def spaced(text: str, written: str) -> str:
-    """Return what was written of a piece of a line, with one space for the white space at the piece's ends."""
+    """Return the written form of a piece of a line, with one space for the white space at the piece's ends."""
     after = text[-1:].isspace() if written else False
     return f"{' ' * text[:1].isspace()}{written}{' ' * after}"
 
 
 def markdown_text(text: str, limit: int | None = None) -> str:
-    """Return one line of Markdown that renders as this text: no markup, HTML, link, mention or table cell comes of it."""
+    """Return one line of Markdown that renders as this text: it never becomes markup, HTML, a link, a mention or a table cell."""
     line = _AUTOLINKS.sub(lambda match: match.group() + ZERO_WIDTH_SPACE, one_line(text, limit))
     return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\g<0>", line), quote=False)
 
 
 def markdown_code(text: str, limit: int | None = None, *, in_table: bool = False) -> str:
-    """Return a Markdown code span of one line of this text; an empty text gives nothing.
+    """Return this text as a Markdown code span on a single line; "" for an empty text.
 
-    ``in_table``: the span stands in a table, where a row is cut at its pipes before code spans are looked for.
+    ``in_table``: the span is in a table, where Markdown splits a row at its pipes before it looks for code spans.
     """
     line = one_line(text, limit)
     if not line:
@@ -89,7 +89,7 @@ def format_score(value: float | None, digits: int = 2) -> str:
 
 
 def format_delta(value: float | None, digits: int = 2) -> str:
-    """Return a signed change with a real minus sign; what rounds to nothing is ``±0``; None is an empty string."""
+    """Return a signed change with a real minus sign; a change that rounds to zero is ``±0``; None is an empty string."""
     if value is None:
         return ""
     rounded = round(value, digits)
@@ -116,7 +116,7 @@ def format_p(value: float) -> str:
 
 
 def cost_line(usage: "Usage") -> str:
-    """Return what was spent, in words."""
+    """Return the expenses, in words."""
     if not usage.calls:
         return "No judge call was made."
     calls = f"{usage.calls} judge call{'' if usage.calls == 1 else 's'}"

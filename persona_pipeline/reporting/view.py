@@ -1,4 +1,4 @@
-"""A run as rows (agents) and cells (dimensions beside their baselines), read once for every report."""
+"""A run as rows (agents) and cells (dimensions with their baselines), read once for every report."""
 
 import re
 from collections import Counter
@@ -21,13 +21,13 @@ from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 NOBODY = "No person has labelled anything. Label some messages in `persona-pipeline view`"
 UNREAD = "Verdicts on messages were not recorded, so no message out of character is shown"
-# What a message contradicts that breaks no claim.
+# The name for messages out of character that break no claim: they contradict facts.
 FACTS = "facts of the persona"
-# Headings of columns where there is little room, by their labels.
+# Short headings of narrow columns, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
 }
-# Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
+# A report shows up to MANY agents in full; beyond that, only the MOST_WHOLE that most need a look.
 MANY, MOST_WHOLE = 50, 20
 # Claims that are named of an agent that dropped, reasons why some were not judged, and agents that a headline names.
 MOST_WORST, _MOST_REASONS, _MOST_NAMED, _MOST_CLAIM = 2, 3, 3, 60
@@ -58,7 +58,7 @@ def in_order(names: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """One dimension of one agent beside its baseline. Scores are 0-9, ``delta`` = score - baseline."""
+    """A dimension of an agent with its baseline. Scores are 0-9, ``delta`` = score - baseline."""
 
     agent_id: str
     dimension: str
@@ -82,7 +82,7 @@ class ScoreCell:
 
     @property
     def status(self) -> str:
-        """The comparison's status; ``scored`` or ``unscored`` where nothing was compared."""
+        """The comparison's status; ``scored`` or ``unscored`` without a comparison."""
         if self.comparison:
             return self.comparison.status
         return "unscored" if self.score is None else "scored"
@@ -101,12 +101,12 @@ class ScoreCell:
 
     @property
     def drifted(self) -> bool:
-        """Whether the dimension or one of its propositions fell beyond what is allowed."""
+        """Whether the dimension or one of its propositions dropped further than allowed."""
         return self.status == "regressed" or bool(self.drops)
 
     @property
     def untold(self) -> bool:
-        """Whether the dimension has a score, and how it stands cannot be told."""
+        """Whether the dimension has a score but an inconclusive result."""
         return self.conclusion is not None and self.conclusion.verdict is Result.CANNOT_TELL and not self.drifted
 
     @property
@@ -154,7 +154,7 @@ class AgentRow:
 
     @property
     def messages(self) -> MessageVerdicts | None:
-        """The verdicts on single messages; None: nobody was asked."""
+        """The verdicts on single messages; None: no judge was asked."""
         return self.report.evaluation.messages
 
     @property
@@ -169,7 +169,7 @@ class AgentRow:
         return [words.get(name, name) for name in item.verdict.claims] or [FACTS]
 
     def claim_text(self, drop: PropositionDrop, limit: int | None = None) -> str:
-        """Return a dropped claim in words of at most ``limit`` characters, marked where it should not hold."""
+        """Return a dropped claim in words of at most ``limit`` characters, marked if it is inverted (should not hold)."""
         judged = self.report.evaluation.dimensions.get(drop.dimension)
         row = judged.propositions.get(drop.proposition_id) if judged else None
         if row is None:
@@ -198,7 +198,7 @@ class AgentRow:
 
     @property
     def status(self) -> Status:
-        """What every surface shows of the agent's verdict."""
+        """The status of the agent's verdict, the same in all reports."""
         return self.conclusion.status
 
     @property
@@ -209,17 +209,17 @@ class AgentRow:
 
     @property
     def severity(self) -> int:
-        """The order of rows: agents that drifted first, then those that cannot be told, have nothing to judge, are in character."""
+        """The order of rows: drifted agents first, then inconclusive, with nothing to judge, and in character."""
         return 2 * VERDICTS.index(self.status) + self.is_new
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether it dropped, or cannot be told for more than a baseline that was never taken."""
+        """Whether it dropped, or is inconclusive for another reason than a missing first baseline."""
         return bool(self.status.severity) and not self.is_new
 
     @property
     def powers(self) -> dict[str, Power]:
-        """What its window could have seen, by dimension."""
+        """The detectable drops of its window, by dimension."""
         compared = {cell.dimension: cell.comparison for cell in self.cells}
         return {name: item.power for name, item in compared.items() if item and item.power}
 
@@ -242,7 +242,7 @@ def _in_character(share: Share | None) -> str:
 
 @dataclass(frozen=True)
 class ReportView:
-    """The run as rows (agents, by id) and columns (the dimensions anybody was evaluated on or has a baseline for)."""
+    """The run as rows (agents, by id) and columns (dimensions in which any agent was evaluated or has a baseline)."""
 
     report: RunReport
 
@@ -279,12 +279,12 @@ class ReportView:
 
     @cached_property
     def new(self) -> list[AgentRow]:
-        """Agents of which nothing is wrong but that they have no baseline yet."""
+        """Agents whose only problem is that they have no baseline yet."""
         return [row for row in self.rows if row.is_new]
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """All findings, agents by what they are called; that they have no baseline yet is one, however many they are."""
+        """All findings, with the names of agents; all agents without a baseline share one finding."""
         return [_called(finding, self.names.get(finding.agent_id or "", "")) for finding in self._findings]
 
     @property
@@ -309,12 +309,12 @@ class ReportView:
 
     @property
     def families(self) -> str:
-        """What p-values were corrected for, in words; "" where nothing was tested."""
+        """The correction of p-values, in words; "" without tests."""
         return next((row.report.comparison.families for row in self.rows if row.report.comparison.families), "")
 
     @property
     def judge_lines(self) -> list[str]:
-        """What the check of the judge came to, and how often people agree with the verdicts on messages."""
+        """The result of the judge's check, and how often people agree with the verdicts on messages."""
         text = judge_check(self.report).text
         return [text[:1].upper() + text[1:], *self._agreement] if self.rows else []
 
@@ -328,7 +328,7 @@ class ReportView:
 
     @cached_property
     def powers(self) -> list[tuple[AgentRow, dict[str, Power]]]:
-        """What each agent's window could have seen, by dimension; agents of which nothing was tested are left out."""
+        """The detectable drops of each agent's window, by dimension; agents without a test are left out."""
         found = [(row, row.powers) for row in self.rows]
         return [(row, powers) for row, powers in found if powers]
 
@@ -359,7 +359,7 @@ class ReportView:
 
     @property
     def terms(self) -> list[str]:
-        """The clauses of the headline that state the terms of the verdict: agents left out, looser rules, what can fail it."""
+        """The clauses of the headline with the terms of the verdict: agents left out, looser rules, findings that can fail it."""
         terms, found = self.report.terms, list[str]()
         if terms.left_out:
             more = f" and {len(terms.left_out) - _MOST_NAMED} more" if len(terms.left_out) > _MOST_NAMED else ""
@@ -375,19 +375,19 @@ class ReportView:
 
     @property
     def _besides(self) -> str:
-        """What is concluded of the run where its agents alone would say another thing."""
+        """The conclusion of the run, where the agents alone would suggest another."""
         of_run = Conclusion.of(self.report.findings)
         if of_run and not any(row.conclusion.verdict in (Result.FELL, of_run.verdict) for row in self.rows):
             return f"; the run as a whole {of_run.status.word}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
-        # An agent in any other state has an accepted drop besides.
+        # An agent in any other state may also have an accepted drop.
         accepted = sum(bool(row.report.accepted) for row in self.rows if row.status is not ACCEPTED)
         return f"; accepted drops of {plural(accepted, 'agent')}" if accepted else ""
 
 
 def dropped(row: AgentRow) -> str:
-    """Return in a line what dropped of an agent: messages, dimensions, and the claims that dropped most; "" where nothing did."""
+    """Return an agent's drops in a line: messages, dimensions, and the claims with the largest drops; "" without a drop."""
     said = [item.message for item in row.report.findings if item.kind == OUT_OF_CHARACTER]
     return "; ".join(filter(None, [*(text.removeprefix(f"{row.agent_id}: ") for text in said), _dropped(row)]))
 
@@ -410,7 +410,7 @@ def _dropped(row: AgentRow) -> str:
 
 
 def not_judged(row: AgentRow) -> str:
-    """Return in a line what of an agent was not judged, and why; "" where all was."""
+    """Return an agent's unjudged claims and the reasons, in a line; "" if all were judged."""
     why: dict[str, list[str]] = {}
     for _, result in row.failures:
         detail = f" ({result.detail})" if result.detail else ""
@@ -427,7 +427,7 @@ def not_judged(row: AgentRow) -> str:
 
 
 def untold(row: AgentRow) -> str:
-    """Return why an agent cannot be told, in a line."""
+    """Return why an agent is inconclusive, in a line."""
     evaluation = row.report.evaluation
     if not evaluation.sample_size:
         return f"no message in the window that ends {evaluation.window_end:%Y-%m-%d %H:%M} UTC"
@@ -436,7 +436,7 @@ def untold(row: AgentRow) -> str:
 
 
 def remedies(findings: Iterable[Finding]) -> list[str]:
-    """Return what to do, each thing once: commands that differ by their agent alone are one."""
+    """Return the remedies, each once: commands that differ only in their agent are merged."""
     found: dict[str, list[str]] = {}
     for finding in findings:
         if finding.remedy:
@@ -446,7 +446,7 @@ def remedies(findings: Iterable[Finding]) -> list[str]:
 
 
 def warnings_of(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
-    """Return what the comparison of each agent warns of, with the agent's name; dimensions are called by their labels."""
+    """Return the warnings of each agent's comparison, with the agent's name and the labels of dimensions."""
     # A warning begins with a dimension, or with a dimension, a slash and a claim.
     found = (
         (row.name, re.split(r"(?=[:/])", warning, maxsplit=1))
@@ -465,7 +465,7 @@ def score_change(before: float | None, now: float | None) -> str:
 
 
 def _called(finding: Finding, name: str) -> Finding:
-    """Return a finding that begins with an agent's id with its name instead."""
+    """Return a finding with the agent's id at its beginning replaced by the name."""
     message = finding.message.removeprefix(f"{finding.agent_id}: ")
     if not name or message == finding.message:
         return finding
@@ -473,7 +473,7 @@ def _called(finding: Finding, name: str) -> Finding:
 
 
 def is_named(text: str, name: str) -> bool:
-    """Return whether a text on an agent begins with its name, as the sentence on its messages does."""
+    """Return whether a text about an agent begins with its name, as the sentence about its messages does."""
     return text.startswith((f"{name}: ", f"{name} has been "))
 
 

@@ -1,4 +1,4 @@
-"""Judges that answer by a function of what they are asked."""
+"""Judges that answer with a function of the request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from persona_pipeline.judging.verdict import Answer, JudgeRequest, Question, Uns
 
 @dataclass
 class ScriptedJudge:
-    """A judge that says what you tell it to, and keeps what it was asked.
+    """A judge with scripted answers that records its requests.
 
         judge = ScriptedJudge(lambda request: 8 if "dry" in request.claim else 2)
 
     Attributes:
-        answer: what it says to a request: a verdict, or a score 0-9.
-        name: what reports call it.
-        live: whether it counts as a model that is asked now, so that what fell is judged again.
-        asked: every request, in the order it came.
-        reply: what it says to questions of other kinds, such as the gate's or a rubric's: data in the form of the question's
-            schema, or why there is none; None: it cannot be asked any.
-        questions: those questions, in the order they came.
+        answer: returns the answer to a request: a verdict, or a score 0-9.
+        name: its name in reports.
+        live: whether it counts as a live model, so that drops are judged again.
+        asked: all requests, in order of arrival.
+        reply: returns the answer to questions of other kinds, such as the gate's or a rubric's: data in the form of the
+            question's schema, or the reason for a missing answer; None: it does not accept such questions.
+        questions: those questions, in order of arrival.
     """
 
     answer: Callable[[JudgeRequest], Verdict | int]

@@ -63,7 +63,7 @@ class WorldBuilder:
 
         Args:
             name: the claim's id.
-            agent_id: whose claim it is; None: everybody's (``_default.yaml``).
+            agent_id: the agent of the claim; None: all agents (``_default.yaml``).
             fields: further fields of the claim, such as ``weight``.
         """
         claims = self._claims.setdefault((dimension, agent_id), [])
@@ -87,9 +87,9 @@ class WorldBuilder:
         """Add a message, ``m1``, ``m2`` and so on, to ``messages/all.jsonl``.
 
         Args:
-            at: when it was said, as a time or RFC 3339; None: a minute after the first message for each one before.
+            at: its time, as a datetime or RFC 3339; None: a minute after the first message for each one before.
             channel: where; it is left out when there is a recipient.
-            recipient: who gets it as a direct message.
+            recipient: the recipient of a direct message.
         """
         self._count += 1
         when = FIRST_MESSAGE + timedelta(minutes=self._count - 1) if at is None else at
@@ -107,7 +107,7 @@ class WorldBuilder:
         return self
 
     def open(self, database_url: str | None = None) -> World:
-        """Return the world as it stands.
+        """Return the world in its current state.
 
         Args:
             database_url: its store; by default the settings', else SQLite in the world's folder.
@@ -128,7 +128,7 @@ def write_small_world(root: Path, said: Iterable[tuple[str, str | None, str, str
     """Write a world of two agents (ann, bob) with one claim a dimension and return its folder.
 
     Args:
-        said: who said it, in which channel (None: to bob alone), when, and what.
+        said: messages as (speaker, channel, time, text); channel None: directly to bob.
     """
     builder = WorldBuilder(root)
     builder.persona("ann", "Ann is dry and brief.").persona("bob", "Bob loves machines.")

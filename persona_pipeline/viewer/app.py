@@ -164,7 +164,7 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
     @app.get("/messages.csv")
     def table(wanted: Annotated[MessageFilter, Query()]) -> Response:
         parts = csv_parts(viewer, wanted)
-        # What cannot be read of the address is said before anything is sent.
+        # Invalid parameters of the address must be reported before the response starts.
         first, headers = next(parts), {"content-disposition": 'attachment; filename="messages.csv"'}
         return StreamingResponse(chain([first], parts), media_type="text/csv", headers=headers)
 
@@ -230,7 +230,7 @@ def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:
 
 
 def _answered(viewer: Viewer, message: Message, request: Request, conflict: str = "") -> Response:
-    """Return what becomes of a thumb on the page, or the way back to it for a browser without scripts."""
+    """Return the new state of a thumb for the page, or a redirect back for a browser without scripts."""
     is_part = "x-fragment" in request.headers
     if not conflict and not is_part:
         return Response(status_code=303, headers={"location": _back(request, message.id)})
@@ -240,7 +240,7 @@ def _answered(viewer: Viewer, message: Message, request: Request, conflict: str 
 
 
 def _back(request: Request, message_id: str) -> str:
-    """Return where the form was sent from, as far as it is a page of ours; else the message."""
+    """Return the page that sent the form, if it is one of our pages; else the message's page."""
     where = request.query_params.get("back", "")
     if re.fullmatch(r"/(messages|message)\?[\w.~%=&+-]*", where, re.ASCII):
         return where

@@ -1,4 +1,4 @@
-"""Who may see and change anything through the page: this machine by name, the page itself, and whoever has the key."""
+"""Access control of the page: local host names, requests from the page itself, and holders of the key."""
 
 import hmac
 from http.cookies import CookieError, SimpleCookie
@@ -21,7 +21,7 @@ _POLICY = (
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode("ascii")),
     (b"x-content-type-options", b"nosniff"),
-    # With no-referrer browsers send forms of the page itself as if they came from nowhere.
+    # With no-referrer, browsers send the page's own forms with the origin "null".
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -62,7 +62,7 @@ class RequestGuard:
 
     def _refusal(self, method: str, query: dict[str, str], headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        # A name that somebody made lead here is not the page's.
+        # Another host name that resolves to this machine is not the page's (DNS rebinding).
         if host.partition(":")[0].lower() not in _HOSTS:
             return 421, "this page answers requests to 127.0.0.1 and localhost only"
         if headers.get("origin") not in (None, f"http://{host}"):
@@ -94,7 +94,7 @@ class RequestGuard:
 
 
 def _cookie_name(host: str) -> str:
-    # Browsers do not tell ports apart in cookies: two pages on one machine must not take each other's.
+    # Cookies do not depend on the port: two pages on one machine must not share one.
     return f"persona_view_{host.partition(':')[2] or '80'}"
 
 

@@ -24,7 +24,7 @@ from persona_pipeline.world.runs import is_latest_verdict
 AT_ONCE = 100
 # Characters of a message that a list shows, and that its own page shows before all of it is asked for.
 SHORT, LONG = 700, 20_000
-# Messages that are looked at to find what somebody else said before a message.
+# Number of earlier messages searched for the one that a message answers.
 _LOOK_BACK = 20
 # Channels to choose from.
 MOST_CHANNELS = 300
@@ -32,12 +32,12 @@ DIRECT = "(direct)"
 _TABLE, _VERDICTS = tables.run_messages, tables.message_verdicts
 _NEWEST_FIRST = (_TABLE.c.created_at.desc(), _TABLE.c.id.desc())
 _OLDEST_FIRST = (_TABLE.c.created_at, _TABLE.c.id)
-# A form without scripts sends what is empty, too.
+# A form without scripts also sends empty fields.
 _Day = Annotated[date | None, BeforeValidator(lambda text: text or None)]
 
 
 class MessageFilter(BaseModel):
-    """What of the messages is wanted, as the address says it; "" is everything.
+    """A filter of messages, as in the address; "" means all.
 
     Attributes:
         window: ``start/end``, RFC 3339; the start may be missing.
@@ -45,8 +45,8 @@ class MessageFilter(BaseModel):
         channel: its id, or ``(direct)``.
         verdict: the judge's verdict on the message, of the latest run. ``claim``: id of a claim that it names, not being ``in``.
         broke: addresses of earlier releases; it means the verdict ``out``.
-        thumb: what people's labels say: all ``up``, all ``down``, all ``unclear``, ``split``, or ``none``.
-        q: words that all stand in the text; "words in quotes" stand there together.
+        thumb: people's labels: all ``up``, all ``down``, all ``unclear``, ``split``, or ``none``.
+        q: words that the text must all contain; "words in quotes" must be adjacent.
         order: "" is the worst first, see ``badness``.
         older, newer: the message after which the page begins, see ``Cursor``; one of earlier releases means the newest first.
     """
@@ -75,7 +75,7 @@ class MessageFilter(BaseModel):
         return self
 
     def address(self, path: str = "/messages", **changes: Any) -> str:
-        """Return the address of these messages with some of it changed; from its first page on, unless that is what changes."""
+        """Return the address of these messages with some parameters changed; to the first page, unless that is changed."""
         said = {**self.model_dump(exclude={"older", "newer"}), **changes}
         return f"{path}?" + urlencode({name: value for name, value in said.items() if value})
 
@@ -86,7 +86,7 @@ class MessageFilter(BaseModel):
 
     @property
     def words(self) -> list[str]:
-        """What is searched for."""
+        """The words of the search."""
         quoted = self.q.split('"')
         parts = [[part] if place % 2 else part.split() for place, part in enumerate(quoted)]
         return [word.strip() for part in parts for word in part if word.strip()]
@@ -96,7 +96,7 @@ class MessageFilter(BaseModel):
 class Shown:
     """A message as it is shown: cut after ``most`` characters, with its verdicts, the latest first, and people's labels.
 
-    ``before``: what it answered, the last that somebody else said there; None: nobody did, or it was not looked for.
+    ``before``: the message it answers, the last by another speaker there; None: there is none, or it was not searched for.
     """
 
     message: Message
@@ -121,7 +121,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class MessagePage:
-    """Messages in the order that is wanted. ``older``, ``newer``: where the next pages begin; "": there is none."""
+    """Messages in the requested order. ``older``, ``newer``: the start of the next pages; "": no such page."""
 
     messages: Sequence[Message]
     older: str = ""
@@ -161,13 +161,13 @@ def badness(store: Store) -> sa.ColumnElement[int]:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a list: what is read, and by what it is ordered before time; None: by nothing, and its badness is 0."""
+    """A part of a list: its query, and the badness that sorts it before time; None: time alone, and its badness is 0."""
 
     query: sa.Select
     badness: sa.ColumnElement[int] | None = None
 
     def after(self, place: Cursor | None, *, turned: bool) -> sa.Select | None:
-        """Return its messages beyond a place, the nearest first; None: it has none. ``turned``: towards the list's beginning."""
+        """Return its messages beyond a place, the nearest first; None: no messages. ``turned``: towards the list's beginning."""
         query, worse = self.query, self.badness
         if place is not None and (worse is None) == (place.badness == 0):
             beyond = sa.and_(*_beyond(place.moment, place.id, newer=turned))
@@ -192,10 +192,10 @@ def list_messages(
 ) -> MessagePage:
     """Return a page of the messages that are wanted; ConfigError: a window or a place in the list cannot be read.
 
-    ``at_once``: at most so many, by default 100. ``most``: characters of a text, and one more, by which it is seen that there are
-    more; None: all.
+    ``at_once``: most messages of a page, by default 100. ``most``: characters of a text to read, plus one that shows that the text
+    is longer; None: all.
     """
-    # A page that is turned ends with a message, where others begin after one.
+    # A page towards the list's beginning ends before the given message; other pages begin after it.
     size, turned = at_once or AT_ONCE, bool(wanted.newer) and not wanted.older
     at = wanted.older or wanted.newer
     place = Cursor.of(at) if at else None
@@ -260,7 +260,7 @@ def window_of(text: str) -> Window:
 
 
 def _beyond(moment: datetime, message_id: str, *, newer: bool) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of what comes after a place in the list; the first of them is what an index is read by."""
+    """Return the conditions for messages after a place in the list. The first one can use an index."""
     time, key = _TABLE.c.created_at, _TABLE.c.id
     if newer:
         return [time >= moment, sa.or_(time > moment, key > message_id)]
@@ -284,7 +284,7 @@ def _conditions(
 def _said(
     wanted: MessageFilter, agent: sa.ColumnElement[str], moment: sa.ColumnElement[datetime]
 ) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions by whom and when it was said, of a table that has both."""
+    """Return the conditions on speaker and time, for a table with both columns."""
     found = [agent == wanted.agent] if wanted.agent else []
     if window := wanted.span:
         found.append(moment <= window.end)
@@ -332,13 +332,13 @@ def claims(store: Store, agent_id: str) -> list[str]:
 
 
 def has_verdicts(store: Store, agent_id: str = "") -> bool:
-    """Return whether any message of an agent ("": of anybody) has a verdict."""
+    """Return whether any message of an agent ("": of any agent) has a verdict."""
     query = sa.select(_VERDICTS.c.message_id).where(*([_VERDICTS.c.agent_id == agent_id] if agent_id else []))
     return bool(store.value(sa.select(sa.exists(query))))
 
 
 def _thumbed(labels: Mapping[str, Sequence[MessageLabel]], thumb: str) -> set[str]:
-    """Return the ids of messages that a filter by thumbs means; for "none", of all that have one."""
+    """Return the ids of messages that match a filter by thumbs; for "none", the ids of all with a thumb, to exclude."""
     if thumb == "none":
         return set(labels)
     said = {key: {label.verdict for label in own} for key, own in labels.items()}
@@ -363,7 +363,7 @@ def _one_of(store: Store, column: sa.ColumnElement[Any], values: Collection[str]
 
 
 def conversation_around(store: Store, message: Message, each: int) -> tuple[list[Message], list[Message]]:
-    """Return what was said before and after a message where it was said, so many of each, in order of time."""
+    """Return up to ``each`` messages before and after a message in its channel or direct exchange, in order of time."""
     if message.channel is not None:
         here = _TABLE.c.channel_id == message.channel
     else:
@@ -381,13 +381,13 @@ def conversation_around(store: Store, message: Message, each: int) -> tuple[list
 
 
 def messages_by_id(store: Store, ids: Collection[str]) -> dict[str, Message]:
-    """Return messages by id, whole; those that are gone are left out."""
+    """Return whole messages by id; removed messages are left out."""
     rows = store.rows(sa.select(_TABLE).where(_one_of(store, _TABLE.c.id, ids)))
     return {row.id: message_of(row) for row in rows}
 
 
 def with_before(store: Store, shown: Sequence[Shown]) -> list[Shown]:
-    """Return messages with what each answered: the last that somebody else said there, of the 20 before it, cut."""
+    """Return messages with the one each answers: the last by another speaker among the 20 before it there, cut."""
     other = _TABLE.alias()
     earlier = [other.c.created_at <= _TABLE.c.created_at, other.c.synthetic == _TABLE.c.synthetic]
     earlier.append(sa.or_(other.c.created_at < _TABLE.c.created_at, other.c.id < _TABLE.c.id))
@@ -410,7 +410,7 @@ def agreement(store: Store, shown: Sequence[Shown]) -> MessageAgreement | None:
     """Return how often people agree with the judge on messages that are shown; None: none of them was labelled and judged."""
     labelled = {item.message.id: item for item in shown if item.labels and item.verdict}
     labels = [label for item in labelled.values() for label in item.labels]
-    # A label is of a text, and what is shown may be cut.
+    # A label belongs to the whole text, and the shown text may be cut.
     said = verdicts_of_people(labels, messages_by_id(store, labelled).values() if labelled else ())
     judged = {id: Role(item.verdict.verdict) for id, item in labelled.items() if item.verdict}
     return agreement_of(judged, {id: role for own in said.values() for id, role in own.items()})

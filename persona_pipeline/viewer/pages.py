@@ -1,4 +1,4 @@
-"""What pages are made of: templates with what they need, addresses, marked text, and messages as a table."""
+"""Parts of pages: templates with their data, addresses, marked text, and messages as a table."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from persona_pipeline.world.world import World
 
 _MOST_QUOTES = 200
 _ROWS_AT_ONCE = 1000
-# A column of the table of messages, and what stands in it; names are those of ``report --by message``.
+# Columns of the table of messages, with their values; names are those of ``report --by message``.
 _COLUMNS: Mapping[str, Callable[[Shown], Any]] = {
     "agent": lambda item: item.message.agent_id,
     "message_id": lambda item: item.message.id,
@@ -42,7 +42,7 @@ _COLUMNS: Mapping[str, Callable[[Shown], Any]] = {
 
 
 class Viewer:
-    """What the pages stand on: a world, one person's thumbs, and templates.
+    """The data of the pages: a world, one person's thumbs, and templates.
 
     Only files of this package and of reports are templates; everything else is escaped.
     """
@@ -74,7 +74,7 @@ class Viewer:
         return Response(self.text(template, **values), status, media_type="text/html")
 
     def shown(self, messages: Sequence[Message], most: int | None = SHORT) -> list[Shown]:
-        """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
+        """Return messages with the verdicts of judges and the labels of people, cut after ``most`` characters."""
         labels, verdicts = self.thumbs.labels(), verdict_rows_on(self.world.store, messages)
         own = {
             item.id: [label for label in labels.get(item.id, ()) if label.agent_id == item.agent_id]
@@ -103,13 +103,13 @@ def csv_parts(viewer: Viewer, wanted: MessageFilter) -> Iterator[str]:
 
 
 def address(path: str, **query: object) -> str:
-    """Return an address of the page; what is empty is left out."""
+    """Return an address of the page; empty parameters are left out."""
     said = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
     return f"{path}?{urlencode(said)}" if said else path
 
 
 def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> Markup:
-    """Return text, escaped, with what judges quote and what was searched for marked where it stands."""
+    """Return text, escaped, with the judges' quotes and the search words marked."""
     kinds = [0] * len(text)
     # Letters may grow when their case is folded, and places would no longer fit.
     folded = text.lower() if len(text.lower()) == len(text) else text

@@ -1,4 +1,4 @@
-"""Runs as the page shows them: everybody's newest, an agent's windows, a claim before and after, and suites with their tests."""
+"""Runs as the page shows them: all agents' newest, an agent's windows, a claim before and after, and suites with their tests."""
 
 import uuid
 from collections import Counter
@@ -32,9 +32,9 @@ MOST_SUITE_RUNS, MOST_TESTS, WEEKS = 200, 100, 8
 
 
 def everybody(world: World) -> dict[str, Any]:
-    """Return the newest evaluation of every agent of the world, and of those that the store still knows.
+    """Return the newest evaluation of every agent of the world, and of agents that only the store still knows.
 
-    ``rows``: those to look at first; ``lines``: overall scores, oldest first; ``silent``: who was never evaluated.
+    ``rows``: agents that need a look come first; ``lines``: overall scores, oldest first; ``silent``: agents never evaluated.
     """
     own = world.agent_ids()
     reports = WorldReader(world).reports({*own, *world.display_names()}, whole=0)
@@ -50,7 +50,7 @@ def everybody(world: World) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class WeekShare:
-    """The verdicts on an agent's messages of a week: number in character, of those in or out of character."""
+    """The verdicts on an agent's messages of a week: ``n_in`` in character, of ``n`` that are in or out of character."""
 
     n_in: int
     n: int
@@ -101,7 +101,7 @@ def newest_runs(store: Store, agent_id: str) -> list[RunLine]:
 
 
 def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] | None:
-    """Return an agent as one of its ``runs`` found it; by default its newest. None: there is no such run."""
+    """Return the page of an agent for one of its ``runs``; by default the newest. None: the run does not exist."""
     lines = newest_runs(world.store, agent_id)
     line = next((item for item in lines if run_id in ("", item.id)), None)
     saved = stored_run(world.store, line.id) if line else None
@@ -115,7 +115,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
 
 
 def stored_run(store: Store, run_id: str) -> AgentReport | None:
-    """Return a run, whole; None: there is none of this id, or what it said of claims was forgotten."""
+    """Return a complete run; None: the id is unknown, or the run's results for claims were removed."""
     try:
         return history.saved_run(find_run(store, str(uuid.UUID(run_id))))
     except ValueError:
@@ -125,9 +125,9 @@ def stored_run(store: Store, run_id: str) -> AgentReport | None:
 def before_and_after(
     world: World, agent_id: str, dimension: str, claim_id: str, *, before: str = "", after: str = ""
 ) -> dict[str, Any] | None:
-    """Return what two runs said of a claim: by default that of the baseline's window and the newest. None: there is no run.
+    """Return a claim in two runs: by default the run of the baseline's window and the newest. None: the agent has no runs.
 
-    ``missing``: when the baseline's window ended that the store has no run of.
+    ``missing``: the end of the baseline's window, if the store has no run of it.
     """
     lines = newest_runs(world.store, agent_id)
     by_id = {item.id: item for item in lines}
@@ -148,11 +148,11 @@ def before_and_after(
 
 
 def _baseline_ends(world: World, agent_id: str, dimension: str) -> set[datetime]:
-    """Return when the windows ended that a dimension's baseline was taken from, as far as its file says."""
+    """Return the ends of the windows of a dimension's baseline, as far as its file has them."""
     try:
         baseline = find_baseline(world.rules_root / BASELINES, agent_id)
     except ConfigError:
-        # What is wrong with the file is said by `validate`; the page shows what it can.
+        # `validate` reports errors in the file; the page shows what it can.
         return set()
     of_dimension: Any = (baseline.provenance.get("dimensions", {}) if baseline else {}).get(dimension, {})
     recorded = of_dimension.get("recordings") or [{"end": of_dimension.get("window_end")}]
@@ -160,7 +160,7 @@ def _baseline_ends(world: World, agent_id: str, dimension: str) -> set[datetime]
 
 
 def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> dict[str, Any]:
-    """Return what one run said of a claim. ``lines``: the quotes, each with its message (None: it is gone)."""
+    """Return a run's result for a claim. ``lines``: the quotes, each with its message (None: removed)."""
     saved = stored_run(store, line.id)
     judged = saved.evaluation.dimensions.get(dimension) if saved else None
     result = judged.propositions.get(claim_id) if judged else None
@@ -171,7 +171,7 @@ def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> dict[st
 
 
 def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
-    """Return the newest runs of suites ("": of all), each with its summary and without what came of its tests."""
+    """Return the newest runs of suites ("": of all), each with its summary and without the results of its tests."""
     columns = [_SUITES.c[name] for name in ("id", "suite", "target", "verdict", "score", "created_at")]
     summary = _SUITES.c.result["summary"].label("summary")
     query = sa.select(*columns, summary).order_by(_SUITES.c.created_at.desc(), _SUITES.c.id).limit(MOST_SUITE_RUNS)
@@ -187,9 +187,9 @@ def passed_text(summary: Mapping[str, Any]) -> str:
 
 
 def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 1) -> dict[str, Any] | None:
-    """Return a page of the tests of a run that came out so; None: there is no such run.
+    """Return a page of the tests of a run with this verdict; None: the run does not exist.
 
-    ``verdict``: ``failed`` is whatever did not pass or nearly pass; "" is all. ``counts``: tests of the run by verdict.
+    ``verdict``: ``failed`` is every test that did not pass or nearly pass; "" is all. ``counts``: tests of the run by verdict.
     """
     try:
         query = sa.select(_SUITES).where(_SUITES.c.id == uuid.UUID(run_id))

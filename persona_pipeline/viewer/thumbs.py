@@ -31,7 +31,7 @@ class ChangedMeanwhileError(ValueError):
 
 @dataclass
 class Thumbs:
-    """The thumbs of one person, in the file of message labels."""
+    """A person's thumbs, in the file of message labels."""
 
     folder: Path
     labeller: str
@@ -77,7 +77,7 @@ class Thumbs:
             self.done.append((before, after))
 
     def undo(self) -> str | None:
-        """Undo the last thumb since the page started, and return the id of its message; None: there is no thumb to undo.
+        """Undo the last thumb since the page started, and return the id of its message; None: nothing to undo.
 
         Raises:
             ChangedMeanwhileError: the label was changed elsewhere; it stays, and can no longer be undone.

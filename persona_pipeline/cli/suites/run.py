@@ -250,7 +250,7 @@ def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: boo
     print_lines([summary_line(whole)], err=as_json)
 
 
-# Files that suites are written in; runs write to folders that begin with a dot.
+# Files of suites; runs write to folders with a leading dot.
 WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".js", ".ts", ".sh")
 
 

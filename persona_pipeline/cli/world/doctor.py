@@ -1,4 +1,4 @@
-"""``persona-pipeline doctor``: check all that an evaluation needs, with a remedy for what is missing."""
+"""``persona-pipeline doctor``: check the requirements of an evaluation, with a remedy for each missing one."""
 
 import json
 import os

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _MAPPED, _SAMPLES = 300, 3
 # Lines that could not be read and are named, as many as a screen has room for.
 _NAMED = 10
-# Of an export that was read in part, no finding is no pass.
+# If an export was read only in part, the absence of findings is not a pass.
 _LEAST_READ = 0.95
-# Made-up times lie so far back that a conversation a minute does not come into the future.
+# Made-up times start this far back, so that one conversation per minute does not reach the future.
 _AGO = timedelta(days=60)
 
 
@@ -85,7 +85,7 @@ def first(
 def _read(
     files: list[str], options: "ImportOptions", *, verbose: bool = False
 ) -> tuple["list[Message]", "Imported", bool]:
-    """Return messages, how they were read, and whether their times are theirs: an export that says none is given some."""
+    """Return messages, how they were read, and whether their times are real: an export without times gets made-up ones."""
     from persona_pipeline.importing.run import read_export
     from persona_pipeline.world.world import utc_now
 
@@ -111,7 +111,7 @@ def _told(look: "AgentLook") -> dict[str, Any]:
 
 
 def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: dict[str, str]) -> dict[str, Any]:
-    """Write the world, and return what of them is said, with what a judge would cost there."""
+    """Write the world, and return its facts for the report, with the cost of a judge there."""
     from persona_pipeline.evaluation.estimate import estimate_run
     from persona_pipeline.lab.first import drift_files, drift_of, world_files
     from persona_pipeline.reporting.pages.evaluation import closest_voices
@@ -123,7 +123,7 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: d
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     drifts = [drift for look in looks if (drift := drift_of(look))]
     write_new(folder, {**world_files(cast), **drift_files(drifts)})
-    # Whoever is no agent here is a person in that world, too.
+    # Speakers who are not agents here are people in that world, too.
     remember(folder, fields=fields, people=cast.people)
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.

@@ -1,4 +1,4 @@
-"""``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: what agents say, stored, followed and taken out."""
+"""``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: store, follow and remove messages."""
 
 import sys
 import time
@@ -95,8 +95,8 @@ def bring_in(
 ) -> int:
     """Add messages of files to the store, print a summary and names that do not match; return the exit code.
 
-    ``marks``: users' marks are kept as labels. ``verbose``: name what is only counted otherwise. ConfigError: a file cannot be read
-    at all; NothingError: a source has no message.
+    ``marks``: keep users' marks as labels. ``verbose``: list items that are only counted otherwise. ConfigError: a file cannot be
+    read at all; NothingError: a source has no message.
     """
     from persona_pipeline.importing.run import import_messages
     from persona_pipeline.world.names import alias_problems
@@ -109,7 +109,7 @@ def bring_in(
         typer.echo(f"columns are kept in {WORLD_FILE} under import", err=True)
     _tell(imported, verbose=verbose)
     _tell_marks(world, imported, keep=marks)
-    # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.
+    # The list of silent agents must count messages in the world's own files, and stored messages must follow new aliases.
     world.sync_messages()
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
     named = stored_names(world).among(imported.result.speakers)
@@ -124,7 +124,7 @@ def bring_in(
 
 
 def _why_empty(imported: "Imported") -> str:
-    """Return what is in a source in place of messages."""
+    """Return the other contents of a source without messages."""
     parts = [f"{_counted(imported.skipped)}"] if imported.skipped else []
     parts += [f"{plural(len(imported.not_chats), 'file')} of no known format"] if imported.not_chats else []
     return f"; it has {' and '.join(parts)}" if parts else ""
@@ -136,7 +136,7 @@ def is_terminal() -> bool:
 
 
 def asked_once(options: "ImportOptions", read: Callable[["ImportOptions"], T]) -> tuple[T, dict[str, str]]:
-    """Return what is read, and a person's answers on a terminal: fields by the columns that nothing else tells."""
+    """Return the result of ``read``, and a person's answers on a terminal: fields for columns that are otherwise unclear."""
     from persona_pipeline.importing.run import UnclearTableError
 
     answers: dict[str, str] = {}
@@ -212,7 +212,7 @@ def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
 
 
 def _counted(counts: Counter[str]) -> str:
-    """Return what was counted, the most first."""
+    """Return the counts as text, the largest first."""
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{count} {name}" for name, count in found[:_MOST_NAMED])
     return shown + (f" and {len(found) - _MOST_NAMED} other keys" if len(found) > _MOST_NAMED else "")
@@ -234,7 +234,7 @@ def mapping_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     return speakers, fields
 
 
-# Where exporters send to unless they are told otherwise.
+# The port to which exporters send by default.
 DEFAULT_PORT = 4318
 
 
@@ -320,7 +320,7 @@ def remove(
     if between:
         first, last = (moment(text, "--between") for text in between)
         span = (first, last) if first and last else None
-    # What stands in the world's files counts as stored: an evaluation would bring it in.
+    # Messages in the world's files count as stored: an evaluation would import them.
     world.sync_messages()
     sources = [name for text in source or [] for name in dict.fromkeys([text, world.message_source(text)])]
     selection = Selection(agent or (), speaker or (), ids or (), sources, span)

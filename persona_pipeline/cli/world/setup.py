@@ -69,7 +69,7 @@ def init(
 
 
 def _asked() -> tuple[str | None, str, str | None]:
-    """Ask for the agent's name, its language and its messages; what is not answered is the example's."""
+    """Ask for the agent's name, its language and its messages; an empty answer means the example's."""
     from persona_pipeline.world.world import template_world
 
     def require_there(text: str) -> None:
@@ -84,7 +84,7 @@ def _asked() -> tuple[str | None, str, str | None]:
 
 
 def _answer(question: str, default: str, check: Callable[[str], object]) -> str:
-    """Ask until the answer is nothing, or what the check lets pass."""
+    """Ask until the answer is empty or passes the check."""
 
     def value(text: str) -> str:
         try:
@@ -207,7 +207,7 @@ def migrate() -> None:
     if not os.environ.get("DAGSTER_HOME"):
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")
         return
-    # Loading Dagster costs seconds and is its own command's affair; what it says is shown as it comes.
+    # Loading Dagster takes seconds, so its own command does that; the output is shown as it arrives.
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"]
     done = subprocess.run(command, check=False, cwd=os.environ["DAGSTER_HOME"])
     if done.returncode:
@@ -293,7 +293,7 @@ def _forget_person(names: list[str], yes: bool) -> None:
     from persona_pipeline.world.people import Person
 
     world = open_world()
-    # What stands in the world's files counts as stored: an evaluation would bring it in.
+    # Messages in the world's files count as stored: an evaluation would import them.
     world.sync_messages()
     person = Person(world.store, names)
     stored = person.in_store(remove=yes)

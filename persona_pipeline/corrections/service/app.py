@@ -167,7 +167,7 @@ _NO_STORE: Answers = {503: {"model": ErrorResponse, "description": "The store do
 
 
 class _Service:
-    """What the routes share."""
+    """Data shared by the routes."""
 
     def __init__(self, world: World, backend: Backend, deadline: float, most_at_once: int) -> None:
         self.world, self.backend = world, backend
@@ -201,7 +201,7 @@ def create_app(
     """Return the application.
 
     ``backend``: the judge of the gate, without a cache. ``access``: by default no token and localhost only. ``deadline``:
-    wall-clock seconds of one gate check, from the arrival of its request. ``most_at_once``: checks judged at once; see
+    wall-clock seconds of a gate check, from the arrival of its request. ``most_at_once``: checks judged at once; see
     ``ActionGate``. ``keep_text_days``: older texts in the log of corrections are emptied; None: they are kept. ``upstream``: the
     server for all other requests under ``/v1``, whose answers the gate checks. Raises ``ConfigError``: the world's nudges are not
     valid.

@@ -1,4 +1,4 @@
-"""What the gate may spend on one message of a client, and what it has spent."""
+"""Budget of the gate for a message of a client, and its spending."""
 
 import time
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from persona_pipeline.judging.money import estimated_tokens
 
 @dataclass(frozen=True)
 class MessageBudget:
-    """Limits of one message. A message that reaches one is sent as it is and counted as ``budget``.
+    """Limits of a message. A message that reaches one is sent as it is and counted as ``budget``.
 
     Attributes:
         rewrites: requests to the upstream after the client's own.
@@ -29,7 +29,7 @@ class BudgetSpentError(Exception):
 
 @dataclass
 class Spending:
-    """What one message has used of its budget.
+    """The part of its budget that a message has used.
 
     Attributes:
         most_tokens: the client's limit, for the answer that is sent and all rewrites together; None: no limit.

@@ -1,4 +1,4 @@
-"""Endpoints of models: how a request says what it asks for, where an answer holds its text, and how it is asked again."""
+"""Endpoints of models: the contents of a request, the place of an answer's text, and the request for a rewrite."""
 
 import re
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ class EventPart:
 
 
 class AnswerForm(ABC):
-    """Format of requests and answers of one endpoint. Another format raises one of ``SHAPE_ERRORS``.
+    """Format of requests and answers of an endpoint. Another format raises one of ``SHAPE_ERRORS``.
 
     Attributes:
         limits: keys of a request that limit the tokens of its answer.
@@ -50,7 +50,7 @@ class AnswerForm(ABC):
         """Return the part of the answer in an event of a stream."""
 
     def most_tokens(self, request: Json) -> int | None:
-        """Return the client's limit on the tokens of the answer; None: there is no limit."""
+        """Return the client's limit on the tokens of the answer; None: unlimited."""
         found = [request[name] for name in self.limits if isinstance(request.get(name), int)]
         return min(found, default=None)
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 Headers = list[tuple[bytes, bytes]]
-# What the service answers itself.
+# Paths that the service answers itself.
 _OWN = re.compile(r"/v1/(gate|interventions|statistics|agents)(/|$)")
-# Headers of one connection; the server writes its own date and name.
+# Headers of a single connection; the server writes its own date and name.
 _HOP = (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 _NOT_SENT_ON = (*_HOP, b"host", b"expect", b"proxy-authorization")
 _NOT_SENT_BACK = (*_HOP, b"date", b"server", b"proxy-authenticate")
@@ -59,7 +59,7 @@ _CONNECT_SECONDS = 30.0
 _BODY_SECONDS = 30.0
 # Less than servers keep an idle connection.
 _IDLE_SECONDS = 4.0
-# Bytes of one event. A longer one is not read, and neither are those after it.
+# Most bytes of an event. A longer one is not read, and neither are those after it.
 MOST_EVENT = 1024 * 1024
 # A line ends with CR LF, LF or CR; an empty line ends an event. Atomic: CR LF is one end of a line and never two.
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -112,7 +112,7 @@ class ModelUpstream:
         return by_key[0] if by_key else self.agents.get(str(request.get("model")))
 
     def target(self, path: bytes, query: bytes) -> httpx2.URL:
-        """Return where a request under ``/v1`` goes, whatever its path is: to the one upstream."""
+        """Return the address of a request under ``/v1``: always at the one upstream, for any path."""
         base = httpx2.URL(self.url)
         start = base.raw_path.rstrip(b"/") or b"/v1"
         return base.copy_with(raw_path=start + path.removeprefix(b"/v1") + (b"?" + query if query else b""))

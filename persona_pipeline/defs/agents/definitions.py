@@ -48,7 +48,7 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True)
 class Agents:
-    """What other parts of a place build upon."""
+    """Parts for the other definitions of a place."""
 
     specs: Specs
     evaluate_agent: Any

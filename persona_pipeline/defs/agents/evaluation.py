@@ -1,4 +1,4 @@
-"""The step that makes the assets of one or many agents: sources, scores, verdicts and their checks."""
+"""The step that makes the assets of an agent or several agents: sources, scores, verdicts and their checks."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -40,7 +40,7 @@ def overdue(specs: Specs, instance: dg.DagsterInstance, now: datetime | None = N
 def freshness_evaluations(
     specs: Specs, agent_ids: Collection[str], late: Mapping[str, str]
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield what the check says of agents. ``late``: the severity of each that is overdue."""
+    """Yield the check's result for each agent. ``late``: the severity of each overdue agent."""
     hours = specs.place.orchestration.fresh_hours
     for agent_id in agent_ids:
         severity = late.get(agent_id)

@@ -1,4 +1,4 @@
-"""What the assets of an agent yield: their version, and what people see of them in the UI."""
+"""Outcomes of an agent's assets: their version, and their metadata for the UI."""
 
 from collections.abc import Mapping, Sequence
 
@@ -87,7 +87,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
         found = {"unscored": unscored_label(evaluation.unscored), **found}
     else:
         found = {"score": round(evaluation.score, 4), **found}
-    # Who judged is part of the version: a score that another judge gave alike would stay out of date.
+    # The judge is part of the version: an equal score by another judge would otherwise stay out of date.
     content = evaluation.model_dump(mode="json", exclude={"usage"})
     return AssetOutcome(content_hash([spec.code_version, content]), found)
 
@@ -160,7 +160,7 @@ def verdict_outcome(report: AgentReport) -> AssetOutcome:
 
 
 def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:
-    """Return the outcome of ``in_character``; None: the agent is not shown to be. What rests on it stays fresh meanwhile."""
+    """Return the outcome of ``in_character``; None: this is not shown for the agent. Downstream assets stay fresh meanwhile."""
     if line.exit_codes or line.conclusion.verdict is not Result.HELD:
         return None
     found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}

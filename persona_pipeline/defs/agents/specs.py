@@ -95,7 +95,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             partitions_def=agents,
             owners=OWNERS,
             metadata={**links, **({"dagster/table_name": table} if table else {})},
-            # The step itself yields the events: none for a past moment, one for each agent of several.
+            # The step itself yields the events: none for a past moment, else one for each agent.
             skippable=True,
             **more,
         )

@@ -291,7 +291,7 @@ def gate_evaluations(
 def all_in_character(
     specs: Specs, instance: dg.DagsterInstance, world: World, fail_on: Sequence[str] | None
 ) -> dg.AssetCheckEvaluation:
-    """Return what the check over all agents says of the newest run of each."""
+    """Return the result of the check over all agents, from the newest run of each."""
     lines = compared_lines(world, fail_on)
     wrong = [line for line in lines if line.exit_codes or line.conclusion.status.severity]
     fine = [line for line in lines if line not in wrong]

@@ -75,7 +75,7 @@ def _observation(weeks: Weeks, key: dg.MultiPartitionKey, version: str) -> dg.As
 
 
 def window_end(week: date, newest: datetime | None) -> datetime | None:
-    """Return the end of a week's window: of the week, or the ``newest`` message; None: there is no message since it began.
+    """Return the end of a week's window: of the week, or the ``newest`` message; None: no message since the week began.
 
     A window that ends after the newest message would be newer than every evaluation until the next message.
     """

@@ -26,7 +26,7 @@ class AssetOutcome:
     def result(
         self, spec: dg.AssetSpec | None = None, checks: Sequence[dg.AssetCheckResult] = ()
     ) -> dg.MaterializeResult:
-        """Return it as what an asset returns; ``spec``: which of a step's assets it is about."""
+        """Return the outcome as an asset's result; ``spec``: the asset, for a step with several."""
         version = dg.DataVersion(self.version)
         return dg.MaterializeResult(
             asset_key=spec and spec.key, data_version=version, metadata=self.metadata, check_results=checks
@@ -36,7 +36,7 @@ class AssetOutcome:
 def evaluated(
     key: dg.AssetKey, partition: str | None, said: dg.AssetCheckResult, *, blocking: bool = False
 ) -> dg.AssetCheckEvaluation:
-    """Return the event of a check. For one of several partitions it must not block, which would end the step of the others."""
+    """Return the event of a check. With several partitions it must not block, because that would end the step of the others."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=said.check_name or "",

@@ -21,7 +21,7 @@ PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 
 
 def partition_tags(key: dg.MultiPartitionKey) -> dict[str, str]:
-    """Return the tags of an event about a partition of several dimensions, from which Dagster reads its key."""
+    """Return the tags of an event about a multi-dimensional partition; Dagster reads its key from them."""
     return {f"{PARTITION}/{name}": part for name, part in key.keys_by_dimension.items()}
 
 
@@ -78,7 +78,7 @@ def input_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partition: st
 def newest_materialization(
     instance: dg.DagsterInstance, key: dg.AssetKey
 ) -> AssetCheckEvaluationTargetMaterializationData | None:
-    """Return what a check is about that an asset was materialized last, whatever the partition; None: it never was."""
+    """Return a check's target: the asset's latest materialization in any partition; None: never materialized."""
     for record in instance.fetch_materializations(key, limit=1).records:
         return AssetCheckEvaluationTargetMaterializationData(
             run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
@@ -92,7 +92,7 @@ def upstream_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> Any:
 
 
 def upstream_values(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.AssetValueLoader:
-    """Return what loads the values of an asset that a step reads by its own IO manager, a partition at a time."""
+    """Return a loader for an asset that a step reads. It uses the asset's own IO manager, one partition at a time."""
     asset = upstream_asset(context, key).assets_def
     if not asset.resource_defs:
         # An asset of another code location has no resources: the project's default IO manager loads it, as an input.
@@ -101,7 +101,7 @@ def upstream_values(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.A
 
 
 def events_of_run(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:
-    """Return what happened in a run, oldest first: public methods ask by asset only."""
+    """Return the events of a run, oldest first: public methods can only query by asset."""
     records = instance.get_records_for_run(run_id, of_type=kind).records
     return [record.event_log_entry.get_dagster_event() for record in records]
 

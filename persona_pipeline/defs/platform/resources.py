@@ -118,7 +118,7 @@ def opened_judge(world: World, request: EvaluationRequest) -> OpenedJudge:
 
 
 def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of an evaluation as fields of run config, where None is what the world's settings say."""
+    """Return the options of an evaluation as fields of run config; None means the value in the world's settings."""
     found = {}
     for name, field in option_fields(without=without).items():
         kind: Any = list[str] if kind_of(name) is list else kind_of(name)

@@ -88,7 +88,7 @@ class CommitHistory:
         return self.states.state(self.revisions[place])
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
-        """Return what a person calls that point."""
+        """Return the point with the names that people use for it."""
         revision = self.revisions[place]
         at = None if revision.at is None else rfc3339(revision.at)
         return PastPoint(name=revision.short, commit=revision.id, subject=revision.subject, at=at, score=score)
@@ -200,7 +200,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What is searched.
+    """The request for a search.
 
     Attributes:
         good, bad: commits; good None: the last that wrote the agent's baseline, else the first with its persona.
@@ -233,7 +233,7 @@ def bisect(
     in_git = by == "commits" or (by == "auto" and has_messages(world, request.bad))
     found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, live)
     if by == "auto" and in_git and found.good == found.bad and len(_stored(world, request.agent_id)) > 1:
-        # What it depends on never changed since it was well: then time did it.
+        # No input has changed since the last good state, so the cause is in the messages over time.
         found, answers = bisect_evaluations(world, request, live)
     found = found.model_copy(update={"voice": voice_lines(world, request.agent_id)})
     return found, list(answers.missing.values())
@@ -327,7 +327,7 @@ class _Search:
         return [self._fall(dimension, claim, good, bad) for dimension, claim in self._subjects(good, bad)]
 
     def _subjects(self, good: State, bad: State) -> list[tuple[str, str | None]]:
-        """Return what dropped, or is not judged at one end: dimensions, and claims of the other dimensions."""
+        """Return the dropped dimensions, or those not judged at one end, and such claims of the other dimensions."""
         if self.request.dimension and self.request.claim:
             name, key = self.request.dimension, self.request.claim
             for state in (good, bad):

@@ -1,7 +1,7 @@
 """The cause of a dropped score between two states, with its evidence.
 
 Each claim is examined alone: a change that its judgment does not show cannot be the cause. Where several shown things changed, the
-search needs judgments of one change without the others. Without them it concludes nothing.
+search needs judgments of each change without the others. Without them it concludes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Step:
             score_before = one.score if one else None
             score_after = other.score if other else None
             if score_before is None or score_after is None:
-                # A claim that is new, gone, or no longer applies moves the mean by its distance from it.
+                # A claim that is new, removed, or no longer applies moves the mean by its distance from it.
                 yield from self._composition(key, score_before, score_after, earlier, weights)
                 continue
             points = (score_before - score_after) * weights.get(key, 1.0)
@@ -101,7 +101,7 @@ class Step:
             yield ScorePart(key, points, kinds, next(iter(kinds)) if len(kinds) == 1 else None)
 
     def wording(self, key: str) -> CauseKind:
-        """Return what changed the text of a claim: its file, the persona's name in it, or a label that depends on messages."""
+        """Return the cause of a claim's changed text: its file, the persona's name in it, or a label that depends on messages."""
         old, new = (_claims_of(state, self.dimension).get(key) for state in (self.before, self.after))
         if old is None or new is None or old.claim != new.claim:
             return CauseKind.CLAIMS
@@ -182,7 +182,7 @@ class Mixtures:
     missing: list[JudgeRequest] = field(default_factory=list)
 
     def fall(self, changed: Iterable[CauseKind]) -> float | None:
-        """Return the points by which a claim's score drops if only these change; None: there is no such judgment."""
+        """Return the points by which a claim's score drops if only these change; None: it was not judged."""
         before = self._score(frozenset())
         after = self._score(frozenset(changed))
         return None if before is None or after is None else before - after

@@ -1,6 +1,6 @@
-"""Claims and personas drafted by a model from what an agent said, each sentence with its quotes, and scenes of an interview.
+"""Claims and personas drafted by a model from an agent's messages, each sentence with its quotes, and interview scenes.
 
-Nothing drafted is judged or read before a person has looked at it, and no file is overwritten.
+Drafts are not judged or read before a person has checked them, and no file is overwritten.
 """
 
 import re
@@ -65,7 +65,7 @@ PERSONA_SCHEMA = object_schema({"sentences": list_schema(object_schema({"evidenc
 
 @dataclass(frozen=True)
 class AgentTranscript:
-    """What an agent said, as a model is shown it.
+    """An agent's messages, as shown to a model.
 
     Attributes:
         name: its display name, as the messages or its persona have it.
@@ -83,7 +83,7 @@ class AgentTranscript:
 
     @property
     def subject(self) -> dict[str, Any]:
-        """What a draft is made from, for the key of a recording."""
+        """The source of a draft, for the key of a recording."""
         return {"agent_id": self.agent_id, "trajectory": content_hash(self.trajectory.content())}
 
 
@@ -147,14 +147,14 @@ def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
 
 
 def draft_backend(judge: Judge) -> Backend:
-    """Return what answers a draft's question; ConfigError: the judge answers nothing but claims."""
+    """Return the backend for a draft's question; ConfigError: the judge can only judge claims."""
     if not isinstance(judge, OpenedJudge):
         raise ConfigError(f"the judge {judge.name!r} drafts nothing; add --judge anthropic")
     return judge.without_recorded()
 
 
 def cost_of(question: Question, settings: Settings) -> str:
-    """Return what asking is expected to take, in words."""
+    """Return the expected cost of a question, in words."""
     from persona_pipeline.judging.estimate import estimate
     from persona_pipeline.judging.providers.base import ModelOptions
 
@@ -260,7 +260,7 @@ def text_problem(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a YAML scalar on one line in double quotes, without what cannot be seen."""
+    """Return a text as a YAML scalar on one line in double quotes, without invisible characters."""
     return plain_json(visible(text))
 
 

@@ -28,7 +28,7 @@ class NotApplicableError(Exception):
 
 
 class LanguageWords(BaseModel, extra="forbid", frozen=True):
-    """Words and stock lines of one language.
+    """Words and stock lines of a language.
 
     Attributes:
         boilerplate: neutral lines that any polite assistant could have sent.
@@ -141,7 +141,7 @@ _DASH = regex.compile(r"\s+[-–—]+\s+|[–—―]+")
 _SENTENCE = regex.compile(r"(^|[.?!。？؟]\s+)(¿?\p{Ll})")
 _OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}]$")
 _LETTER = regex.compile(r"\p{L}")
-# What a word that went leaves around a full stop.
+# Punctuation left around a full stop by a removed word.
 _LEFT_OVER = regex.compile(r"(?<=[?？؟])[\s,،，、]*[.。]|[\s,،，、]*([.。])(?:[\s,،，、]*[.。])*")
 _LOOSE = " ,.،。，、"
 
@@ -273,7 +273,7 @@ class BrokenCase:
 
 
 def material_of(case: AgentCase) -> Material:
-    """Return what an agent's messages can be broken with: the others' lines are taken from before the window where they can."""
+    """Return the material for faults in an agent's messages. The others' lines come from before the window if possible."""
     texts = [message.text for message in case.messages]
     now = by_speaker(chain.from_iterable(case.channels.values()))
     before = case.earlier_texts()

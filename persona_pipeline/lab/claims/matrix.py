@@ -12,7 +12,7 @@ from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.scoring.results import PropositionResult
 
-# Standard deviation of one judgment without enough repeats: judges were measured to have 0.5-1.5.
+# Standard deviation of a judgment without enough repeats: judges were measured to have 0.5-1.5.
 ASSUMED_SD = 1.0
 # A score is a whole number: no judge is steadier than its rounding.
 _LEAST_SD = math.sqrt(1 / 12)
@@ -53,7 +53,7 @@ class ClaimCell(_Model):
 
     @property
     def silent(self) -> bool:
-        """Whether the judge said that there is nothing to say."""
+        """Whether the judge found no evidence, or the claim not applicable."""
         return self.unscored in ("not_applicable", "no_evidence")
 
 
@@ -98,7 +98,7 @@ class KillMatrix(_Model):
 
     Attributes:
         models: of the verdicts; several where some were recorded by another model.
-        judge_sd: of one judgment, in points; ``sd_measured``: from the repeats of this test, else assumed.
+        judge_sd: of a single judgment, in points; ``sd_measured``: from the repeats of this test, else assumed.
         failed: judgments that failed, by reason.
         judgments: number of requested judgments.
     """
@@ -210,12 +210,12 @@ class KillMatrix(_Model):
 
 
 def good(result: PropositionResult, value: float) -> float:
-    """Return what a judge said as a score for which high is good, whichever way the claim is written."""
+    """Return a judge's score with high as good, also for inverted claims."""
     return 9 - value if result.inverted else value
 
 
 def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
-    """Return the standard deviation of one judgment and its degrees of freedom, from repeated judgments."""
+    """Return the standard deviation of a single judgment and its degrees of freedom, from repeated judgments."""
     # Parts are channels or actions.
     contexts = ((r, len({part["part"] for part in r.parts}) or 1) for r in results)
     found = [(r.spread, len(r.samples) - count) for r, count in contexts if r.spread is not None]

@@ -1,5 +1,5 @@
-"""A test of claims: an agent's intact window, its broken ones and others' words are judged by the same claims, all together; what
-decides alone is judged a second time.
+"""A test of claims: an agent's intact window, its broken ones and others' words are judged by the same claims, all together. A
+judgment that alone decides a result is repeated.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ ENOUGH_REPEATS = 20
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """What to break and how often to judge it.
+    """The faults to inject and the number of judgments.
 
     Attributes:
         dimensions: None: all that the agent has claims for.
@@ -96,7 +96,7 @@ class Trial:
         return [asked for plan in self.windows.values() for asked in plan.requests]
 
     def estimate(self, settings: Settings) -> str:
-        """Return what judging all this live would take, in words."""
+        """Return the estimated cost of judging the trial live, in words."""
         from persona_pipeline.judging.estimate import estimate
         from persona_pipeline.judging.providers.base import ModelOptions
 
@@ -109,7 +109,7 @@ class Trial:
 
 
 def plan_trial(world: World, request: TrialRequest) -> Trial:
-    """Return what must be judged, and ask nothing yet; ConfigError: bad input, no claims of these dimensions, or no messages."""
+    """Return the required judgments, without API calls; ConfigError: bad input, no claims of these dimensions, or no messages."""
     faults = request.chosen_faults()
     asked = EvaluationRequest(
         agents=[request.agent_id],
@@ -164,7 +164,7 @@ def _speakers(world: World, scope: AgentScope) -> list[str]:
 
 
 def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
-    """Return the claims about this agent: those of its own files, and all that are judged with its persona."""
+    """Return the claims about this agent: the claims in its own files, and all that are judged with its persona."""
     found = {}
     for dimension in plan.plans:
         stored = plan.sets[dimension].propositions

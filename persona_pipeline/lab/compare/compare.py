@@ -53,11 +53,11 @@ DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the bud
 
 @dataclass(frozen=True)
 class Contest:
-    """Two versions that are compared, and who judges and answers.
+    """Two versions to compare, with their judges and targets.
 
     Attributes:
         sides: before and after.
-        judges: theirs, mostly the same one twice.
+        judges: one per side, usually the same one twice.
         answering: both answer the same scenes; None: the same messages are judged.
         unreadable: versions whose recordings cannot be believed or are of an older form: they are not used.
     """
@@ -109,7 +109,7 @@ class Contest:
         return _only(before, due), _only(after, due)
 
     def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
-        """Return what the targets are asked of a scene; nothing where messages are judged."""
+        """Return the questions of a scene to the targets; empty if messages are judged."""
         if self.answering is None:
             return []
         with_persona, agents = self.answering.with_persona, (tally.before, tally.after)
@@ -205,7 +205,7 @@ def _take(
             plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     if contest.judges[0] is contest.judges[1]:
-        # One call: what both versions ask alike is asked, and paid, once.
+        # One call: a request that both versions share is sent, and paid, once.
         judged = judge_plans([*befores, *afters], contest.judges[0])
     else:
         judged = [*judge_plans(befores, contest.judges[0]), *judge_plans(afters, contest.judges[1])]
@@ -269,7 +269,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
 
 @dataclass(frozen=True)
 class KnownJudge:
-    """Recorded and stored verdicts of one model; makes no API calls."""
+    """Recorded and stored verdicts of a single model; makes no API calls."""
 
     known: KnownVerdicts
     model: str
@@ -335,7 +335,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
     """Open two versions with their judges and targets.
 
     ``versions``: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the current files. ``other``: the one after,
-    where it is not in ``versions``. ConfigError: there is no such version, judge or target, or an option does not fit.
+    where it is not in ``versions``. ConfigError: a version, judge or target does not exist, or an option does not fit.
     """
     before, after = (versions, other) if other else split_versions(versions)
     with open_sides(world.root, before, after) as sides:
@@ -356,7 +356,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
 
 
 def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple[Judge, Judge]:
-    """Return judges of two models, each with what it judged before, or the same judge twice."""
+    """Return judges of two models, each with its earlier judgments, or the same judge twice."""
     if asking.models is None:
         judge = open_judge(asking.judge, world, options)
         return judge, judge
@@ -365,7 +365,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
     if asking.judge == RECORDED:
         known = WorldReader(world).known
         return KnownJudge(known, asking.models[0]), KnownJudge(known, asking.models[1])
-    # Neither may spend what the other needs.
+    # Each judge gets half of the budget, so that neither spends the other's share.
     options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
     before, after = (
         open_judge(asking.judge, world, options, settings=world.settings.model_copy(update={"judge_model": model}))
@@ -375,7 +375,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
 
 
 def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
-    """Return the scenes of every agent, in their order; ConfigError: there is no message, or no test."""
+    """Return the scenes of every agent, in their order; ConfigError: no messages, or no tests."""
     world, (wanted, _, _) = contest.world, contest.agents(request)
     world.sync_messages()
     if contest.answering is None:
@@ -389,7 +389,7 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
 
 
 def open_answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
-    """Open the targets; answers and judgments share one budget. ConfigError: there is no such target, or it is not allowed."""
+    """Open the targets; answers and judgments share one budget. ConfigError: a target does not exist, or is not allowed."""
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
     targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
     if targets is None:
@@ -420,7 +420,7 @@ def estimate_comparison(
     judge: str | None,
     asking: AskedVersions,
 ) -> str:
-    """Return in words what a comparison takes if it goes to its last scene; mostly it is decided sooner.
+    """Return in words the cost of a comparison up to its last scene; usually it is decided sooner.
 
     ``judge``: the provider of a live one; None: the settings', or Anthropic.
     """
@@ -468,7 +468,7 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
 
 
 def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
-    """Return in words what answers may cost in dollars."""
+    """Return in words the possible cost of answers in dollars."""
     total = Range()
     for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)

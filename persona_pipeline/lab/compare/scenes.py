@@ -1,4 +1,4 @@
-"""What two versions are compared on: windows of messages, or moments in which both answer by their targets."""
+"""Scenes of a comparison: windows of messages, or moments in which the targets of both versions answer."""
 
 import json
 import random
@@ -60,10 +60,10 @@ class Scene:
         window: its messages are judged; of an answered scene, its time.
         context: messages before the answer, oldest first; empty where messages are judged as they are.
         turns: the visitor's lines, whatever the answers are; empty: the context is answered, once.
-        conversation: scenes of one conversation are alike and count once, as their mean; they are neighbours. Empty: it is alone.
+        conversation: its scenes are alike and count once, as their mean; they are neighbours. Empty: it is alone.
         system: the system message of a suite's test, in addition to the persona.
         attempt: 0-based: the same scene may be answered again.
-        kind: of an interview's scene; a change may show in scenes of one kind alone.
+        kind: of an interview's scene; a change may show in scenes of a single kind.
     """
 
     id: str
@@ -84,7 +84,7 @@ class Scene:
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
     """Return the windows in which an agent spoke, in an order by seed: the newest and those of the same length before it.
 
-    Neighbouring weeks are alike and count as one conversation. ConfigError: there is no message or window.
+    Neighbouring weeks are alike and count as one conversation. ConfigError: no messages or windows.
     """
     window: Window | None = WorldReader(world).window(request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]

@@ -24,7 +24,7 @@ from persona_pipeline.world.world import World
 VOICE, SAID_AGAIN, LATE_TURNS, ADHERENCE = "voice", "said_again", "late_turns", "adherence"
 # Turns that a scene needs for a row.
 LEAST_TURNS = {SAID_AGAIN: 2, LATE_TURNS: SHORTEST}
-# Own messages that show what is usual.
+# Number of the agent's own messages that show its usual level.
 _LATEST = 200
 COST, LATENCY = "cost_usd", "latency_seconds"
 

@@ -1,6 +1,6 @@
 """Scores of both versions by scene, and the tests on them.
 
-Scenes of one conversation are alike, so conversations are counted: each is one difference, the mean of its scenes.
+Scenes of the same conversation are alike, so conversations are counted: each is one difference, the mean of its scenes.
 """
 
 from collections import defaultdict
@@ -200,7 +200,7 @@ class AgentTally:
         return {name: ScoreDifference(note=why) for name, why in self.signals.unknown.items()} if self.signals else {}
 
     def only(self, one: SideAgent, other: SideAgent) -> tuple[str, ...]:
-        """Return the claims of one version that the other lacks."""
+        """Return the claims that one version has and the other lacks."""
         theirs = self._claims(other)
         return tuple(
             f"{name}/{key}" for name, own in self._claims(one).items() for key in own if key not in theirs.get(name, {})

@@ -140,6 +140,6 @@ class Interviewee:
         )
 
     def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
-        """Return what the target is asked in a session, counted from 0."""
+        """Return the questions to the target in a session, counted from 0."""
         target, sent = answering.targets[0], answering.with_persona
         return [AskedScene(target, self.agent, script_scene(item, session), sent) for item in scenes]

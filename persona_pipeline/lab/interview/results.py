@@ -65,12 +65,12 @@ class InterviewedScene(Value):
 
 
 class Interview(Asked):
-    """An interview of one agent, played by one target.
+    """An interview of an agent, played by a target.
 
     Attributes:
         persona: hash of the persona; ``hidden``: the judge did not see its names.
         not_asked: dimensions that an interview does not have, and why.
-        verdicts: since the baseline, whole dimensions first; empty: there is no baseline.
+        verdicts: since the baseline, whole dimensions first; empty without a baseline.
         baseline: its time; ``changed``: scenes left out, as they are not in both.
         whole: every scene was answered and judged.
     """

@@ -66,7 +66,7 @@ class Plot:
         return element("line", {"class": name, "x1": self.left, "x2": end, "y1": y, "y2": y})
 
     def grid(self, ticks: Iterable[tuple[float, str]]) -> list[Markup]:
-        """Return level lines with what stands beside them; the one at the bottom is the axis."""
+        """Return horizontal grid lines with their labels; the one at the bottom is the axis."""
         parts = []
         for share, text in ticks:
             y = self.y(share)
@@ -133,7 +133,7 @@ def _along(score: float) -> float:
 
 
 def small_line(scores: Sequence[float | None]) -> Markup:
-    """Return a line through the scores and nothing else, in few bytes: a page has a thousand, beside the newest score."""
+    """Return a bare line through the scores, in few bytes: a page may have a thousand, each next to a newest score."""
     step = _SPARK_WIDTH / max(1, len(scores) - 1)
     points = [
         None if score is None else (float(round(index * step)), float(round(_SPARK_HEIGHT * (1 - score / _BEST))))
@@ -150,7 +150,7 @@ def small_line(scores: Sequence[float | None]) -> Markup:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: a score (0-9) or None a window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none."""
+    """A line: a score (0-9) or None for each window. ``style`` is a CSS class, ``d1`` to ``d5``; the main line has none."""
 
     scores: Sequence[float | None]
     style: str = ""

@@ -1,4 +1,4 @@
-"""A run's page in a browser: each agent with its claims, its lines out of character and its history, and what all share."""
+"""A run's page in a browser: each agent with its claims, its lines out of character and its history, and sections on all agents."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,9 +63,9 @@ from persona_pipeline.scoring.messages.verdicts import count_kinds
 from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 
-# Lines below the heading that say who needs a look.
+# Most lines below the heading that name agents that need a look.
 _MOST_BEFORE = 3
-# Windows of an agent that is shown in a line, and what is said of it there.
+# Most windows in the small chart of an agent's table row, and most characters of the finding there.
 MOST_DRAWN, _MOST_WORDS = 24, 160
 
 
@@ -86,7 +86,7 @@ class PropositionItem:
 
     @property
     def quotes(self) -> list[QuotedEvidence]:
-        """What the judge quoted, each once: samples quote the same, or a part of it."""
+        """The judge's quotes, each once: samples quote the same text, or a part of it."""
         found = {(item.message_id, item.quote): item for item in self.result.evidence}
 
         def is_part(item: QuotedEvidence) -> bool:
@@ -118,7 +118,7 @@ class PropositionItem:
 
 @dataclass(frozen=True)
 class DimensionBlock:
-    """One dimension of one agent: its cell, and its propositions with the worst first."""
+    """A dimension of an agent: its cell, and its propositions with the worst first."""
 
     cell: ScoreCell
 
@@ -227,14 +227,14 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
 
 
 def _worst(view: ReportView, shown: Mapping[str, AgentBlock]) -> Section | None:
-    """Return the messages out of character of agents that are shown, each with what it answered and one in character."""
+    """Return messages out of character of the shown agents, each with the message it answers and one in character."""
     found = [(row, shown[row.agent_id].anchor) for row in view.quoted if row.agent_id in shown]
     drawn = Drawn("broken.html.j2", {"agents": found, "names": view.names})
     return Section(WORST, [drawn], "broken", short="Lines") if found else None
 
 
 def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
-    """Return the histories of agents that need a look; where nobody does, of all."""
+    """Return the histories of agents that need a look; if none does, of all."""
     needed = [agent for agent in agents if agent.row.needs_a_look] or agents
     return [agent.timeline for agent in needed if agent.timeline]
 
@@ -260,7 +260,7 @@ def _kinds(rows: Sequence[AgentRow]) -> Section | None:
 
 
 def _everybody(view: ReportView, shown: dict[str, AgentBlock], histories: Mapping[str, Sequence[Json]]) -> Section:
-    """Return a line for everybody, those that need a look first."""
+    """Return the table of all agents, one row each; those that need a look come first."""
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     rows = []
     for row in sorted(view.rows, key=lambda row: row.severity):
@@ -297,7 +297,7 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
 
 
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    """Return the findings by agent, claims that dropped folded; those of an agent in a line stand there."""
+    """Return the findings by agent, with dropped claims folded. An agent that has only a table row has its findings in that row."""
     told = [item for item in view.findings if item.agent_id not in view.names or item.agent_id in shown]
     claims = [_finding(view, item) for item in told if item.kind == "proposition_drop"]
     lines = [_finding(view, item) for item in told if item.kind != "proposition_drop"]

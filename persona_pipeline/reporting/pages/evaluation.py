@@ -53,7 +53,7 @@ from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import DIMENSIONS, dimension_label
 
 WORST = "Messages out of character"
-# Agents of more than this are folded where they are in character.
+# With more agents than this, those in character are folded.
 FOLDED_FROM = 12
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 # In a terminal without -v: agents, other findings, remedies, names in a line, and lines after the table.
@@ -169,7 +169,7 @@ def _worst(view: ReportView) -> Section:
 
 
 def worst_lines(name: str, item: WorstMessage, claims: Sequence[str], names: Mapping[str, str]) -> Iterator[Item]:
-    """Yield a message out of character, the claims it breaks, what it answered, and an earlier one in character."""
+    """Yield a message out of character, the claims it breaks, the message it answers, and an earlier one in character."""
     verdict = item.verdict
     quote = Span(verdict.quote, "em", _MOST_QUOTE)
     where = [_own(" ("), Span(verdict.message, "code", _MOST_ID), _own(f", {verdict.said_at:%Y-%m-%d %H:%M} UTC): ")]
@@ -278,7 +278,7 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
 
 
 def power_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Power]]]) -> Table:
-    """Return the smallest drop that each dimension could have shown, and what is needed to see a smaller one."""
+    """Return the smallest detectable drop of each dimension, and the sample needed to detect a smaller one."""
     columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
     rows = [
         PageRow([Agent(row.agent_id, row.name, ""), *(_power(powers.get(name)) for name in view.dimensions)])
@@ -361,7 +361,7 @@ _HASH_LENGTH = 12
 def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
     """Return tables of expenses by agent, dimension and mechanism, the largest first; all have the same sum.
 
-    Tables of one row are left out; beyond ``most`` rows the last row sums up the others.
+    Tables with a single row are left out; beyond ``most`` rows the last row sums up the others.
     """
     names = {agent_id: agent.evaluation.display_name for agent_id, agent in report.agents.items()}
     groupings: dict[str, Callable[[Expense], str]] = {

@@ -1,4 +1,4 @@
-"""What experiments found: claims tested and how much they vary, two versions side by side, a cause, and what a change touches."""
+"""Pages of experiments: tested claims and their variation, two versions side by side, a cause, and the files of a change."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ _MOST_ANSWER = 600
 COMPARED = "Compared with"
 TOUCHED = "What this change touches"
 _NOTHING = "No persona, claim, message, recording or suite, and nothing that decides."
-# What decides and what should not be there at all comes first, then what is evaluated.
+# Files that decide the verdict, and files that should not be there, come first; then evaluated files.
 _ORDER = (
     "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "everyday language", "nudges",
     "persona", "claim", "claims", "recordings", "messages", "card", "suite", "interview",
@@ -86,7 +86,7 @@ _PLURALS = {
     "card": "cards",
     "suite": "suites",
 }
-# What is gone comes first: nothing else reminds of it.
+# Removed entries come first: nothing else shows that they existed.
 _KINDS = (Kind.REMOVED, Kind.EDITED, Kind.ADDED)
 _MOST_NAME, _MOST_DETAIL, _MOST_SHORT, _MOST_NAMED = 120, 2_000, 240, 3
 
@@ -254,7 +254,7 @@ def _label(name: str) -> str:
 
 
 def _answered(agent: AgentDifference) -> Iterator[str]:
-    """What answers took on both sides."""
+    """Yield the expenses of an answer on both sides."""
     for name, (title, shown) in _EXPENSES.items():
         if item := agent.expenses.get(name):
             most = f"95 % below {shown(item.before_p95)} -> {shown(item.after_p95)}"
@@ -262,7 +262,7 @@ def _answered(agent: AgentDifference) -> Iterator[str]:
 
 
 def _side_by_side(pair: SideBySide) -> Iterator[Line]:
-    """A scene in which something fell: the line, what each side answered, and what the judge quotes."""
+    """Yield the lines of a scene with a drop: the visitor's line, both answers, and the judge's quotes."""
     fell = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
     yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {fell}"]
     for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
@@ -315,7 +315,7 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
 
 
 def bisection_page(found: Bisection) -> Page:
-    """Return each fall, where it happened, what caused it or why that cannot be told, and what was spent."""
+    """Return each drop with its place, its cause (or why the cause is unknown), and the cost."""
     who = one_line(found.agent_id, 64)
     items = []
     if not found.falls and found.good == found.bad:
@@ -356,7 +356,7 @@ def _point(point: PastPoint) -> str:
 
 
 def changes_page(changes: Sequence[Change]) -> Page:
-    """Return all that was removed, edited and added, by name: what a pull request's verdict was made of."""
+    """Return all removed, edited and added entries by name: the inputs of a pull request's verdict that changed."""
     items = []
     for change in sorted(changes, key=_rank):
         rows = Span(f": {_counted(change.rows)}" if any(change.rows) else "", "own")

@@ -1,4 +1,4 @@
-"""What an evaluation stands on: what works, what people labelled, how far judges can be believed, what the gate does."""
+"""Pages on the basis of an evaluation: setup checks, labels, the validity of judges, and the gate."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ _MOST_STALE = 5
 
 
 def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
-    """Return what was found of everything an evaluation needs, and what to do."""
+    """Return the checks of an evaluation's requirements, with their remedies."""
     items = []
     for finding in findings:
         items.append(Item([Span(f"{finding.level:<6}{finding.name:<18}{finding.said}", "fixed")]))
@@ -32,7 +32,7 @@ def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
 
 
 def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
-    """Return a line a label; ``stale``: why some are, by their identity."""
+    """Return one line per label; ``stale``: the reasons why labels are stale, by their identity."""
     items = []
     for label in labels:
         reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
@@ -55,7 +55,7 @@ def message_labels_page(labels: "Sequence[MessageLabel]") -> Page:
 
 
 def facts_page(found: "Sequence[FactsFound]") -> Page:
-    """Return what agents said of themselves, each with its line, and what of it contradicts."""
+    """Return the statements of agents about themselves, each with its message, and the contradictions among them."""
     told, sections = list[Item](), list[Section]()
     for own in found:
         told.append(Item(own.summary, kind=own.agent_id, tone="" if own.is_whole else "warn"))
@@ -108,7 +108,7 @@ def _judge(item: "calibrate.DimensionCalibration | calibrate.MessageCalibration"
 
 
 def _people(names: Sequence[str]) -> str:
-    """Return who labelled. One person's labels say how that person sees it, and are not corrected for that."""
+    """Return the labellers as text. One person's labels show that person's view, without a correction."""
     told = ", ".join(one_line(name, 40) for name in names)
     return f"this person: {told}" if len(names) == 1 else told
 
@@ -169,7 +169,7 @@ def _held(item: "GateReplay") -> Table:
 
 
 def statistics_page(found: "CorrectionStatistics") -> Page:
-    """Return how messages ended and what their checks took, agents first and all of them together last."""
+    """Return the outcomes of messages and the cost of their checks, agents first and the total last."""
     if not found.total.actions:
         return Page("Corrections", sections=[Section("", [Item("Nothing was checked.")])])
     rows = [*found.agents.items(), ("all", found.total)]

@@ -12,7 +12,7 @@ _MOST_LINE, _MOST_HELD = 300, 2.0
 
 
 def interview_page(found: Interview) -> Page:
-    """Return an interview's page: scores, verdicts since the baseline, the worst lines, and what it rests on."""
+    """Return an interview's page: scores, verdicts since the baseline, the worst lines, and its basis."""
     kinds = list(dict.fromkeys(scene.kind for scene in found.scenes.values()))
     whole = {row.dimension: row for row in found.verdicts if not row.kind and not row.claim}
     rows = [
@@ -68,7 +68,7 @@ def _fell(row: MeanVerdict) -> bool:
 
 
 def _verdict_cell(row: MeanVerdict | None, fell: Sequence[str]) -> Cell:
-    """Return what became of a dimension; ``fell``: the kinds of scene in which it dropped, "" for all."""
+    """Return the verdict on a dimension; ``fell``: the kinds of scene in which it dropped, "" for all."""
     if row is None:
         return Cell("–")
     change = "" if row.change is None else f" {format_delta(row.change, 1)}"

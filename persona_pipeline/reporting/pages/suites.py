@@ -27,7 +27,7 @@ from persona_pipeline.suites.grading.results import (
 from persona_pipeline.suites.running.history import Comparison, Pair
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
-# Rows in a notebook, what is wrong first: a long run is cut.
+# Most rows in a notebook, failures first: a long run is cut.
 _MOST_TESTS, _MOST_PAIRS = 50, 20
 
 
@@ -57,7 +57,7 @@ def summary_line(result: SuiteResult) -> str:
 
 
 def suite_page(result: SuiteResult) -> Page:
-    """Return the verdict, a line a test, and behind each its asserts, its answer and its attempts."""
+    """Return the verdict and one line per test, each with its asserts, its answer and its attempts."""
     summary = result.summary
     counts = [f"{summary['passed']} of {summary['total']} tests pass"]
     words = (("borderline", "borderline"), ("failed", "fail"), ("errors", "could not be judged"))

@@ -118,7 +118,7 @@ class Responses:
         return value[attempt]
 
     def output(self, test_id: str, target: str | None, attempt: int, request_key: str | None = None) -> Output:
-        """Return the answer of one attempt.
+        """Return the answer of an attempt.
 
         ``request_key``: of the current request; an answer recorded for another key is stale. Raises ``ResponseError``: the
         answer is missing, stale, a recorded error, or of an unknown shape.
@@ -407,7 +407,7 @@ class TargetFields(StrictFields):
         return self._folder
 
     def respond(self, request: Request) -> Output:
-        """Return the answer. Raises ``TargetError``: there is no answer."""
+        """Return the answer. Raises ``TargetError``: the target did not answer."""
         raise NotImplementedError
 
     def prepare(self) -> None:
@@ -449,7 +449,7 @@ def ask(target: TargetFields, request: Request, *, most_retries: int, deadline: 
     """Return a target's answer, with retries after failures that can pass.
 
     ``request``: its timeout is that of each try. ``deadline``: the end of the first try, on the monotonic clock; None: by
-    the timeout. Raises ``TargetError``: there is no answer.
+    the timeout. Raises ``TargetError``: the target did not answer.
     """
     for retry in range(most_retries + 1):
         # A retry has the whole time again. After a timeout there would be no time left.

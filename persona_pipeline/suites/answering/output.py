@@ -274,7 +274,7 @@ def parse_output(value: Any) -> Output:
     took: Any = given.get("turns")
     said = output.by_turn() if isinstance(took, list) else []
     if said and len(said) == len(took):
-        # The figures of each turn are in a list of their own.
+        # The figures of each turn are in a separate list.
         output.turns = [
             replace(
                 parse_output({**(own if isinstance(own, Mapping) else {}), "messages": turn.messages}), asked=turn.asked

@@ -58,7 +58,7 @@ def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def keywords(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords of a schema and of those in it, without names of properties."""
+    """Yield the keywords of a schema and its subschemas, without names of properties."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()

@@ -44,7 +44,7 @@ class PromptScript(StrictFields):
     config: dict[str, Any] | None = None
 
 
-# The tags are no keys of a script, so that a problem's place is the key in the file.
+# The tags are not keys of a script, so that a problem's place is the key in the file.
 Prompt = Annotated[
     Annotated[str, Tag("text")] | Annotated[PromptScript, Tag("program")],
     Discriminator(lambda value: "text" if not isinstance(value, dict | PromptScript) else "program"),

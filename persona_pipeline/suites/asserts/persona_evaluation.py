@@ -1,4 +1,4 @@
-"""Persona claims on an answer: the project's evaluation, applied to the answer of one test."""
+"""Persona claims on an answer: the project's evaluation, applied to the answer of a test."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -236,7 +236,7 @@ def single_command(script: Sequence[str]) -> list[str]:
 def missing_file(script: Sequence[str], folder: Path) -> str | None:
     """Return the name of a program's missing file; None without one.
 
-    It is a program with a folder in its name, or the first argument that ends as a script does. Shell lines of several
+    It is a program with a folder in its name, or the first argument that ends as a script does. Shell lines with several
     commands are not checked. ``folder``: where the program runs.
     """
     words = single_command(script)

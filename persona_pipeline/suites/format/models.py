@@ -79,7 +79,7 @@ class AssertFields(StrictFields):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files it was read from besides the suite, such as a prompt."""
+        """The other files it was read from, such as a prompt."""
         return getattr(self, "_files", ())
 
     @property

@@ -97,13 +97,13 @@ class AssertTypes(Protocol):
 
 @dataclass
 class Reader:
-    """State of one loading: the files, the suite's folder, and the problems and warnings so far.
+    """State of a loading: the files, the suite's folder, and the problems and warnings so far.
 
     Attributes:
         assert_types: None where no asserts are read.
         missing: files of programs that do not exist; a run reports them when it needs them.
         depth: number of composites around the current assert.
-        broken: ids of invalid values, so that a YAML alias of one is not reported twice.
+        broken: ids of invalid values, so that a YAML alias of an invalid value is not reported twice.
     """
 
     files: Files

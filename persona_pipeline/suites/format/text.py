@@ -65,7 +65,7 @@ def json_equal(left: Any, right: Any) -> bool:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Return the value at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: there is no value."""
+    """Return the value at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING`` without a value."""
     for match in _STEP.finditer(path):
         index, key = match.groups()
         if isinstance(value, list):

@@ -123,7 +123,7 @@ def judge_question(
 ) -> "Question":
     """Return a question about evidence.
 
-    ``subject``: key of the recording besides the evidence: the question, not its wording. ``check``: returns the problem of
+    ``subject``: key of the recording, together with the evidence: the question, not its wording. ``check``: returns the problem of
     a reply, or None.
     """
     from persona_pipeline.base.documents.json import content_hash

@@ -151,7 +151,7 @@ _OF_A_TEST = (
 
 @dataclass(frozen=True, slots=True)
 class AssertResult:
-    """Result of one assert. ``score`` is None exactly if ``error`` is set. ``failed_gates``: missed gates among its children."""
+    """Result of an assert. ``score`` is None exactly if ``error`` is set. ``failed_gates``: missed gates among its children."""
 
     name: str
     type: str
@@ -271,7 +271,7 @@ def _answered(output: Output | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TestResult:
-    """Result of one test with one target.
+    """Result of a test with a target.
 
     Attributes:
         id: the test's id, with ``@<target>`` if the run has several targets.
@@ -305,7 +305,7 @@ class TestResult:
 
     @property
     def error(self) -> Failure | None:
-        """Why there is no score: the target's failure, else the first failure of an assert."""
+        """Why the score is missing: the target's failure, else the first failure of an assert."""
         if self.verdict is not SuiteVerdict.ERROR:
             return None
         if self.best.error:

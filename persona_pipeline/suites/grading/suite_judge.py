@@ -1,6 +1,6 @@
 """The project's judge for asserts, with its cache, recordings and budget.
 
-Asserts run in threads, but the judge is asynchronous and serves one thread, so it has an event loop of its own.
+Asserts run in threads, but the judge is asynchronous and serves one thread, so it has a separate event loop.
 """
 
 import threading

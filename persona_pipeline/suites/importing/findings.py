@@ -23,7 +23,7 @@ PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
 PROGRAM = re.compile(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$")
 # Names of other tools and their counterparts.
 TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
-# Limits of one import: a file may refer to itself and combine its lists.
+# Limits of an import: a file may refer to itself and combine its lists.
 MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "findings": 200_000, "characters": 64_000_000}
 
 
@@ -59,7 +59,7 @@ class Findings:
         """Return the part at a place, one per place. ``label``: name of its keys, where ``{}`` is the key."""
         if not isinstance(entry.data, dict):
             return FilePart(self, entry, label)
-        # Data that is derived from a place, such as a template with further keys, is a part of its own.
+        # Data that is derived from a place, such as a template with further keys, is a separate part.
         return self.parts.setdefault((id(entry.source), entry.location, id(entry.data)), FilePart(self, entry, label))
 
     def unread(self) -> None:
@@ -288,5 +288,5 @@ def _has_odd_number(value: Any) -> bool:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list unchanged, any other value as a list of one, and None as an empty list."""
+    """Return a list unchanged, any other value as a list with that value, and None as an empty list."""
     return value if isinstance(value, list) else [] if value is None else [value]

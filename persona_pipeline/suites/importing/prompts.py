@@ -19,7 +19,7 @@ from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, FileReference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
-# Limits of one template: characters of its text, and steps of its loops times the size of the data.
+# Limits of a template: characters of its text, and steps of its loops times the size of the data.
 MOST_CHARACTERS, MOST_WORK = 1_000_000, 1_000_000_000
 
 

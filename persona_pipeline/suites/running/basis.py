@@ -179,7 +179,7 @@ class Looks:
 
 
 def git_names(root: Path, *which: str) -> list[str]:
-    """Return the paths that git lists below a folder. Raises ``ConfigError``: there is no git repository."""
+    """Return the paths that git lists below a folder. Raises ``ConfigError``: not a git repository."""
     listed = ask_git(root, "ls-files", "-z", *which)
     return [name for name in listed.decode("utf-8", "surrogateescape").split("\0") if name]
 

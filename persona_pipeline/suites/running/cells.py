@@ -77,7 +77,7 @@ def _graded_turns(output: Output, context: Context) -> Iterator[AssertResult]:
 
 
 def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
-    """Return one result of several turns: a missed gate, else an error, else the worst."""
+    """Return one result for a list of turns: a missed gate, else an error, else the worst."""
     gate = next((item for item in turns if item.gate_failed), None)
     worst = gate or min(turns, key=lambda item: -1.0 if item.score is None else item.score)
     misses = [f"{item.name}: {text}" for item in turns for text in item.misses]

@@ -33,7 +33,7 @@ MOST_FAILURES = 50
 
 
 def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
-    """Return the summary of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
+    """Return the summary of a target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
     counts = Counter(test.verdict for test in part.tests)
     failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
     return {

@@ -104,7 +104,7 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
     """Return the suites at these places, each once: a file, every suite in a folder, or the matches of a glob.
 
-    Raises ``NothingError``: there is no suite; ``ConfigError``: some places have none.
+    Raises ``NothingError``: no suite was found; ``ConfigError``: some places have no suite.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []

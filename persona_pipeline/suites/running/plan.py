@@ -31,12 +31,12 @@ class RunOptions:
         tags: a test runs if it or its suite has one of them. Empty: all.
         only: ids of tests that may run; None: all. It may be empty.
         shard: part of the tests and number of parts, such as (2, 4); None: all.
-        targets: instead of those that the suite names.
+        targets: used instead of the targets in the suite.
         workers: tests at once; None: as the target has it, else 1, and 20 for recorded answers with a judge.
         timeout: seconds for one attempt, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: whether cached answers are used; None: as the suite has it.
-        settings: folders of caches and workspaces, and telemetry; None: those of the environment.
+        settings: folders of caches and workspaces, and telemetry; None: from the environment.
         keep_workspaces: also those of passed tests.
         world_root: returns the world's folder; called only for persona asserts.
         keyed: whether results have the digest of their inputs, for later runs; None: if there is an ``on_result``.
@@ -89,7 +89,7 @@ class Targets:
         return list({**self.entries, **self._opened})
 
     def runs_code(self, name: str) -> bool | None:
-        """Return whether a target needs permission to run code, without opening it; None: there is no such target."""
+        """Return whether a target needs permission to run code, without opening it; None: the target does not exist."""
         if name not in self.names:
             return None
         model = self._model(name)

@@ -213,7 +213,7 @@ def with_prefix(test: TestResult, prefix: str) -> TestResult:
 
 
 def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResult:
-    """Return the results of several suites as one; a single result stays unchanged."""
+    """Return a list of suite results as one result; a single result stays unchanged."""
     if len(results) == 1:
         return results[0]
     usage: Counter[str] = Counter()

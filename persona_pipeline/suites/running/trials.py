@@ -1,4 +1,4 @@
-"""Trials: the score of one answer, and of several attempts at a test."""
+"""Trials: the score of an answer, and the score from repeated attempts at a test."""
 
 import math
 import statistics

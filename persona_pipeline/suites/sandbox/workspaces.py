@@ -30,7 +30,7 @@ class WorkspaceError(ReasonedError):
 
 @dataclass
 class WorkspaceFolder:
-    """Workspace of one test. ``baseline``: text of its files after setup (None: not text, or too large)."""
+    """Workspace of a test. ``baseline``: text of its files after setup (None: not text, or too large)."""
 
     path: Path
     workspace: WorkspaceFields

@@ -47,7 +47,7 @@ class CliTarget(TargetFields):
     """Runs a program for each test. Needs permission to run code.
 
     Arguments may contain ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}``, ``{OUTPUT_FILE}``,
-    ``{LAST_MESSAGE}``, ``{TURN}`` and ``{CONVERSATION}``; there is no shell. The answer is the output file, else standard
+    ``{LAST_MESSAGE}``, ``{TURN}`` and ``{CONVERSATION}``; no shell is used. The answer is the output file, else standard
     output: messages as JSON, or text.
     """
 

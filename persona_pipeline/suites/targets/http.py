@@ -147,7 +147,7 @@ class HttpTarget(AwaitedTarget):
             raise TargetError("invalid_response", f"target {self.name!r}{place}: {error}") from error
 
     def _piece(self, data: str) -> str:
-        """Return the text of one event; without a path its data."""
+        """Return the text of an event; without a path its data."""
         if self._path is None:
             return data
         try:

@@ -19,7 +19,7 @@ from persona_pipeline.suites.answering.conversation import chat_messages
 from persona_pipeline.suites.answering.output import Output, OutputError, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
 
-# Longest time of one request. The deadline of a run is usually earlier.
+# Longest time of a request. The deadline of a run is usually earlier.
 _LONGEST_SECONDS = 3600.0
 # Parameters that have a field of the target, or come from the test.
 _TAKEN = (
@@ -196,7 +196,7 @@ class AnthropicTarget(MessagesTarget):
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
-    """Return the system prompt and the turns of a conversation; adjacent messages of one role become one turn."""
+    """Return the system prompt and the turns of a conversation; adjacent messages with the same role become one turn."""
     systems = [system] if system else []
     turns: list[dict[str, Any]] = []
     for message in messages:
@@ -230,5 +230,5 @@ class OpenAITarget(ModelTarget):
 
     def read(self, response: Any) -> Output:
         output = super().read(response)
-        # Without tokens there is no cost.
+        # Without tokens the cost is unknown.
         return output if output.token_usage else replace(output, cost_usd=None)
