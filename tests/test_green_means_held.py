@@ -809,19 +809,6 @@ def test_watch_says_what_it_follows_and_what_it_cannot_see(
     assert "20 messages followed" in done.stdout
 
 
-def test_doctor_says_the_same_of_each_agent(
-    watched: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    followed = [
-        line for line in watch(watched, monkeypatch, capsys).stdout.splitlines() if line.startswith("helpdesk: ")
-    ]
-    doctor = in_process(watched, monkeypatch, capsys)("doctor", "--no-calls", "--no-dagster").stdout
-    said = [re.sub("since [^;]+;", ";", line) for line in followed[:3]]
-    assert "; ".join(said) in re.sub("since [^;]+;", ";", doctor)
-    assert "a change is noticed towards" in said[0] and "too little history" in said[1]
-    assert "another person's voice is not seen" in said[2]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -17,7 +17,7 @@ from persona_pipeline.version import __version__
 
 PROJECT = Path(__file__).parents[1]
 # Kinds of files that the package reads while it runs: one of each has to be there, or this test looks in the wrong place.
-READ_AT_RUNTIME = {".j2", ".css", ".js", ".html", ".yaml", ".toml", ".txt", ".jsonl", ".py", ".typed"}
+READ_AT_RUNTIME = {".j2", ".css", ".js", ".yaml", ".toml", ".txt", ".jsonl", ".py", ".typed"}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from persona_pipeline.base.text import printable
 
 EXIT_MACHINE = 3
 # Commands and options of earlier releases, by what replaces them.
-_FORMER_COMMANDS = {"canary": "doctor --no-calls --no-dagster --judge", "label": "view"}
+_FORMER_COMMANDS = {"canary": "doctor --no-calls --no-dagster --judge"}
+_LABEL_IS_GONE = "label is gone; label messages in the browser: run `persona-pipeline view`"
 _FORMER_OPTIONS = {"--out": "--output", "--reading": "--judge"}
 
 
@@ -45,8 +46,10 @@ def main() -> None:
 def _current(words: list[str]) -> Iterator[str]:
     """Yield the arguments of the command line, with the current names of former commands and options.
 
-    The options of a former command mean nothing to the current one, so they are dropped.
+    The options of a former command mean nothing to the current one, so they are dropped. ``ConfigError``: a command is gone.
     """
+    if words[:1] == ["label"]:
+        raise ConfigError(_LABEL_IS_GONE)
     if words and (command := _FORMER_COMMANDS.get(words[0])):
         typer.echo(f"{words[0]} is now {command}" + (", without options" if words[1:] else ""), err=True)
         yield from command.split()

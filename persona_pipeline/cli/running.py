@@ -1,5 +1,6 @@
 """How a command runs and ends: its result is written in one format, summed up in one line, and sets its exit code."""
 
+import contextlib
 import gc
 import re
 import shlex
@@ -121,12 +122,13 @@ def require_described(world: "World", agents: Iterable[str], judge: str) -> None
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.world.personas import load_persona, persona_path
 
-    left = (
-        []
-        if judge == RECORDED
-        else [name for name in agents if _UNDESCRIBED.search(load_persona(world.root, name).persona)]
-    )
-    if left:
+    def is_undescribed(name: str) -> bool:
+        # A broken file stops only its own agent: the evaluation reports it.
+        with contextlib.suppress(ConfigError):
+            return _UNDESCRIBED.search(load_persona(world.root, name).persona) is not None
+        return False
+
+    if judge != RECORDED and (left := [name for name in agents if is_undescribed(name)]):
         said = "is still the text of a new world, so its scores would mean nothing; describe who this is"
         raise ConfigError([Problem(f"persona {said}", str(persona_path(world.root, name))) for name in left])
 

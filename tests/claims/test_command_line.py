@@ -1,6 +1,7 @@
 """The commands as a user runs them: what stands on which stream, and how they end."""
 
 import json
+import re
 import sys
 from html import unescape
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     assert server.paid == 0
     assert run(*TEST, "--judge", "anthropic", "--samples", "2", "--record") == 0
     told = capsys.readouterr()
-    assert told.err == estimated
+    assert told.err.startswith(estimated)
     lines = told.out.splitlines()
     loud = next(line.split() for line in lines if line.startswith("adherence/loud"))
     assert loud[2].endswith("*") and not loud[4].endswith("*")
@@ -75,7 +76,7 @@ def test_a_page_holds_whatever_stands_in_a_claim(
     capsys.readouterr()
     run(*asked, "markdown")
     markdown = capsys.readouterr().out
-    assert "<script>" not in markdown and "](http" not in markdown
+    assert "<script>" not in markdown and not re.search(r"(?<!\\)\]\(http", markdown)
     cells = [line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("|")]
     assert set(cells[:3]) == {7}, "a pipe in a claim cuts no row"
     run(*asked, "table")
@@ -93,7 +94,7 @@ def test_drafts_say_what_they_cost_and_what_was_left_out(
     drafts = [line for line in server.calls if line]
     assert run("propositions", "draft", "michael") == 0
     told = capsys.readouterr()
-    assert told.out.startswith("1 claim written, to be read by a person: ")
+    assert told.out.startswith("1 claim written, please review: ")
     assert "1 judge call, $0." in told.err
     assert "dropped: '{{agent_name}} made this up': none of its quotes" in told.err
     assert len(server.calls) == len(drafts) + 1

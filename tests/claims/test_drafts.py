@@ -97,7 +97,7 @@ def test_only_claims_that_stand_on_what_was_said_are_written_and_none_is_judged(
     assert load_proposition_set(small_world.root / "propositions", "adherence", "ann") == before
     checked = check_world(small_world.root)
     assert checked.problems == []
-    assert "dry-brief is a draft and not judged; read it, then move it to ann.yaml" in str(checked.warnings[0])
+    assert "dry-brief is a draft and not judged; review it, then move it to ann.yaml" in str(checked.warnings[0])
 
 
 def test_a_draft_mark_in_an_agents_file_keeps_a_claim_out_of_scores_until_it_is_taken_away(
@@ -199,7 +199,7 @@ def test_a_persona_is_drafted_from_logs_whatever_the_agent_calls_itself(
     assert persona.display_name.isprintable() and "\n" not in persona.display_name
     assert load_document(found.path).data.keys() == {"agent_id", "display_name", "persona"}
     assert agent_ids(root) == ["ann", "bob"], "a draft is nobody yet"
-    assert "nothing reads" in "".join(map(str, check_world(root).warnings))
+    assert "is an unused draft" in "".join(map(str, check_world(root).warnings))
     with pytest.raises(ConfigError, match="is not overwritten"):
         drafted_persona(world, "eve")
     world.store.close()

@@ -533,10 +533,10 @@ def test_an_upstream_that_is_not_there_is_an_error_of_the_gateway(world: World, 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--agent", "gpt-5=ann"], "give --upstream too"),
+        (["--agent", "gpt-5=ann"], "--agent and --agent-key-env need --upstream"),
         (
             ["--upstream", "https://x.example", "--agent", "gpt-5=anne"],
-            "no agent 'anne' is in the world; did you mean 'ann'",
+            "the world has no agent 'anne'; did you mean 'ann'?",
         ),
         (["--upstream", "https://x.example", "--agent", "ann"], "--agent =ann"),
         (["--upstream", "https://x.example", "--agent-key-env", "NO_SUCH_KEY=ann"], "no key is in NO_SUCH_KEY"),

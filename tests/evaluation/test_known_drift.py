@@ -327,6 +327,7 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
     judge = ("--judge", "anthropic", "--record")
     done = walk("try", export.name, "--agent", "Jürgen", "--agent", "Ella")
     assert done.returncode == 1, done.stderr
+    describe(tmp_path / "chats-world")
     advised = re.search(r"persona-pipeline (baseline --agents \S+ --as-of \S+ --windows 4.*)", done.stdout)
     assert advised, done.stdout
     agent = shlex.split(advised[1])[2]
@@ -349,6 +350,12 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
     assert walk("validate").returncode == 0
 
 
+def describe(world: Path) -> None:
+    """Describe the agents, as `try` asks: a live judge is not paid for a persona that is not described."""
+    for path in (world / "personas").iterdir():
+        path.write_text(path.read_text(encoding="utf-8").replace("Describe how", "This is how"), encoding="utf-8")
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_healthy_exports_are_not_refused(
     walk: Callable[..., Done], server: MessagesServer, tmp_path: Path, language: str
@@ -356,6 +363,7 @@ def test_healthy_exports_are_not_refused(
     server.handler = steady
     export = as_chats(tmp_path / "chats.jsonl", support(language, lines_of(language)[:160], "Ella"))
     assert walk("try", export.name).returncode in (0, 3)
+    describe(tmp_path / "chats-world")
     done = walk("baseline", "--judge", "anthropic", "--record", "--windows", "2")
     assert done.returncode == 0 and "ella.json" in done.stdout, done.stderr
 

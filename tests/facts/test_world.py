@@ -224,7 +224,7 @@ def test_a_fact_is_marked_once_and_what_stands_in_the_file_stays(cli: Cli, root:
 
 def test_the_page_lists_facts_with_links_and_marks_canon(world: World) -> None:
     client = client_of(viewing_app(world))
-    assert "Nothing is known" in client.get("/facts?agent=ann").text
+    assert "No facts are known" in client.get("/facts?agent=ann").text
     evaluate_world(world, judge=judge(), agents=["ann"], facts=True)
     page = client.get("/facts?agent=ann").text
     assert 'href="/message?id=m4"' in page and "family: sister&#39;s name: Anna" in page

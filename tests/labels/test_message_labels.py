@@ -31,6 +31,7 @@ from persona_pipeline.guard.labels.messages import (
 )
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message
+from tests.support.command_line import in_process
 from tests.support.judging import request
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -169,10 +170,11 @@ def test_labels_of_messages_from_the_shell(
 
 
 @pytest.mark.parametrize("words", [[], ["pam"], ["--terminal"], ["pam", "--dimension", "adherence", "--newest"]])
-def test_the_command_label_leads_to_view(words: list[str]) -> None:
-    done = CliRunner().invoke(app, ["label", *words])
-    assert isinstance(done.exception, ConfigError)
-    assert "run `persona-pipeline view`" in str(done.exception)
+def test_the_command_label_leads_to_view(
+    words: list[str], sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = in_process(sample_root, monkeypatch, capsys)("label", *words)
+    assert done.returncode == 2 and "run `persona-pipeline view`" in done.stderr
 
 
 def verdicts(*found: Role) -> list[MessageVerdict]:

@@ -34,7 +34,7 @@ def _found(root: Path, name: str, way: Callable[[Project, Judge, str], None], ju
         way(Project(root, instance, f"sqlite:///{database}"), judge, as_of)
     world = World.open(root, f"sqlite:///{database}")
     reports: Mapping[str, AgentReport | None] = {
-        agent_id: run.report for agent_id in world.agent_ids() if (run := newest_run(world.store, agent_id))
+        agent_id: run for agent_id in world.agent_ids() if (run := newest_run(world.store, agent_id))
     }
     world.store.close()
     return {

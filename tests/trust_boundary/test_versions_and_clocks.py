@@ -106,7 +106,7 @@ def test_a_process_whose_store_a_newer_one_changes_meanwhile_says_so(store: Stor
     with pytest.raises(DBAPIError) as failed, store.begin() as connection:
         connection.execute(sa.insert(tables.agents).values(id="eve", display_name="Eve"))
     said = machine_failure(failed.value)
-    assert said is not None and "a newer persona-pipeline may have changed it" in said and "\n" not in said
+    assert said is not None and "a newer persona-pipeline may have migrated it" in said and "\n" not in said
 
 
 @pytest.mark.parametrize("by", [YEAR, -YEAR], ids=["ahead", "behind"])

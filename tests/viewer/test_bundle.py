@@ -73,7 +73,7 @@ def test_the_pages_say_what_view_says_and_every_link_leads_somewhere(world: Worl
             bad = [name for text in lists for name in ids(text)]
             assert re.findall("<code>(.*?)</code>", pages[f"agent-{agent}.html"]) == bad != []
     assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in pages["agent-michael.html"]
-    assert "None is known. No message of this agent was judged by itself." in pages["agent-dwight.html"]
+    assert "None is known. No message of this agent has a verdict." in pages["agent-dwight.html"]
 
 
 def test_a_page_shows_so_many_and_says_that_there_are_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +96,8 @@ def test_where_nothing_was_evaluated_the_pages_say_so(tmp_path: Path) -> None:
     write_bundle(world, tmp_path / "sent")
     pages = read(tmp_path / "sent")
     check(pages)
-    assert "Nobody has been evaluated yet" in pages["index.html"]
-    assert "Never evaluated, so nothing is known" in pages["agent-ann.html"]
+    assert "No agent has been evaluated yet" in pages["index.html"]
+    assert "Never evaluated" in pages["agent-ann.html"]
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {
