@@ -402,7 +402,7 @@ def test_cards_from_the_command_line(
     done = run("personas", "export", "ann-too", "--format", "json", "--output", str(out))
     assert (done.returncode, json.loads(out.read_text(encoding="utf-8"))["data"]["name"]) == (0, "Ann"), done.stderr
     done = run("personas", "export", "ann-too", "--output", str(out))
-    assert (done.returncode, "is there already; name another with --output" in done.stderr) == (2, True)
+    assert (done.returncode, "exists; name another with --output" in done.stderr) == (2, True)
     (small_root / "cards" / "ann-too.png").write_bytes(PICTURE)
     done = run("validate", str(small_root / "cards"))
     assert (done.returncode, "ann-too.png: has no character card" in done.stderr + done.stdout) == (2, True)

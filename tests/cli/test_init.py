@@ -127,7 +127,8 @@ def test_a_persona_that_is_not_described_is_refused_before_it_is_paid_for(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
     cli = in_process(tmp_path / "world", monkeypatch, capsys)
     cli("init", str(tmp_path / "world"), "--agent", "Zoe", "--messages", str(tmp_path / "chat.jsonl"))
+    (tmp_path / "world" / "personas" / "yak.yaml").write_text("nonsense: 1\n", encoding="utf-8")
     done = cli("evaluate", "--judge", "anthropic")
-    assert done.returncode == 2
+    assert done.returncode == 2 and "yak.yaml" not in done.stderr, "a broken file stops only its own agent"
     assert "zoe.yaml: persona is still the text of a new world" in done.stderr
     assert cli("evaluate").returncode != 2, "a replay costs nothing"
