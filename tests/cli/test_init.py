@@ -131,4 +131,5 @@ def test_a_persona_that_is_not_described_is_refused_before_it_is_paid_for(
     done = cli("evaluate", "--judge", "anthropic")
     assert done.returncode == 2 and "yak.yaml" not in done.stderr, "a broken file stops only its own agent"
     assert "zoe.yaml: persona is still the text of a new world" in done.stderr
+    (tmp_path / "world" / "personas" / "yak.yaml").unlink()
     assert cli("evaluate").returncode != 2, "a replay costs nothing"
