@@ -127,7 +127,7 @@ FILTERS: dict[str, Callable[[Message], bool]] = {
 
 
 def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "AT_ONCE", 10)
+    monkeypatch.setattr(listing, "AT_ONCE", 40)
     everything = sorted(anywhere.messages(), key=lambda m: (m.created_at, m.id), reverse=True)
     worst_first = sorted(everything, key=lambda m: (badness(m), m.created_at, m.id), reverse=True)
     thumbs = []
@@ -143,7 +143,7 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
                 address = f"/messages?{query}&order={order}"
                 pages = walked(client, address)
                 assert [name for page in pages for name in page] == [message.id for message in wanted], address
-                assert all(len(page) == 10 for page in pages[:-1])
+                assert all(len(page) == 40 for page in pages[:-1])
                 rows = csv.DictReader(io.StringIO(client.get(f"/messages.csv?{query}&order={order}").text))
                 assert [row["message_id"] for row in rows] == [message.id for message in wanted], address
                 if wanted:
