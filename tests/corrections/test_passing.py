@@ -5,7 +5,7 @@ import http.client
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service import passing
+from persona_pipeline.corrections.service.answers import read_stream
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
+from persona_pipeline.corrections.service.forms import TOO_LARGE, ChatForm, EventPart
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
@@ -182,6 +184,19 @@ def test_what_is_too_large_to_be_read_passes(
     monkeypatch.setattr(passing, "_MOST_READ", 1000)
     model.write = lambda asked: Written(SAID)
     same(gate, running, CHAT, body_of(CHAT, stream=True, user="x" * 300_000))
+
+
+def test_a_stream_of_many_events_without_text_is_not_kept_whole() -> None:
+    async def events() -> AsyncIterator[tuple[bytes, EventPart]]:
+        for _ in range(1000):
+            yield b": \n\n", EventPart()
+
+    async def run() -> None:
+        held = await read_stream(ChatForm(), events(), 6400)
+        assert (len(held.pieces), held.text, held.passes) == (101, None, TOO_LARGE)
+        assert [piece async for piece in held.all_pieces()] == [b": \n\n"] * 1000
+
+    asyncio.run(run())
 
 
 def openai_chat(client: Any, stream: bool) -> str:

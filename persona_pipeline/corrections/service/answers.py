@@ -19,6 +19,8 @@ Raw = TypeVar("Raw")
 Answer = TypeVar("Answer")
 # A rewrite that takes longer is given up, and the rejected answer is sent.
 _REWRITE_SECONDS = 30.0
+# Memory of a kept event besides its content, about.
+_EVENT_BYTES = 64
 # The reader of an answer that has no channel.
 READER = "user"
 NOT_REWRITTEN, NOT_REPEATABLE, BUDGET, INTERNAL_ERROR = "not_rewritten", "not_repeatable", "budget", "internal_error"
@@ -67,7 +69,8 @@ async def read_stream(form: AnswerForm, events: Events[Raw], most: int) -> HeldA
             pieces.append(raw)
             said.append(part.text)
             size += len(raw) if isinstance(raw, bytes) else len(part.text)
-            if part.passes or size > most:
+            # Events without text take memory too.
+            if part.passes or size > most or len(pieces) > most // _EVENT_BYTES:
                 return HeldAnswer(pieces, None, part.passes or TOO_LARGE, (raw async for raw, _ in events))
     except Exception as error:
         return HeldAnswer(pieces, failure=error)
