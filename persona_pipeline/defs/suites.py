@@ -338,10 +338,13 @@ def run_suite_file(
         if not opened.target_names:
             raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
     instance.add_dynamic_partitions(specs.targets_name, opened.target_names)
+    asked, source = list(targets or opened.target_names), specs.source.key
+    versions = newest_versions(instance, source, MATERIALIZED, asked)
+    events = newest_events(instance, source, MATERIALIZED, set(asked))
     problems: list[Problem] = []
     lines: list[str] = []
     remedies: set[str] = set()
-    for target in targets or opened.target_names:
+    for target in asked:
         with known_failures():
             try:
                 run = run_target(place, world, opened, target, evaluation_of(place, context))
@@ -350,10 +353,8 @@ def run_suite_file(
                 continue
         lines += [f"{target}: {line}" for line in VERDICT.find(run)]
         remedies |= {ALLOW_CODE} if needs_leave(run) else set()
-        outcome, source = suite_outcome(run), specs.source.key
-        version = newest_versions(instance, source, MATERIALIZED, [target]).get(target)
-        event = newest_events(instance, source, MATERIALIZED, {target}).get(target)
-        tags = lineage_tags(outcome.version, specs.results.code_version, {source: (version, event)})
+        outcome, about = suite_outcome(run), {source: (versions.get(target), events.get(target))}
+        tags = lineage_tags(outcome.version, specs.results.code_version, about)
         yield dg.AssetMaterialization(specs.results.key, partition=target, metadata=outcome.metadata, tags=tags)
         yield from (evaluated(specs.results.key, target, check.result(run)) for check in CHECKS)
     if problems:
