@@ -21,7 +21,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (344, 400),
-    "lines": (73_269, 63_000),
+    "lines": (73_263, 63_000),
     "lines of the core": (33_292, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (137, 70),

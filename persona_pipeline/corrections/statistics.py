@@ -104,19 +104,9 @@ def correction_statistics(
 
 
 _SUMS = (
-    *(
-        "actions",
-        "passed",
-        "passed_after_retry",
-        "forced",
-        "shadowed",
-        "would_hold",
-        "corrected",
-        "checks",
-        "rejections",
-    ),
-    *("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "usd", "priced"),
-)
+    "actions", "passed", "passed_after_retry", "forced", "shadowed", "would_hold", "corrected", "checks", "rejections",
+    "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "usd", "priced",
+)  # fmt: skip
 
 
 @dataclass
