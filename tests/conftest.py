@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from sqlalchemy.engine import URL
 
@@ -119,9 +118,9 @@ def _new_stores_are_copies(request: pytest.FixtureRequest, monkeypatch: pytest.M
     made = engine.upgrade
     lock = threading.Lock()
 
-    def upgrade(opened: sa.Engine) -> None:
-        name = opened.url.database
-        if opened.dialect.name == "sqlite" and name and name != ":memory:":
+    def upgrade(opened: engine.Store) -> None:
+        name = opened.engine.url.database
+        if opened.is_sqlite and name and name != ":memory:":
             with lock, contextlib.suppress(OSError), Path(name).open("xb") as file:
                 file.write(_new_store)
                 return

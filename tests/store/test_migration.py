@@ -62,7 +62,7 @@ def test_a_store_of_release_0_2_gets_the_schema_of_a_new_one_and_loses_nothing(s
     with store.begin() as connection:
         connection.execute(sa.insert(tables.evaluation_runs).values(id=run_id, overall_score=7.0, **run))
     _as_release_0_2(store)
-    upgrade(store.engine)
+    upgrade(store)
     assert _schema_of(store) == new
     with store.connect() as connection:
         assert current_revision(connection) == HEAD

@@ -403,7 +403,7 @@ def test_pieces_are_dropped_when_no_more_of_their_trace_is_expected(world: World
     keep(world, request(*conversation(2)))
     now = world.clock()
     assert forget_pieces(world.store, timedelta(days=1), now) == 0
-    assert forget_pieces(world.store, timedelta(days=1), now + timedelta(days=2)) == 6
+    assert forget_pieces(world.store, timedelta(days=1), now + timedelta(days=2)) == 4
     assert len(said(world)) == 4
     keep(world, request(*conversation(2)))
     assert len(said(world)) == 4

@@ -32,7 +32,6 @@ _OLDEST = "0010"
 _REVISION = sa.Table(
     "alembic_version", sa.MetaData(schema=SCHEMA), sa.Column("version_num", sa.String(32), primary_key=True)
 )
-_ADVISORY_LOCK = 0x706572736F6E61
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -45,14 +44,16 @@ def current_revision(connection: Connection) -> str | None:
     return connection.execute(sa.select(table.c.version_num)).scalar()
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(store: "Store") -> None:
     """Run the pending migrations, or make all tables in an empty database; ``NewerStoreError``: a newer version wrote it."""
-    with engine.connect() as connection:
+    with store.connect() as connection:
         revision = current_revision(connection)
     if revision == HEAD:
         return
     _refuse_newer(revision)
-    with _exclusive(engine) as connection:
+    with exclusive(store, ["schema"]), store.begin() as connection:
+        if not store.is_sqlite:
+            connection.execute(sa.schema.CreateSchema(SCHEMA, if_not_exists=True))
         revision = current_revision(connection)
         # Another process may have migrated it meanwhile.
         _refuse_newer(revision)
@@ -64,7 +65,7 @@ def upgrade(engine: Engine) -> None:
         else:
             from persona_pipeline.base.database.migration import migrate
 
-            migrate(connection, revision)
+            migrate(connection)
         write_revision(connection, HEAD)
 
 
@@ -86,24 +87,6 @@ def _refuse_newer(revision: str | None) -> None:
             f"the store's schema {revision} is older than release 0.2; open it once with version 0.2.0, or name a new store with "
             "PERSONA_DATABASE_URL"
         )
-
-
-@contextmanager
-def _exclusive(engine: Engine) -> Iterator[Connection]:
-    """Hold the lock for migrations: a lock file next to SQLite's file, an advisory lock on Postgres."""
-    if engine.dialect.name != "sqlite":
-        with engine.begin() as connection:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-            connection.execute(sa.schema.CreateSchema(SCHEMA, if_not_exists=True))
-            yield connection
-        return
-    database = engine.url.database
-    if not database or database == ":memory:":
-        with engine.begin() as connection:
-            yield connection
-        return
-    with FileLock(f"{database}.lock"), engine.execution_options(writes=True).begin() as connection:
-        yield connection
 
 
 # Bounds how long a writer waits for another on SQLite before `database is locked`.
@@ -253,18 +236,19 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
     _opened[:] = [url.database] if is_sqlite and url.database else []
     engine = _sqlite_engine(url) if is_sqlite else _postgres_engine(url)
     event.listen(engine, "before_cursor_execute", _stored_text, retval=True)
-    if migrate:
-        try:
-            upgrade(engine)
-        except exc.OperationalError as error:
-            reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
-            if any(word in reason for word in _OF_THE_MACHINE):
-                raise
-            raise ConfigError(
-                f"the store at {url.render_as_string(hide_password=True)} cannot be opened ({reason}); "
-                "check PERSONA_DATABASE_URL and that the server runs"
-            ) from error
-    return Store(engine)
+    store = Store(engine)
+    try:
+        if migrate:
+            upgrade(store)
+    except exc.OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
+        if any(word in reason for word in _OF_THE_MACHINE):
+            raise
+        raise ConfigError(
+            f"the store at {url.render_as_string(hide_password=True)} cannot be opened ({reason}); "
+            "check PERSONA_DATABASE_URL and that the server runs"
+        ) from error
+    return store
 
 
 def _postgres_engine(url: URL) -> Engine:

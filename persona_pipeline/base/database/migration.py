@@ -16,21 +16,13 @@ from persona_pipeline.base.database.tables import (
 )
 from persona_pipeline.base.database.triggers import create_triggers
 
-# From this revision on, an agent's newest run may have any status.
-_ANY_STATUS = "0015"
-# From this revision on, changes of messages are counted, and no longer the messages.
-_REVISIONS = "0017"
 
-
-def migrate(connection: Connection, revision: str) -> None:
-    """Change the schema and the rows of a store of an earlier revision."""
-    if revision < _REVISIONS:
-        _drop_counts(connection)
+def migrate(connection: Connection) -> None:
+    """Change the schema and the rows of a store of release 0.2."""
+    _drop_counts(connection)
     _add_missing(connection)
-    if revision < _ANY_STATUS:
-        _find_newest_runs(connection)
-    if revision < _REVISIONS:
-        _begin_revisions(connection)
+    _find_newest_runs(connection)
+    _begin_revisions(connection)
 
 
 def _add_missing(connection: Connection) -> None:

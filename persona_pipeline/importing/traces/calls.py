@@ -134,15 +134,12 @@ def why_silent(item: OtlpRecord, piece: Piece | None) -> str | None:
     return "no_contents" if kind == "model" else None
 
 
-def keys_unread(item: OtlpRecord, reason: str) -> Collection[str]:
-    """Return the keys that seem to hold the contents of a span that is silent for a reason."""
+def keys_of(item: OtlpRecord, reason: str | None) -> Collection[str]:
+    """Return the keys that the words of a span are read from, or that seem to hold them where it is silent for a reason."""
+    if reason is None:
+        return read_span(item.attributes, item.events).keys if item.is_span else ()
     has_some = reason in ("form_not_known", "no_call_of_a_model")
-    return {*keys_of_contents(item.attributes, item.events)} if has_some else set()
-
-
-def keys_read(item: OtlpRecord) -> Sequence[str]:
-    """Return the keys that the words of a span are read from."""
-    return read_span(item.attributes, item.events).keys if item.is_span else ()
+    return {*keys_of_contents(item.attributes, item.events)} if has_some else ()
 
 
 def _piece(item: OtlpRecord, found: Mapping[str, Any], key: str, said: Heard) -> Piece:

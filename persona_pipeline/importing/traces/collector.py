@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter as Counts
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from persona_pipeline.base.database.engine import pruning_time
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
-from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece
+from persona_pipeline.importing.traces.calls import WHY_SILENT
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
 from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 _SILENT_SPANS, _MOST_SCOPES = 20, 100
 
 
+# What is counted, with what is said of it and its labels.
+_COUNTERS = {
+    "requests": ("Export requests by status of the answer.", ["status"]),
+    "pieces": ("Spans and events: stored, known before, or refused.", ["result"]),
+    "messages": ("Messages inserted, updated, removed.", ["change"]),
+    "turned_away": ("Requests and connections that were not taken, by reason.", ["reason"]),
+    "spans_without_words": (
+        "Spans that hold no words though some were looked for, by who wrote them and why.",
+        ["scope", "reason"],
+    ),
+}
+
+
 class CollectorMetrics:
     """Counts requests by status, pieces of traces, and what became of messages."""
 
@@ -38,22 +51,17 @@ class CollectorMetrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge
 
         self.registry = CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        self.requests = counter("persona_collect_requests", "Export requests by status of the answer.", ("status",))
-        about = "Spans and events: stored, known before, or refused."
-        self.pieces = counter("persona_collect_pieces", about, ("result",))
-        self._messages = counter("persona_collect_messages", "Messages inserted, updated, removed.", ("change",))
-        about = "Requests and connections that were not taken, by reason."
-        self._turned_away = counter("persona_collect_turned_away", about, ("reason",))
-        about = "Spans that hold no words though some were looked for, by who wrote them and why."
-        self._silent = counter("persona_collect_spans_without_words", about, ("scope", "reason"))
+        self._counters = {
+            name: Counter(f"persona_collect_{name}", about, labels, registry=self.registry)
+            for name, (about, labels) in _COUNTERS.items()
+        }
+        self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
         self._scopes: dict[str, Counts[str | None]] = defaultdict(Counts)
         self._told: set[str] = set()
-        self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
-    def turned_away(self, reason: str) -> None:
-        """Count a request or a connection that was not taken."""
-        self._turned_away.labels(reason).inc()
+    def count(self, name: str, *labels: str, amount: int = 1) -> None:
+        """Add to the counter of a name."""
+        self._counters[name].labels(*labels).inc(amount)
 
     def read(self, scopes: Mapping[tuple[str, str | None], int]) -> None:
         """Count spans without words, and warn once of each instrumentation whose spans never have any."""
@@ -62,7 +70,7 @@ class CollectorMetrics:
                 scope = "others"
             self._scopes[scope][reason] += count
             if reason:
-                self._silent.labels(scope, reason).inc(count)
+                self.count("spans_without_words", scope, reason, amount=count)
         for scope in sorted({scope for scope, _ in scopes} - self._told):
             counts = self._scopes[scope]
             if counts.total() >= _SILENT_SPANS and not counts[None]:
@@ -73,10 +81,10 @@ class CollectorMetrics:
 
     def kept(self, kept: Kept, given: int) -> None:
         """Count the written and known pieces and the changed messages of ``given`` pieces."""
-        self.pieces.labels("stored").inc(kept.pieces)
-        self.pieces.labels("known").inc(given - kept.pieces)
+        self.count("pieces", "stored", amount=kept.pieces)
+        self.count("pieces", "known", amount=given - kept.pieces)
         for change in ("inserted", "updated", "removed"):
-            self._messages.labels(change).inc(getattr(kept.written, change))
+            self.count("messages", change, amount=getattr(kept.written, change))
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
@@ -119,17 +127,14 @@ class NotTakenError(Exception):
         self.status, self.reason = status, reason
 
 
-# Ends with the reason why pieces are not stored, or None.
-_Stored = asyncio.Future[NotTakenError | None]
-
-
 class _Collector:
     """What the routes share."""
 
     def __init__(self, world: World, bounds: Bounds) -> None:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
-        self._unwritten: asyncio.Queue[tuple[Sequence[Piece], _Stored]] = asyncio.Queue()
+        # Requests are stored one after the other, as a SQLite file is written.
+        self._writing = asyncio.Lock()
         self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
         for _ in range(_READ_AT_ONCE):
             self._readers.put_nowait(ReadingProcess(self.bounds.request))
@@ -147,16 +152,16 @@ class _Collector:
             refusal = (
                 error if isinstance(error, NotTakenError | TooLargeError | UnreadableError) else _not_stored(error)
             )
-            self.metrics.requests.labels(str(refusal.status)).inc()
-            self.metrics.turned_away(refusal.reason)
+            self.metrics.count("requests", str(refusal.status))
+            self.metrics.count("turned_away", refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
             body = _status(refusal.status, str(refusal))
             return Response(_written(body, answer_type), refusal.status, headers, answer_type)
         finally:
             self._waiting -= 1
         self.metrics.read(brought.scopes)
-        self.metrics.requests.labels("200").inc()
-        self.metrics.pieces.labels("refused").inc(brought.refused)
+        self.metrics.count("requests", "200")
+        self.metrics.count("pieces", "refused", amount=brought.refused)
         return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
 
     async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
@@ -171,34 +176,10 @@ class _Collector:
         finally:
             self._readers.put_nowait(reader)
         if brought.pieces:
-            stored: _Stored = asyncio.get_running_loop().create_future()
-            self._unwritten.put_nowait((brought.pieces, stored))
-            if failure := await stored:
-                raise failure
+            async with self._writing:
+                kept = await asyncio.to_thread(keep_pieces, self.world, brought.pieces)
+            self.metrics.kept(kept, len(brought.pieces))
         return brought
-
-    async def write(self) -> None:
-        """Store the pieces of requests: those of all requests that wait share a transaction."""
-        while True:
-            waiting = [await self._unwritten.get()]
-            while not self._unwritten.empty():
-                waiting.append(self._unwritten.get_nowait())
-            await self._write(waiting)
-
-    async def _write(self, waiting: Sequence[tuple[Sequence[Piece], _Stored]]) -> None:
-        pieces, failure = [piece for given, _ in waiting for piece in given], None
-        try:
-            self.metrics.kept(await asyncio.to_thread(keep_pieces, self.world, pieces), len(pieces))
-        except Exception as error:
-            if len(waiting) > 1:
-                # A request that cannot be stored must not fail the others.
-                for item in waiting:
-                    await self._write([item])
-                return
-            failure = _not_stored(error)
-        for _, stored in waiting:
-            if not stored.done():
-                stored.set_result(failure)
 
     async def forget(self) -> None:
         """Drop the pieces of old traces, every hour."""
@@ -240,12 +221,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(work) for work in (collector.forget(), collector.write())]
+        forgetting = asyncio.create_task(collector.forget())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            forgetting.cancel()
             collector.close()
 
     app = FastAPI(
@@ -274,7 +254,7 @@ def create_app(
     async def metrics() -> Response:
         return Response(collector.metrics.text(), media_type=METRICS_TYPE)
 
-    app.state.turned_away = collector.metrics.turned_away
+    app.state.turned_away = partial(collector.metrics.count, "turned_away")
     app.add_middleware(Boundary, access=access or Access())
     return app
 

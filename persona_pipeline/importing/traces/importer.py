@@ -12,8 +12,7 @@ from persona_pipeline.importing.traces.calls import (
     WHY_SILENT,
     Piece,
     RefusedError,
-    keys_read,
-    keys_unread,
+    keys_of,
     piece_of,
     why_silent,
 )
@@ -42,26 +41,25 @@ class OTLPFile(Importer):
         require_otel()
         pieces: list[Piece] = []
         lines: dict[tuple[str, str], int] = {}
-        silent: dict[int, list[str]] = {}
+        silent: dict[int, str] = {}
         for line, item, piece in _read(file):
             if isinstance(piece, ValueError):
                 yield Row(line, piece)
                 continue
-            silent.setdefault(line, [])
+            silent.setdefault(line, "spans and events without a message")
             if piece is not None:
                 pieces.append(piece)
                 lines.setdefault((piece.trace_id, piece.span_id), line)
-            if item and why_silent(item, piece) == "form_not_known":
-                silent[line].append(WHY_SILENT["form_not_known"] + _in_brackets(keys_unread(item, "form_not_known")))
-        unread = [Skipped(line, f"spans that {reason}") for line, reasons in silent.items() for reason in reasons]
+            if item and (reason := why_silent(item, piece)) == "form_not_known":
+                yield Skipped(line, f"spans that {WHY_SILENT[reason]}{_in_brackets(keys_of(item, reason))}")
+                silent[line] = ""
         kept, _ = as_said(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.created_at, turn.id)):
             extras: Mapping[str, Any] = turn.extras
             line = lines[extras["trace_id"], extras["span_id"]]
             silent.pop(line, None)
             yield Row(line, turn)
-        yield from unread
-        yield from (Skipped(line, "spans and events without a message") for line, given in silent.items() if not given)
+        yield from (Skipped(line, why) for line, why in silent.items() if why)
 
     def explained(self, file: Source, aliases: Aliases) -> Iterator[str]:
         """Yield lines on what each instrumentation in a file of traces says and where, and why other spans have no words.
@@ -87,10 +85,10 @@ class OTLPFile(Importer):
                 pieces.append(piece)
                 scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
                 worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
-                keys[item.scope, ""].update(keys_read(item))
+                keys[item.scope, ""].update(keys_of(item, None))
             if reason := why_silent(item, piece):
                 silent[item.scope][WHY_SILENT[reason]] += 1
-                keys[item.scope, WHY_SILENT[reason]].update(keys_unread(item, reason))
+                keys[item.scope, WHY_SILENT[reason]].update(keys_of(item, reason))
         said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
         by_scope = grouped(said, lambda turn: scopes[str(turn.extras["trace_id"]), str(turn.extras["span_id"])])
         for name, count in sorted(spans.items()):

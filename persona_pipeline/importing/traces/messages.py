@@ -317,8 +317,6 @@ def _moment(nanoseconds: int) -> datetime:
 
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
-# The key of a row without a span that lists the messages of a trace.
-_WRITTEN = "messages"
 # Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
 _ADVISORY_LOCK = 5_318_008_713
 
@@ -347,8 +345,8 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
             if key not in known
         ]
         upsert(connection, _PIECES, new, update=False)
-        written = _write(connection, turns_of(whole.values(), aliases), trace_ids) if new else WriteResult()
-        return Kept(len(new), written)
+        before, now = (turns_of(items.values(), aliases) for items in (known, whole))
+        return Kept(len(new), _write(connection, now, before) if new else WriteResult())
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
@@ -359,11 +357,9 @@ def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
         return connection.execute(sa.delete(_PIECES).where(_PIECES.c.trace_id.in_(old))).rowcount
 
 
-def _write(connection: Connection, turns: dict[str, Message], trace_ids: Sequence[str]) -> WriteResult:
-    written = {trace_id: [] for trace_id in trace_ids}
-    for turn in turns.values():
-        written[trace_of(turn)].append(turn.id)
-    former = _replace_written(connection, written)
+def _write(connection: Connection, turns: dict[str, Message], before: Mapping[str, Message]) -> WriteResult:
+    """Write the turns of traces; ``before``: what these traces were before."""
+    former = {message_id: trace_of(turn) for message_id, turn in before.items() if message_id not in turns}
     known = _known(connection, turns, former)
     # An incomplete trace may seem to contain a message of another trace; it then stays with the other.
     gone = {key for key, trace_id in former.items() if key in known and trace_of(known[key]) == trace_id}
@@ -379,25 +375,12 @@ def _write(connection: Connection, turns: dict[str, Message], trace_ids: Sequenc
     return WriteResult(removed=removed) + write_messages_in(connection, changed)
 
 
-def _replace_written(connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Note which messages traces are written as, and return those that they were written as before, with their traces."""
-    mine = (_PIECES.c.span_id == "") & (_PIECES.c.key == _WRITTEN)
-    before: dict[str, str] = {}
-    for chunk in chunks(sorted(written)):
-        columns = sa.select(_PIECES.c.trace_id, _PIECES.c.piece)
-        for row in connection.execute(columns.where(_PIECES.c.trace_id.in_(chunk), mine)):
-            before |= dict.fromkeys(row.piece["ids"], row.trace_id)
-    rows = [{"trace_id": name, "span_id": "", "key": _WRITTEN, "piece": {"ids": ids}} for name, ids in written.items()]
-    upsert(connection, _PIECES, rows)
-    now = {message_id for ids in written.values() for message_id in ids}
-    return {message_id: trace_id for message_id, trace_id in before.items() if message_id not in now}
-
-
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     return [
         PIECE.validate_python(piece)
         for chunk in chunks(trace_ids)
         for piece in connection.execute(
+            # Release 0.2 also kept rows without a span.
             sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")
         ).scalars()
     ]
