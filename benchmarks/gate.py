@@ -4,7 +4,6 @@
     python benchmarks/gate.py caching [agent]
     python benchmarks/gate.py load [--seconds 300]
     python benchmarks/gate.py passing [latency] [faults] [price] [--requests 16600]
-    python benchmarks/gate.py language
 
 The judge is a local stand-in for the Messages API; nothing leaves the machine.
 
@@ -16,9 +15,6 @@ back once and unchanged.
 ``passing``: the gateway (``corrections serve --upstream``) as a process of its own: the time it adds to an answer, how many answers
 are lost or changed while the upstream, the judge, the store, the client or the gate fails, and the price of a streamed message of
 six sentences by how often the judge rejects. Half of the answers are streamed.
-``language``: how often the gate recognises the language of a line of benchmarks/everyday: alone, after nine of the same agent,
-and after nine in another language. The number of words from which a text is recognised alone was chosen on the even blocks of
-sixteen lines; both halves are shown.
 """
 
 import argparse
@@ -41,9 +37,7 @@ from typing import Any
 
 import httpx2
 import numpy as np
-import yaml
 from pydantic import SecretStr
-from scipy.stats import binomtest
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -54,14 +48,12 @@ from persona_pipeline.corrections.gate import (
     gate_backend,
 )
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.nudges import language_told
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.service.passing import ModelUpstream
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.money import estimated_tokens
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
-from persona_pipeline.scoring.text.agreement import UNKNOWN
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import (
@@ -538,35 +530,7 @@ def run_passing() -> int:
     return int(failed + (passing_faults(arguments.requests) if "faults" in parts else 0) > 0)
 
 
-def run_language() -> None:
-    said = {
-        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["voice"]
-        for path in sorted((PROJECT / "benchmarks" / "everyday").glob("*.yaml"))
-    }
-    names = [*said]
-    for half in ("even", "odd"):
-        told: dict[str, Counter[str]] = {
-            "alone": Counter(),
-            "after nine": Counter(),
-            "after nine of another": Counter(),
-        }
-        for language, lines in said.items():
-            chosen = [line for place, line in enumerate(lines) if place // 16 % 2 == (half == "odd")]
-            for place, line in enumerate(chosen):
-                tries = [("alone", []), *([("after nine", chosen[place - 9 : place])] if place >= 9 else [])]
-                others = [said[names[(names.index(language) + step) % len(names)]] for step in (1, 3, 7)]
-                tries += [("after nine of another", other[place : place + 9]) for other in others]
-                for kind, before in tries:
-                    found = language_told([line], before)
-                    told[kind][{language: "right", UNKNOWN: "unknown"}.get(found, "another")] += 1
-        for kind, counts in told.items():
-            low, high = binomtest(counts["right"], counts.total()).proportion_ci(method="wilson")
-            share = counts["right"] / counts.total()
-            print(f"{half} blocks, {kind}: {share:.3f} [{low:.3f}, {high:.3f}] of {counts.total()} {dict(counts)}")
-
-
 COMMANDS = {
-    "language": run_language,
     "checks": run_checks,
     "caching": run_caching,
     "load": run_load,

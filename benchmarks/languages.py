@@ -1,6 +1,6 @@
-"""What works in which of ten languages, and what says that it does not: sentences, agreement, repetition, planted faults, nudges.
+"""How often the language of lines is recognised, and agreement in it, in ten languages.
 
-    python benchmarks/languages.py [table] [detection] [agreement]
+    python benchmarks/languages.py [detection] [agreement]
 
 Without arguments everything runs, in about a minute. The lines are those of ``benchmarks/everyday/<language>.yaml``, written by
 others than those who wrote the lexicons; these were tuned on every other line, so the odd ones are shown by themselves. Running
@@ -8,7 +8,6 @@ text is the everyday language of the package and what an agent of each language 
 Wilson intervals.
 """
 
-import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,18 +19,12 @@ import yaml
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.corrections.configuration import CorrectionSettings
-from persona_pipeline.corrections.nudges import AntiConvergence, RepetitionSuppression
-from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, Material, NotApplicableError, words_of
 from persona_pipeline.scoring.style.features import everyday
-from persona_pipeline.scoring.text.agreement import agreement_ratio, often_missed, unread_language
-from persona_pipeline.scoring.text.repetition import find_repetition
-from persona_pipeline.scoring.text.tokens import language_of, languages_of, tokenize, vocabulary_stats
+from persona_pipeline.scoring.text.agreement import agreement_ratio
+from persona_pipeline.scoring.text.tokens import language_of, languages_of
 
 LANGUAGES = ("ar", "de", "en", "es", "fr", "it", "ja", "nl", "pt", "zh")
 TURNS = PROJECT / "tests" / "scoring" / "text" / "agreement_lines" / "ten_languages.yaml"
-ON = CorrectionSettings(anti_convergence_enabled=True, repetition_suppression_enabled=True)
-OTHERS = ["I left the ladder by the shed.", "Tea is at four.", "My sister paints boats.", "The gate squeaks again."] * 3
 
 
 def lines_of(language: str) -> dict[str, Any]:
@@ -114,100 +107,7 @@ def agreement() -> None:
         print(f"{name}, odd lines of all languages: {share(sums[name], sums[f'{name} of'])}")
 
 
-def table() -> None:
-    print("\nWhat works; what does not, says so\n")
-    print("| language | sentences | agreement | repetition | faults | nudges |\n|---|---|---|---|---|---|")
-    for language in (*LANGUAGES, "ru", "sv"):
-        cells = [cell(language) for cell in (_sentences, _agreement, _repetition, _faults, _nudges)]
-        print(f"| {language} | {' | '.join(cells)} |", flush=True)
-
-
-STRANGERS = {
-    "ru": [
-        "Совершенно верно, я тоже так думаю.",
-        "Да, вы правы.",
-        "Отличная мысль, так и сделаем.",
-        "Я не знаю, где машина.",
-    ]
-    * 3,
-    "sv": ["Jag håller helt med dig om det.", "Det är en bra idé.", "Ja, du har rätt.", "Jag vet inte var bilen är."]
-    * 3,
-}
-
-
-def _said(language: str) -> list[str]:
-    return STRANGERS[language] if language in STRANGERS else lines_of(language)["voice"]
-
-
-def _sentences(language: str) -> str:
-    if language in STRANGERS:
-        return "as in Latin letters"
-    cases = yaml.safe_load(TURNS.read_text(encoding="utf-8"))[language]["sentences"]
-    right = sum(
-        round(len(tokenize(text)) / vocabulary_stats([text]).average_sentence_length) == count for text, count in cases
-    )
-    return "works" if right == len(cases) else f"**{right} of {len(cases)} texts right**"
-
-
-def _agreement(language: str) -> str:
-    said = _said(language)[:10]
-    if unread := unread_language(said):
-        return f"says: no lexicon for {unread}"
-    hits = agreeing(language, lines_of(language)["agree"])[1::2]
-    said_so = "; ".join(often_missed([language]))
-    return f"finds {share(sum(hits), len(hits))}" + (f"; says: {said_so}" if said_so else "; works")
-
-
-def _repetition(language: str) -> str:
-    if language in STRANGERS:
-        return "counts words; not measured"
-    kinds, suppression = lines_of(language), RepetitionSuppression(ON)
-    voice = kinds["voice"]
-    fives = [list(voice[start : start + 5]) for start in range(0, len(voice) - 4, 5)]
-    long_ones = [five for five in fives if len(tokenize(five[0])) >= 8]
-    copied = [find_repetition([*five[:4], five[0]]).exceeds(ON.repetition_threshold) for five in long_ones]
-    intact = [suppression.find("ann", list(window)) is not None for window in windows(voice, 5)]
-    told = {
-        name: sum(suppression.find("ann", [first, *voice[:3], second]) is not None for first, second in kinds[name])
-        for name in ("said_again", "said_anew")
-    }
-    again, anew = (f"{told[name]} of {len(kinds[name])}" for name in ("said_again", "said_anew"))
-    said = f"in other words {again}, new thoughts {anew}"
-    return f"copies {share(sum(copied), len(copied))}; intact {share(sum(intact), len(intact))}; {said}"
-
-
-def _faults(language: str) -> str:
-    texts = _said(language)[:12]
-    planted, why_not = [], []
-    for name, fault in FAULTS.items():
-        try:
-            broken = fault(texts, Material(words_of(texts), {"bob": OTHERS}, ["Lena"]), random.Random(1))
-        except NotApplicableError as error:
-            why_not.append((name, str(error)))
-            continue
-        changed = sum(old != new for old, new in zip(texts, broken, strict=True)) / len(texts)
-        if changed < FEWEST_CHANGED:
-            why_not.append((name, f"it changes only {changed:.0%} of the messages"))
-            continue
-        foreign = name == "boilerplate" and language_of(broken) != language
-        planted.append(f"{name} **in {language_of(broken)}**" if foreign else name)
-    says = "; ".join(f"{name}: {why}" for name, why in why_not)
-    return f"{len(planted)} of {len(FAULTS)} planted ({', '.join(planted)})" + (f"; says: {says}" if says else "")
-
-
-def _nudges(language: str) -> str:
-    turns = yaml.safe_load(TURNS.read_text(encoding="utf-8"))
-    said, rule = (turns[language]["agreeing"] if language in turns else _said(language)[:10]), AntiConvergence(ON)
-    if unread := rule.unread(said):
-        return f"says: {unread}"
-    nudge = rule.find("ann", said)
-    if nudge is None:
-        return "**silent**"
-    written = language_of([nudge.text])
-    return "works, in its language" if written == language else f"works, in {written}"
-
-
-PARTS = {"table": table, "detection": detection, "agreement": agreement}
+PARTS = {"detection": detection, "agreement": agreement}
 
 
 def main() -> None:

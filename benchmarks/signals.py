@@ -1,7 +1,6 @@
 """What the signals that need no judge see in real dialogue, and how often they see what is not there.
 
-    python benchmarks/signals.py [agreement] [repetition] [again] [convergence] [clones] [fleet] [floor] [length] [fluency]
-        [alarm] [check] [speed]
+    python benchmarks/signals.py [agreement] [repetition] [again] [convergence] [clones] [fleet] [fluency] [alarm]
 
 Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
 masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
@@ -10,8 +9,7 @@ cores shared, set OPENBLAS_NUM_THREADS=1.
 
 import random
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -26,7 +24,7 @@ sys.path.insert(0, str(PROJECT))
 import dialogue
 
 from persona_pipeline.scoring.convergence import nearness_score
-from persona_pipeline.scoring.style.likeness import CLOSE, FEWEST_NOW, Likeness, find_clones, find_likeness, nearness
+from persona_pipeline.scoring.style.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
 from persona_pipeline.scoring.text.said_again import find_said_again, said_again_statistics
@@ -204,12 +202,6 @@ def again() -> None:
         show("    intact windows of 100 that are a finding", share(often, windows), "<= 1 %")
         show("        with 40 earlier messages", share(little, windows), "<= 1 %")
         show("    the same, every tenth a line of before: a finding", share(looped, windows))
-    from text import natural
-
-    said = [("a", text) for text in natural(10_000)]
-    show("10,000 messages of one conversation", f"{seconds(lambda: find_said_again(said)):.2f} s", "seconds")
-    each = seconds(lambda: [find_said_again(said[n : n + 200], since=199, known=145) for n in range(200)]) / 200
-    show("a message, 200 of its agent known", f"{1000 * each:.2f} ms", "<= 2 ms")
 
 
 def spoken(world: str) -> list[list[Message]]:
@@ -345,21 +337,6 @@ def scores(windows: Sequence[Voices], history: Voices, size: int) -> list[float]
     return [nearness_score(z) for z in found.parts]
 
 
-def length() -> None:
-    print("\nLength of the window: the vocabulary part of intact windows (0-9), mean")
-    learnt, measured = (said(half) for half in halves())
-    group, generator = dialogue.speakers()[:4], random.Random(2)
-    history = {name: learnt[name][-1000:] for name in group}
-    for count in (5, 10, 20, 40, 80, 160):
-        windows = channel(measured, group, count, 60 if count <= 60 else 20, generator)
-        if count <= 60:
-            found = scores(windows, history, count)
-        else:
-            found = [nearness_score(nearness(window, history).z or 0.0) for window in windows]
-        error = 1.96 * float(np.std(found)) / sqrt(len(found))
-        show(f"{count} messages each", f"{fmean(found):.2f} ± {error:.2f}", "moves < .3")
-
-
 def with_past(
     names: Sequence[str], count: int, windows: int, generator: random.Random, past: int = 1000
 ) -> Iterator[tuple[Voices, Voices]]:
@@ -467,41 +444,6 @@ def fleet() -> None:
             show(f"    {part:.0%} of its lines are another's", share(sum(found[part]), len(found[part])))
 
 
-def floor() -> None:
-    """How alike two are that are one, that are two, and that write another language each, of what a voice is to itself."""
-    print(
-        f"\nThe floor: pairs that are too unlike to have merged (below {CLOSE} of what either is to itself, or other languages)"
-    )
-    measured = said(halves()[1])
-    generator, names = random.Random(9), dialogue.speakers()[:4]
-    worded = {path.stem: read_lines(path) for path in sorted(EVERYDAY.glob("*.txt"))}
-    for code in worded:
-        generator.shuffle(worded[code])
-    for size in (20, 60):
-        kinds: dict[str, list[bool]] = {"one speaker as two": [], "two of one series": [], "two languages": []}
-        for _ in range(40):
-            start = generator.randrange(1000, len(measured[names[3]]) - 2 * size)
-            one = measured[generator.choice(names)]
-            two = generator.sample(names, 2)
-            tongues = generator.sample(sorted(worded), 2)
-            cases = {
-                "one speaker as two": [one[start : start + size], one[start + size : start + 2 * size]],
-                "two of one series": [measured[name][start : start + size] for name in two],
-                "two languages": [worded[code][-size:] for code in tongues],
-            }
-            pasts = {
-                "one speaker as two": [one[start - 1000 : start : 2], one[start - 999 : start : 2]],
-                "two of one series": [measured[name][start - 1000 : start] for name in two],
-                "two languages": [worded[code][:-size] for code in tongues],
-            }
-            for kind, found in kinds.items():
-                now, past = ({"a": own[0], "b": own[1]} for own in (cases[kind], pasts[kind]))
-                found.append(not nearness(now, past, size=size).pairs["a", "b"].close)
-        for kind, found in kinds.items():
-            aim = "100 %" if kind == "two languages" else ""
-            show(f"{size} lines: {kind}", share(sum(found), len(found)), aim)
-
-
 def fluency() -> None:
     print(
         "\nFluency's n-gram part by length of the window (0-9), mean; the same with every fifth message a copy of the one before"
@@ -569,44 +511,15 @@ def alarm() -> None:
             show("    median number of messages until the alarm", delays)
 
 
-# ---- speed
-
-
-def speed() -> None:
-    from text import natural
-
-    from persona_pipeline.corrections.nudges import RepetitionSuppression
-    from persona_pipeline.world import CorrectionSettings
-
-    print("\nSpeed (seconds of the processor)")
-    suppression = RepetitionSuppression(CorrectionSettings(repetition_suppression_enabled=True))
-    messages = natural(10_000)
-
-    def slide() -> None:
-        for start in range(len(messages) - 4):
-            suppression.check("a", messages[start : start + 5])
-
-    show("sliding check of 5 over 10,000 messages", f"{seconds(slide):.3f}", "< .184")
-
-
-def seconds(call: Callable[[], object]) -> float:
-    # Of the processor: what else the machine does is not the signal's.
-    started = time.process_time()
-    call()
-    return time.process_time() - started
-
-
 SECTIONS = {
     "agreement": agreement,
     "repetition": repetition,
     "again": again,
     "convergence": convergence,
-    "length": length,
     "clones": clones,
     "fleet": fleet,
-    "floor": floor,
     "fluency": fluency,
-    "speed": speed,
+    "alarm": alarm,
 }
 
 if __name__ == "__main__":

@@ -14,17 +14,13 @@ It runs in a thread of its own, checks every request, simulates prompt caching a
 
 A handler or script returns a ``Reply`` (``message()``, ``status()``, or one of your own), one of the faults ``Reset``,
 ``Hang``, ``Trickle``, ``Cut``, or ``ANSWER`` for the server's own verdicts on proposition questions. Other questions need
-a handler. ``python -m tests.support.messages_server --latency 0.3`` runs it as a process, prints its URL, and prints its
-counts as JSON when its standard input is closed.
+a handler.
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
-import random
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -86,7 +82,6 @@ class MessagesServer:
         models: what is said when a model is asked about: changed fields, or a whole reply.
         usage: what the answers charged, summed.
         throttle_above: with more requests than this under way, further ones get 529; None: never.
-        latencies: draws each answer's latency in seconds; None: it is ``latency``.
         counts_tokens: whether the input of a request is counted for nothing.
         limits: requests and tokens a minute beyond which they get 429; None: no limits.
     """
@@ -97,13 +92,11 @@ class MessagesServer:
         *,
         latency: float = 0.0,
         structured_output: bool = True,
-        port: int = 0,
         protocol: str = "anthropic",
     ) -> None:
         self.protocol: Protocol = (PROTOCOLS | DIALECTS)[protocol]
         self.handler: Handler = handler or (lambda call: ANSWER)
         self.latency = latency
-        self.latencies: Callable[[], float] | None = None
         self.structured_output = structured_output
         self.calls: list[Call] = []
         self.requests: list[tuple[str, str]] = []
@@ -124,7 +117,6 @@ class MessagesServer:
         self._writers: set[asyncio.StreamWriter] = set()
         self._serving: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
-        self._port = port
         self.throttle_above: int | None = None
         self.limits: RateLimits | None = None
         self.counts_tokens = True
@@ -197,7 +189,7 @@ class MessagesServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
-            asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=2**20, backlog=1024)
+            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, backlog=1024)
         )
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -275,7 +267,7 @@ class MessagesServer:
         outcome = self._outcome(call)
         if limits and isinstance(outcome, Reply):
             outcome = replace(outcome, headers={**limits, **outcome.headers})
-        await asyncio.sleep(self.latency if self.latencies is None else self.latencies())
+        await asyncio.sleep(self.latency)
         await self._wait_for_leave()
         await self._send(writer, outcome)
         if isinstance(outcome, Reply) and outcome.status == 200:
@@ -329,32 +321,3 @@ def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     path, _, query = target.partition("?")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return method, path, {**headers, ":query": query}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--latency", type=float, default=0.0)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--throttle-above", type=int, help="calls at once beyond which the answer is 529")
-    parser.add_argument("--requests-per-minute", type=float, help="requests a minute beyond which the answer is 429")
-    parser.add_argument("--untold", action="store_true", help="do not say the limits in headers")
-    parser.add_argument(
-        "--long-tail", action="store_true", help="latencies vary log-normally around --latency (sigma 1)"
-    )
-    arguments = parser.parse_args()
-    waited: list[float] = []
-    with MessagesServer(latency=arguments.latency, port=arguments.port) as server:
-        server.throttle_above = arguments.throttle_above
-        if arguments.requests_per_minute:
-            server.limits = RateLimits({"requests": arguments.requests_per_minute}, told=not arguments.untold)
-        if arguments.long_tail:
-            drawn = random.Random(1)
-            server.latencies = lambda: waited.append(arguments.latency * drawn.lognormvariate(0.0, 1.0)) or waited[-1]
-        print(server.url, flush=True)
-        sys.stdin.read()
-        counts = {"calls": len(server.calls), "paid": server.paid, "busiest": server.busiest, "usage": server.usage}
-        print(json.dumps(counts | {"waited": waited, "problems": server.problems[:3]}), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What real packages exported (``python -m benchmarks.exports record`` renews it): every line is stored as it was said."""
+"""What real packages exported: every line is stored as it was said."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""No text makes any stage worse than linear. The full measurement, to a megabyte, is benchmarks/text.py hostile."""
+"""No text makes any stage worse than linear."""
 
 import pytest
 
