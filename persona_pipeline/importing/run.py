@@ -298,17 +298,20 @@ def explained(world: World, path: Path) -> Iterator[str]:
     return traces.explained(Source(path, str(path)), Aliases.of(world.names()))
 
 
-def read_export(given: Sequence[str | Path], options: ImportOptions) -> tuple[list[Message], Imported]:
-    """Return the messages of sources as ``import_messages`` would store them, oldest first, and how they were read; no world is
-    needed, and speakers are mapped to any name.
+def read_export(
+    given: Sequence[str | Path], options: ImportOptions, root: Path | None = None
+) -> tuple[list[Message], Imported]:
+    """Return the messages of sources as ``import_messages`` would store them, oldest first, and how they were read.
+
+    ``root``: the folder of the world whose names and settings hold; without one, speakers are mapped to any name.
 
     Raises:
         ConfigError: a source cannot be read at all, or its format is not clear.
     """
     with tempfile.TemporaryDirectory(prefix="persona-") as folder:
-        world = World(Path(folder), open_store(f"sqlite:///{folder}/store.db"))
+        world = World(root or Path(folder), open_store(f"sqlite:///{folder}/store.db"))
         try:
-            imported = import_messages(world, given, replace(options, speakers={}))
+            imported = import_messages(world, given, options if root else replace(options, speakers={}))
             return [mapped(message, options.speakers) for message in read_messages(world.store)], imported
         finally:
             world.store.close()

@@ -3,7 +3,6 @@
 The voice of an agent's later messages is compared with that of its earlier ones.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from persona_pipeline.scoring.style.monitor import LearntVoice, follow_voice
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
 from persona_pipeline.scoring.text.said_again import said_again_statistics
+from persona_pipeline.world.messages.files import IMPORTED, message_lines
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.personas import agent_id_of
@@ -189,8 +189,7 @@ def world_files(cast: Cast) -> dict[str, str]:
         for agent_id, code in spoken.items():
             body = templates[code][path].replace("\npropositions:", f"\nagent_id: {agent_id}\npropositions:", 1)
             texts[f"{folder}/{agent_id}.yaml"] = body
-    lines = (json.dumps(_line(message), ensure_ascii=False) for message in cast.messages)
-    return {**texts, "messages/imported.jsonl": "".join(f"{line}\n" for line in lines)}
+    return {**texts, IMPORTED: message_lines(cast.messages)}
 
 
 def _persona(cast: Cast, agent_id: str, name: str) -> str:
@@ -220,20 +219,6 @@ def typical_lines(texts: Sequence[str]) -> list[str]:
     rows = text_vectors([text[:_MOST_LENGTH] for text in fitting])
     order = (-(rows @ rows.mean(axis=0))).argsort(kind="stable")
     return [fitting[place][:_MOST_LENGTH] for place in order[:_TYPICAL]]
-
-
-def _line(message: Message) -> dict[str, object]:
-    """Return the line of a message as its program had it."""
-    to = (
-        {"channel": message.channel}
-        if message.channel is not None
-        else {"recipient": message.addressee or message.recipient}
-    )
-    return {
-        "id": message.id, "agent_id": message.speaker or message.agent_id, **to, "text": message.text,
-        "created_at": rfc3339(message.created_at, exact=True), **({"run_id": message.run_id} if message.run_id else {}),
-        **message.extras,
-    }  # fmt: skip
 
 
 # Messages of others for learning voices, of all agents together: fifty agents take less than a minute.

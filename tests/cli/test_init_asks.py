@@ -108,6 +108,8 @@ def test_messages_that_cannot_be_read_leave_the_world_and_say_so(
     run = in_process(tmp_path, monkeypatch, capsys)
     done = run("init", "w", "--agent", "Brack", "--messages", "chats.jsonl")
     assert (done.returncode, "chats.jsonl:2" in done.stderr, "1 added" in done.stdout) == (2, True, True)
+    written = (tmp_path / "w" / "messages" / "imported.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in written.splitlines()] == [SAID], "a clone has the messages"
     done = run("init", "v", "--agent", "Brack", "--messages", "gone.jsonl")
     assert done.returncode == 2
     assert "gone.jsonl: does not exist" in done.stderr and "persona-pipeline ingest" in done.stderr
@@ -150,3 +152,23 @@ def test_every_name_makes_an_id_and_files_that_say_it(name: str) -> None:
     assert is_agent_id(agent_id)
     made = _own(template_world(), name, agent_id, example=False)
     assert {path for path in made if "personas/" in path or "messages/" in path} == {f"personas/{agent_id}.yaml"}
+
+
+def test_a_clone_sees_messages_that_ingest_wrote_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, export = tmp_path / "w", tmp_path / "chats.jsonl"
+    export.write_text(json.dumps(SAID | {"agent_id": "Micheal"}) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(world, monkeypatch, capsys)
+    assert run("init", "w", "--agent", "Michael", "--yes").returncode == 0
+    monkeypatch.setenv("PERSONA_ROOT", str(world))
+    command = ("ingest", "chats.jsonl", "--map", "Micheal=michael", "--output", "w/messages/week.jsonl")
+    assert run(*command).returncode == 0
+    assert json.loads((world / "messages" / "week.jsonl").read_text(encoding="utf-8"))["agent_id"] == "michael"
+    again = run(*command)
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    changed = json.dumps(SAID | {"text": "Something else."})
+    (world / "messages" / "other.jsonl").write_text(f"{changed}\n", encoding="utf-8")
+    checked = run("validate")
+    assert (checked.returncode, f"id '{SAID['id']}' is taken in" in checked.stderr) == (2, True)

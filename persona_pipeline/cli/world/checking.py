@@ -37,12 +37,12 @@ MOST_DIFFERENCES = 3
 
 @dataclass
 class Checked:
-    """The number of files read, their problems and warnings, and the valid messages."""
+    """The number of files read, their problems and warnings, and the valid messages by id, each with its file."""
 
     files: int = 0
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    messages: dict[str, tuple[Message, Path]] = field(default_factory=dict)
 
     def run(self, check: Callable[[], object]) -> None:
         """Count a file and keep the problems that its check raises."""
@@ -84,7 +84,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]
     names, said = read_names(root), dict[str, int]()
     checked.problems += dict.fromkeys(problem for found in alias_problems(names).values() for problem in found)
-    count_speakers(checked.messages, names, said)
+    count_speakers((message for message, _ in checked.messages.values()), names, said)
     people: Sequence[str] = ()
     with suppress(ConfigError):
         people = load_world_file(root).people
@@ -304,9 +304,12 @@ def _persona(path: Path, checked: Checked) -> None:
 def _messages(path: Path, checked: Checked) -> None:
     parsed = parse_messages(path)
     checked.problems += parsed.problems
-    checked.messages += parsed.messages
     odd: dict[str, int] = {}
     for message in parsed.messages:
+        first, where = checked.messages.setdefault(message.id, (message, path))
+        if first != message:
+            said = f"id {message.id!r} is taken in {where}; give this message its own"
+            checked.problems.append(Problem(said, str(path), parsed.lines[message.id]))
         for key in message.extras:
             odd.setdefault(key, parsed.lines[message.id])
     for key, line in odd.items():

@@ -76,6 +76,10 @@ def ingest(
             "without it they are only counted.",
         ),
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="New file in messages/ that they are written to instead of the store: CI reads it from git."),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Add messages to the store, from files or what other programs export.
@@ -87,23 +91,40 @@ def ingest(
 
     speakers, fields = mapping_of(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    end(bring_in(open_world(), files, options, marks=marks, verbose=verbose))
+    end(bring_in(open_world(), files, options, marks=marks, output=output, verbose=verbose))
 
 
 def bring_in(
-    world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False, verbose: bool = False
+    world: "World",
+    files: Sequence[str],
+    options: "ImportOptions",
+    *,
+    marks: bool = False,
+    output: Path | None = None,
+    verbose: bool = False,
 ) -> int:
     """Add messages of files to the store, print a summary and names that do not match; return the exit code.
 
-    ``marks``: keep users' marks as labels. ``verbose``: list items that are only counted otherwise. ConfigError: a file cannot be
-    read at all; NothingError: a source has no message.
+    ``marks``: keep users' marks as labels. ``output``: a new file for the messages instead of the store. ``verbose``: list items
+    that are only counted otherwise. ConfigError: a file cannot be read at all, or ``output`` is there; NothingError: a source has
+    no message.
     """
-    from persona_pipeline.importing.run import import_messages
+    from persona_pipeline.importing.run import import_messages, read_export
+    from persona_pipeline.world.messages.files import message_lines
     from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.settings import WORLD_FILE, remember
     from persona_pipeline.world.speakers import stored_names
+    from persona_pipeline.world.world import write_new
 
-    imported, answers = asked_once(options, lambda clear: import_messages(world, files, clear))
+    def read(clear: "ImportOptions") -> "Imported":
+        if output is None:
+            return import_messages(world, files, clear)
+        messages, found = read_export(files, clear, world.root)
+        if messages:
+            write_new(output.parent, {output.name: message_lines(messages)})
+        return found
+
+    imported, answers = asked_once(options, read)
     if answers:
         remember(world.root, fields=answers)
         typer.echo(f"columns are kept in {WORLD_FILE} under import", err=True)

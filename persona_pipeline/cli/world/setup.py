@@ -144,10 +144,11 @@ def _bring_in(directory: Path, messages: str) -> int:
     """Add messages to a new world, and return the exit code."""
     from persona_pipeline.cli.world.messages import bring_in
     from persona_pipeline.importing.run import ImportOptions
+    from persona_pipeline.world.messages.files import IMPORTED
 
     world = open_world(directory)
     try:
-        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions())
+        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions(), output=directory / IMPORTED)
     except ConfigError as error:
         typer.echo(f"{error}\nbring them in later: persona-pipeline ingest FILE", err=True)
         return error.exit_code

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, is_shallow, strict_json, visible
+from persona_pipeline.base.documents.json import JsonError, content_hash, is_shallow, rfc3339, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
 from persona_pipeline.base.text import clean, clean_data, shortened
@@ -30,6 +30,8 @@ ROLE = "role"
 ORDERS = ("created_at:day-first", "created_at:month-first")
 REQUIRED = ("id", "agent_id", "text", "created_at")
 ENDINGS = (".jsonl", ".csv")
+# Where an import writes messages that a checkout shall have.
+IMPORTED = "messages/imported.jsonl"
 _BLOCK = 1 << 20
 # The longest text that is taken, each character of it escaped, and some more.
 _LONGEST_LINE = 16_000_000
@@ -354,6 +356,24 @@ def parse_message(row: Any) -> Message:
         run_id=_run_id(values.get("run_id")),
         extras=bounded_extras(extras) if extras else extras,
     )
+
+
+def message_lines(messages: Iterable[Message]) -> str:
+    """Return messages as lines of a file from which they are read again, as their program had them."""
+    lines = []
+    for message in messages:
+        to = (
+            {"channel": message.channel}
+            if message.channel is not None
+            else {"recipient": message.addressee or message.recipient}
+        )
+        values: dict[str, object] = {
+            "id": message.id, "agent_id": message.speaker or message.agent_id, **to, "text": message.text,
+            "created_at": rfc3339(message.created_at, exact=True), **({"run_id": message.run_id} if message.run_id else {}),
+            **message.extras,
+        }  # fmt: skip
+        lines.append(f"{json.dumps(values, ensure_ascii=False)}\n")
+    return "".join(lines)
 
 
 def _run_id(text: str | None) -> str | None:
