@@ -1,20 +1,23 @@
-"""The Dagster code location: definitions of the environment's world."""
+"""The Dagster code location: what the folder ``defs`` declares, by default the world of the environment."""
 
 import gc
 import json
 import sys
+from pathlib import Path
 
 # Imported objects live as long as the process: collecting garbage meanwhile took a fifth of the start.
 gc.disable()
 try:
     import dagster as dg
 
-    from persona_pipeline.defs.component import build_world
-    from persona_pipeline.defs.platform.place import Place
+    import persona_pipeline.defs
 
-    _PLACE = Place()
+    # An installed package has no pyproject.toml, which dg.load_from_defs_folder would look for.
+    _TREE = dg.ComponentTree.from_module(persona_pipeline.defs, Path(__file__).parents[1])
     # A run is one step, which a process of its own would only start later: 2 to 3 seconds against 0.05.
-    defs = dg.Definitions.merge(build_world(_PLACE), dg.Definitions(executor=dg.in_process_executor))
+    defs = dg.Definitions.merge(
+        _TREE.build_defs(_TREE.defs_module_path), dg.Definitions(executor=dg.in_process_executor)
+    )
 finally:
     gc.freeze()
     gc.enable()

@@ -44,9 +44,7 @@ SHOWN = {
     "corrections": {
         "configuration", "gate", "nudges", "replay", "service.app", "statistics", "voices",
     },
-    "defs": {
-        "component", "platform.place",
-    },
+    "defs": {""},
     "deployment": {
         "",
     },

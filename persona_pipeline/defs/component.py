@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args
 
 import dagster as dg
 from dagster.components import scaffold_component
-from pydantic import Field, SecretStr, ValidationError, create_model
+from pydantic import Field, SecretStr, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
@@ -187,7 +187,7 @@ def build_world(
     )
 
 
-# What belongs to one world alone: the environment's is never taken. The folder is a field of the component itself.
+# What belongs to one world alone: a world with a folder of its own does not take the environment's.
 OF_ONE_WORLD: dict[str, Any] = {"database_url": None, "state": None, "reports": ""}
 _JUDGING = {name: field for name, field in Settings.model_fields.items() if name != "root"}
 _RUNNING = OrchestrationSettings.model_fields
@@ -211,6 +211,12 @@ def _written(field: FieldInfo) -> Any:
 class WorldSettings(dg.Model, dg.Resolvable):
     """Settings of a world: those of the environment without ``PERSONA_``, in small letters."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _blank_is_unset(cls, values: Any) -> Any:
+        # An empty environment variable, as {{ env.X }} has it.
+        return {name: value for name, value in values.items() if value != ""}
+
 
 if not TYPE_CHECKING:
     # With a field a setting: a misspelt one is found with its line by ``dg check yaml``.
@@ -223,11 +229,11 @@ if not TYPE_CHECKING:
     )
 
 
-def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the world in a folder, as a ``Place`` has them.
+def world_settings(root: Path | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the world in a folder, as a ``Place`` has them; None: the environment's folder.
 
-    ``values``: settings by name; the others are as the environment says, but for those of ``OF_ONE_WORLD``. Raises
-    ``ConfigError``: a setting is unknown or has a value it cannot have; all such are named.
+    ``values``: settings by name; the others are as the environment says, but for those of ``OF_ONE_WORLD`` in a folder of its own.
+    Raises ``ConfigError``: a setting is unknown or has a value it cannot have; all such are named.
     """
     unknown = [name for name in values if name not in NAMES]
     if unknown:
@@ -243,7 +249,7 @@ def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     asked = given({name: value for name, value in values.items() if name in _ASKED})
     running = {name: value for name, value in values.items() if name in _RUNNING}
     try:
-        settings = Settings(root=root, **{**OF_ONE_WORLD, **judging})
+        settings = Settings(**({"root": root, **OF_ONE_WORLD} if root else {}) | judging)
         return {
             "settings": settings,
             "orchestration_settings": OrchestrationSettings(**running),
@@ -296,17 +302,19 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
     """
 
     world: Annotated[
-        str,
-        Field(description="Folder of the world: personas/, propositions/ and so on; from the folder of this file on."),
-    ]
+        str | None,
+        Field(
+            description="Folder of the world: personas/, propositions/ and so on; from the folder of this file on. Without, "
+            "the environment's world: PERSONA_ROOT, PERSONA_DATABASE_URL and so on."
+        ),
+    ] = None
     prefix: Annotated[
         str,
         Field(
-            min_length=1,
             description="What its asset keys begin with (office/verdicts), and with two underscores its jobs, sensors, "
-            "schedules, resources and pools (office__evaluate_agent).",
+            "schedules, resources and pools (office__evaluate_agent). Without, they have their plain names.",
         ),
-    ]
+    ] = ""
     messages: Annotated[
         MessagesFrom | None,
         Field(description="An asset its messages come from; without, the world's folder messages/."),
@@ -342,10 +350,13 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         Raises:
             ConfigError: the folder has no world, or a setting is not valid.
         """
+        prefix, said = tuple(self.prefix.split("/")) if self.prefix else (), self.settings.model_dump(exclude_none=True)
+        if self.world is None:
+            return Place(prefix, **world_settings(None, said) if said else {})
         root = (folder / Path(self.world).expanduser()).resolve()
         if not (root / "personas").is_dir():
             raise ConfigError(f"world: {root} is no world: it has no personas folder; dg scaffold defs writes one")
-        return Place(tuple(self.prefix.split("/")), **world_settings(root, self.settings.model_dump(exclude_none=True)))
+        return Place(prefix, **world_settings(root, said))
 
     def _shown(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         shown = self.get_asset_spec(spec)

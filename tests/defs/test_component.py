@@ -308,7 +308,6 @@ def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.Mo
         ({"settings": {"nightly_hour": 31}}, "settings: nightly_hour is 31"),
         ({"world": "nowhere"}, "is no world: it has no personas folder"),
         ({"prefix": "the office"}, "'the office' cannot begin a key"),
-        ({"prefix": ""}, "prefix"),
         ({"leave_out": ["assets"]}, "leave_out"),
         ({"messages": {"asset": "messages", "returns": "what"}}, "returns"),
     ],

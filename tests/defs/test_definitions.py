@@ -67,14 +67,15 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
     assert running == {"source_changes"}
 
 
-def test_one_setting_switches_everything_on_that_starts_runs() -> None:
+@pytest.mark.parametrize(("value", "off"), [("true", "['run_failure_alert']"), ("", None)])
+def test_one_setting_switches_everything_on_that_starts_runs(value: str, off: str | None) -> None:
     code = "from persona_pipeline.definitions import defs; r = defs.get_repository_def();"
     code += "print([s.name for s in [*r.sensor_defs, *r.schedule_defs] if s.default_status.value != 'RUNNING'])"
-    environment = {**os.environ, "PERSONA_AUTOMATION": "true"}
+    environment = {**os.environ, "PERSONA_AUTOMATION": value, "PERSONA_MAX_USD": "2.5"}
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    # The alert has a switch of its own: an address.
-    assert done.stdout.strip() == "['run_failure_alert']"
+    # The alert has a switch of its own: an address. An empty variable is not set.
+    assert done.stdout.strip() == off if off else "'automation'" in done.stdout
 
 
 @pytest.mark.parametrize("missing", [False, True], ids=["every file is broken", "there is no world at all"])
