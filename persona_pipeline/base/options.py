@@ -1,5 +1,6 @@
 """Options of an evaluation, declared once for every surface, and registries of classes by the names that files use."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -274,11 +275,7 @@ def kind_of(name: str) -> type:
 def told(name: str, *, links: bool = False) -> str:
     """Return what an option means, for people; as Markdown with its links to pages, else as plain text."""
     text = EvaluationRequest.model_fields[name].description or ""
-    if links:
-        return text
-    while (start := text.find(" ([")) >= 0:
-        text = text[:start] + text[text.index("))", start) + 2 :]
-    return text.replace("`", "")
+    return text if links else re.sub(r" \(\[.*?\)\)", "", text).replace("`", "")
 
 
 def given(asked: Mapping[str, Any]) -> dict[str, Any]:

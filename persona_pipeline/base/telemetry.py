@@ -84,6 +84,16 @@ class EvaluationEvent:
         }
         return {key: value for key, value in found.items() if value is not None}
 
+    @classmethod
+    def of_span(cls, record: Any) -> "EvaluationEvent | None":
+        """Return the event that a log record holds; None where it has no score, or is of no span."""
+        given: dict[str, Any] = dict(record.attributes or {})
+        name, score, label, reason = (given.pop(f"gen_ai.evaluation.{key}", None) for key in _SCORE)
+        if score is None or not record.trace_id or not record.span_id:
+            return None
+        span = SpanIds(f"{record.trace_id:032x}", f"{record.span_id:016x}")
+        return cls(name, score, label, explanation=reason, span=span, attributes=given)
+
 
 class Emitter:
     """Hands events to threads that send them; never raises, never waits.
@@ -132,44 +142,19 @@ class Emitter:
         self._provider.shutdown()
 
 
-@dataclass(frozen=True)
-class SpanScore:
-    """A score of a span. ``id`` is stable when the same is measured again, so that the newest score counts."""
-
-    name: str
-    score: float
-    label: str | None
-    explanation: str | None
-    span: SpanIds
-    about: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.span.trace_id}/{self.span.span_id}/{self.name}"))
-
-    @classmethod
-    def of(cls, record: Any) -> "SpanScore | None":
-        """Return the score that an event is; None where it has none, or is of no span."""
-        given: dict[str, Any] = dict(record.attributes or {})
-        name, score, label, reason = (given.pop(f"gen_ai.evaluation.{key}", None) for key in _SCORE)
-        if score is None or not record.trace_id or not record.span_id:
-            return None
-        span = SpanIds(f"{record.trace_id:032x}", f"{record.span_id:016x}")
-        return cls(name, score, label, reason, span, given)
-
-
 class SpanScores:
-    """A backend that shows scores with their spans: its own client as an exporter of events."""
+    """A backend that shows scores with their spans: its own client as an exporter of events.
 
-    def __init__(self, send: Callable[[list[SpanScore]], None], flush: Callable[[], Any] = lambda: None) -> None:
-        self._send, self._flush = send, flush
+    ``send`` gets a list of events, each with its span.
+    """
+
+    def __init__(self, send: Callable[[list[tuple[EvaluationEvent, SpanIds]]], None], flush: Callable[[], Any]) -> None:
+        self._send, self.shutdown = send, flush
 
     def export(self, batch: Sequence[Any]) -> None:
-        if found := list(filter(None, (SpanScore.of(each.log_record) for each in batch))):
-            self._send(found)
-
-    def shutdown(self) -> None:
-        self._flush()
+        found = filter(None, (EvaluationEvent.of_span(each.log_record) for each in batch))
+        if scores := [(event, event.span) for event in found if event.span]:
+            self._send(scores)
 
 
 def _langfuse() -> SpanScores:
@@ -182,17 +167,19 @@ def _langfuse() -> SpanScores:
     # The client is shared by the whole process: it is never shut down here and must not collect the program's spans.
     client = Langfuse(tracer_provider=TracerProvider())
 
-    def send(scores: list[SpanScore]) -> None:
-        for item in scores:
+    def send(scores: list[tuple[EvaluationEvent, SpanIds]]) -> None:
+        for item, span in scores:
+            # Stable when the same is measured again, so that the newest score counts.
+            score_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{span.trace_id}/{span.span_id}/{item.name}")
             client.create_score(
                 name=item.name,
-                value=item.score,
+                value=item.score or 0.0,
                 data_type="NUMERIC",
-                trace_id=item.span.trace_id,
-                observation_id=item.span.span_id,
-                score_id=item.id,
+                trace_id=span.trace_id,
+                observation_id=span.span_id,
+                score_id=str(score_id),
                 comment=item.explanation,
-                metadata=item.about | ({"label": item.label} if item.label else {}),
+                metadata={**item.attributes, **({"label": item.label} if item.label else {})},
             )
 
     return SpanScores(send, client.flush)
@@ -205,17 +192,17 @@ def _phoenix() -> SpanScores:
 
     client = Client()
 
-    def send(scores: list[SpanScore]) -> None:
+    def send(scores: list[tuple[EvaluationEvent, SpanIds]]) -> None:
         found: list[Any] = [
             {
                 "name": item.name,
                 "annotator_kind": "LLM",
-                "span_id": item.span.span_id,
+                "span_id": span.span_id,
                 "identifier": "persona-pipeline",
                 "result": {name: said for name in _RESULT if (said := getattr(item, name)) is not None},
-                "metadata": item.about,
+                "metadata": dict(item.attributes),
             }
-            for item in scores
+            for item, span in scores
         ]
         for attempt in range(_ATTEMPTS):
             try:
@@ -229,7 +216,7 @@ def _phoenix() -> SpanScores:
                 # Scores that are sent again replace those that arrived.
                 time.sleep(0.2 * 4**attempt)
 
-    return SpanScores(send)
+    return SpanScores(send, lambda: None)
 
 
 def _exporter(name: str) -> Any:

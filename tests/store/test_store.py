@@ -1,10 +1,8 @@
 """The store: one schema on two databases."""
 
 import socket
-import sqlite3
 import threading
 import uuid
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +11,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from persona_pipeline.base.database import engine, tables
+from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import (
     HEAD,
     Store,
@@ -235,21 +233,3 @@ def test_a_connection_that_is_gone_is_replaced(postgres_url: str) -> None:
     assert store.value(sa.select(sa.func.pg_backend_pid())) != lost
     for each in (store, other):
         each.close()
-
-
-@pytest.mark.parametrize(("code", "asked"), [(sqlite3.SQLITE_BUSY, 3), (sqlite3.SQLITE_CANTOPEN, 1)])
-def test_who_is_refused_while_another_makes_the_same_new_file_asks_again(code: int, asked: int) -> None:
-    """As SQLite refuses one of two processes, about once in sixty times that three open a new store at once."""
-    said: list[str] = []
-
-    class Cursor:
-        def execute(self, statement: str) -> None:
-            said.append(statement)
-            if len(said) < 3:
-                error = sqlite3.OperationalError("database is locked")
-                error.sqlite_errorcode = code
-                raise error
-
-    with nullcontext() if asked > 1 else pytest.raises(sqlite3.OperationalError):
-        engine._log_ahead(Cursor())  # type: ignore[arg-type]
-    assert said == ["PRAGMA journal_mode=WAL"] * asked

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from filelock import FileLock, Timeout
 from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database.tables import SCHEMA, metadata
 from persona_pipeline.base.database.triggers import create_triggers
@@ -311,7 +310,9 @@ def _sqlite_engine(url: URL) -> Engine:
         # The hook below issues BEGIN, because pysqlite starts writers as readers, which fail at once when they upgrade.
         connection.isolation_level = None
         cursor = connection.cursor()
-        _log_ahead(cursor)
+        # Of two connections that switch a new file to a write-ahead log, SQLite refuses one at once, despite its timeout.
+        with suppress(sqlite3.OperationalError):
+            cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
@@ -321,19 +322,6 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 
     return engine
-
-
-def _log_ahead(cursor: sqlite3.Cursor) -> None:
-    """Switch to a write-ahead log. Of two connections that switch a new file, SQLite refuses one at once, despite its timeout."""
-    until = time.monotonic() + SQLITE_BUSY_SECONDS
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
 
 
 # Parameters of a statement: SQLite takes 32,766, older builds 999.
@@ -438,25 +426,20 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
     with ExitStack() as held:
         said.start()
         try:
-            take = _take_files if store.is_sqlite else _take_advisory
-            take(store, names, held)
+            if store.is_sqlite:
+                for lock in _file_locks(store, names):
+                    held.enter_context(lock.acquire())
+            else:
+                connection = held.enter_context(store.engine.connect())
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                # It is closed in the end, not given back, and its locks end with it.
+                connection.detach()
+                connection.execute(sa.text(_NOTICED))
+                for key in sorted({_key(name) for name in names}):
+                    connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
         finally:
             said.cancel()
         yield
-
-
-def _take_files(store: Store, names: Collection[str], held: ExitStack) -> None:
-    for lock in _file_locks(store, names):
-        held.enter_context(lock.acquire())
-
-
-def _take_advisory(store: Store, names: Collection[str], held: ExitStack) -> None:
-    connection = held.enter_context(store.engine.connect())
-    connection.execution_options(isolation_level="AUTOCOMMIT")
-    connection.execute(sa.text(_NOTICED))
-    held.callback(_unlock, connection)
-    for key in sorted({_key(name) for name in names}):
-        connection.execute(sa.select(sa.func.pg_advisory_lock(key)))
 
 
 def is_held(store: Store, name: str) -> bool:
@@ -487,12 +470,3 @@ def _file_locks(store: Store, names: Collection[str]) -> Iterator[FileLock]:
 
 def _key(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
-
-
-def _unlock(connection: Connection) -> None:
-    try:
-        connection.execute(sa.select(sa.func.pg_advisory_unlock_all()))
-    except DBAPIError as error:
-        # The connection is gone, and its locks with it.
-        log.warning("locks could not be given back: %s", error.orig)
-        connection.invalidate()

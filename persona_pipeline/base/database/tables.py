@@ -63,6 +63,14 @@ def _table(name: str, *parts: sa.schema.SchemaItem) -> sa.Table:
     return sa.Table(name, metadata, *parts)
 
 
+def _columns(kind: Any, *names: str, **options: Any) -> list[sa.Column]:
+    return [sa.Column(name, kind, **options) for name in names]
+
+
+def _flags(*names: str) -> list[sa.Column]:
+    return _columns(sa.Boolean(), *names, nullable=False, server_default=sa.false())
+
+
 def uuid_key() -> sa.Column[uuid.UUID]:
     return sa.Column("id", sa.Uuid(), primary_key=True, default=uuid.uuid4, server_default=gen_random_uuid())
 
@@ -228,16 +236,13 @@ message_revisions = _table(
     "message_revisions",
     # How often what an agent said has changed; `judged`: without changes outside every window it was evaluated on.
     sa.Column("agent_id", sa.Text(), primary_key=True),
-    sa.Column("revision", sa.BigInteger(), nullable=False),
-    sa.Column("judged", sa.BigInteger(), nullable=False),
+    *_columns(sa.BigInteger(), "revision", "judged", nullable=False),
 )
 
 trace_pieces = _table(
     "trace_pieces",
     # Spans and events about conversations, each once; kept until no more of a trace is expected.
-    sa.Column("trace_id", sa.Text(), primary_key=True),
-    sa.Column("span_id", sa.Text(), primary_key=True),
-    sa.Column("key", sa.Text(), primary_key=True),
+    *_columns(sa.Text(), "trace_id", "span_id", "key", primary_key=True),
     sa.Column("piece", JsonColumn, nullable=False),
     created_at("received_at"),
     sa.Index(None, "received_at"),
@@ -249,21 +254,14 @@ evaluation_runs = _table(
     agent_column(),
     sa.Column("status", sa.Text(), nullable=False, server_default="pending"),
     sa.Column("dimensions", TextArray, nullable=False),
-    sa.Column("window_start", UtcDateTime()),
-    sa.Column("window_end", UtcDateTime()),
+    *_columns(UtcDateTime(), "window_start", "window_end", "completed_at"),
     sa.Column("sample_size", sa.Integer(), nullable=False),
     sa.Column("overall_score", sa.REAL()),
-    sa.Column("is_baseline", sa.Boolean(), nullable=False, server_default=sa.false()),
+    *_flags("is_baseline", "synthetic"),
     sa.Column("token_usage", JsonColumn),
     created_at(),
-    sa.Column("completed_at", UtcDateTime()),
     # Provenance; `result` is the evaluation as JSON, exact where REAL is not.
-    sa.Column("persona_hash", sa.Text()),
-    sa.Column("messages_hash", sa.Text()),
-    sa.Column("judge", sa.Text()),
-    sa.Column("judge_model", sa.Text()),
-    sa.Column("prompt_version", sa.Text()),
-    sa.Column("synthetic", sa.Boolean(), nullable=False, server_default=sa.false()),
+    *_columns(sa.Text(), "persona_hash", "messages_hash", "judge", "judge_model", "prompt_version"),
     # NULL: forgotten, as old runs are when a setting says so; the columns below stay.
     sa.Column("result", JsonColumn),
     # `result` without claims and their reasons, for pages with all agents (evaluation.history).
@@ -274,8 +272,7 @@ evaluation_runs = _table(
     sa.Column("whole", sa.Boolean(), nullable=False, server_default=sa.true()),
     # The comparison with the baseline and its findings, as evaluation.report.AgentReport without the evaluation.
     sa.Column("regressed", sa.Boolean()),
-    sa.Column("comparison", JsonColumn),
-    sa.Column("findings", JsonColumn),
+    *_columns(JsonColumn, "comparison", "findings"),
     # guard.report.Conclusion, as it was decided. NULL: decided before release 0.3, or not decided yet.
     sa.Column("verdict", JsonColumn),
     sa.Index(None, "agent_id", "created_at"),
@@ -299,16 +296,10 @@ evaluation_scores = _table(
     "evaluation_scores",
     uuid_key(),
     run_column(),
-    sa.Column("dimension", sa.Text(), nullable=False),
-    sa.Column("proposition_id", sa.Text(), nullable=False),
-    sa.Column("score", sa.REAL()),
-    sa.Column("raw", sa.REAL()),
-    sa.Column("unscored_reason", sa.Text()),
-    sa.Column("reasoning", sa.Text(), nullable=False),
-    sa.Column("context_snippet", sa.Text()),
+    *_columns(sa.Text(), "dimension", "proposition_id", "reasoning", nullable=False),
+    *_columns(sa.REAL(), "score", "raw"),
+    *_columns(sa.Text(), "unscored_reason", "context_snippet", "proposition_set_hash", "input_hash"),
     created_at(),
-    sa.Column("proposition_set_hash", sa.Text()),
-    sa.Column("input_hash", sa.Text()),
     sa.Index(None, "evaluation_run_id", "dimension"),
     sa.UniqueConstraint("evaluation_run_id", "dimension", "proposition_id"),
     sa.CheckConstraint("(score IS NULL) <> (unscored_reason IS NULL)", name="scored_or_unscored"),
@@ -325,12 +316,9 @@ message_verdicts = _table(
     # Its place and when it began.
     sa.Column("conversation", sa.Text(), nullable=False),
     sa.Column("said_at", UtcDateTime(), nullable=False),
-    sa.Column("verdict", sa.Text(), nullable=False),
+    *_columns(sa.Text(), "verdict", "quote", "reason", nullable=False),
     sa.Column("claims", TextArray, nullable=False),
-    sa.Column("quote", sa.Text(), nullable=False),
-    sa.Column("reason", sa.Text(), nullable=False),
-    sa.Column("judge_model", sa.Text()),
-    sa.Column("prompt_version", sa.Text()),
+    *_columns(sa.Text(), "judge_model", "prompt_version"),
     sa.Index(None, "agent_id", "said_at"),
     sa.CheckConstraint("verdict IN ('in', 'out', 'unclear')", name="verdict"),
 )
@@ -338,10 +326,8 @@ message_verdicts = _table(
 suite_runs = _table(
     "suite_runs",
     uuid_key(),
-    sa.Column("suite", sa.Text(), nullable=False),
-    sa.Column("suite_hash", sa.Text(), nullable=False),
+    *_columns(sa.Text(), "suite", "suite_hash", "verdict", nullable=False),
     sa.Column("target", sa.Text()),
-    sa.Column("verdict", sa.Text(), nullable=False),
     sa.Column("score", sa.Float()),
     sa.Column("result", JsonColumn, nullable=False),
     created_at(),
@@ -352,11 +338,8 @@ judgments = _table(
     "judgments",
     # SHA-256 of the whole request, endpoint, API version, prompt version and sample.
     sa.Column("key", sa.Text(), primary_key=True),
-    sa.Column("subject_key", sa.Text(), nullable=False),
-    sa.Column("kind", sa.Text(), nullable=False),
+    *_columns(sa.Text(), "subject_key", "kind", "model", "prompt_version", nullable=False),
     sa.Column("agent_id", sa.Text()),
-    sa.Column("model", sa.Text(), nullable=False),
-    sa.Column("prompt_version", sa.Text(), nullable=False),
     sa.Column("answer", JsonColumn, nullable=False),
     sa.Column("token_usage", JsonColumn),
     sa.Column("usd", sa.Float()),
@@ -382,17 +365,12 @@ correction_logs = _table(
     uuid_key(),
     agent_column(),
     sa.Column("run_id", sa.Uuid(), sa.ForeignKey(f"{SCHEMA}.runs.id", ondelete="SET NULL")),
-    sa.Column("original_text", sa.Text(), nullable=False),
-    sa.Column("corrected_text", sa.Text()),
-    sa.Column("score", sa.REAL(), nullable=False),
-    sa.Column("threshold", sa.REAL(), nullable=False),
-    sa.Column("reasoning", sa.Text(), nullable=False),
+    *_columns(sa.Text(), "original_text", "reasoning", "outcome", nullable=False),
+    *_columns(sa.Text(), "corrected_text", "action_id", "judge_model"),
+    *_columns(sa.REAL(), "score", "threshold", nullable=False),
     sa.Column("attempt_number", sa.Integer(), nullable=False),
-    sa.Column("outcome", sa.Text(), nullable=False),
     sa.Column("token_usage", JsonColumn),
     created_at(),
-    sa.Column("action_id", sa.Text()),
-    sa.Column("judge_model", sa.Text()),
     sa.Index(None, "agent_id", "created_at"),
     sa.CheckConstraint("outcome IN ('corrected', 'passed_after_retry', 'forced_through')", name="outcome"),
     sa.CheckConstraint("score BETWEEN 0 AND 9", name="score"),
@@ -436,14 +414,11 @@ agent_evaluation_config = _table(
     "agent_evaluation_config",
     uuid_key(),
     agent_column(unique=True),
-    sa.Column("action_gate_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
+    *_flags("action_gate_enabled", "anti_convergence_enabled", "repetition_suppression_enabled", "shadow_mode"),
     sa.Column("action_gate_threshold", sa.REAL(), nullable=False, server_default="5.0"),
-    sa.Column("anti_convergence_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("convergence_threshold", sa.REAL(), nullable=False, server_default="0.6"),
-    sa.Column("repetition_suppression_enabled", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
-    sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
