@@ -195,10 +195,10 @@ INVERTED: dict[Path, set[tuple[str, str]]] = {}
 
 
 def note_inverted(stage: Stage) -> None:
-    from persona_pipeline.lab.states import Side
+    from persona_pipeline.lab.versions import Version
     from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
-    sets = Side("", stage.world.root).agent(stage.agent_id, ALL_DIMENSIONS).sets
+    sets = Version("", stage.world.root).agent(stage.agent_id, ALL_DIMENSIONS).sets
     INVERTED[stage.world.root] = {
         (name, item.id)
         for name, stored in sets.items()

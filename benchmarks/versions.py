@@ -48,7 +48,6 @@ sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
-from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Evidence,
@@ -67,12 +66,8 @@ from persona_pipeline.lab.results import (
     ComparisonRequest,
     ScoreChange,
 )
-from persona_pipeline.lab.states import (
-    RecordedAnswers,
-    Side,
-    state_of,
-)
 from persona_pipeline.lab.statistics import log_wealth
+from persona_pipeline.lab.versions import Version
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -190,7 +185,7 @@ def contest_of(world: World, seed: int, sd: float, drop: float, claims: int) -> 
     targets = Targets.of({"before": answering(0.0), "after": answering(-drop)})
     judge = ScriptedJudge(judged, live=True)
     asks = Answering((targets.open("before"), targets.open("after")))
-    sides = (Side("before", world.root), Side("after", world.root))
+    sides = (Version("before", world.root), Version("after", world.root))
     return Contest(world, sides, (judge, judge), asks), calls
 
 
@@ -298,16 +293,13 @@ class History:
 
     def record(self) -> None:
         """Record what the judge says of the world as it stands; what is not asked any more goes."""
-        inputs, side = folder_inputs(self.root), Side("", self.root)
-        newest = inputs.messages.newest
-        assert newest is not None
-        answers = RecordedAnswers(KnownVerdicts(self.root / "recordings", None))
-        state = state_of(inputs, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
-        assert state.plan is not None
+        inputs = folder_inputs(self.root)
+        assert inputs.messages.newest is not None
+        agent = Version("", self.root).agent(AGENT, ALL_DIMENSIONS)
+        requests = agent.plan(inputs, Window(inputs.messages.newest)).requests
         folder = self.root / "recordings"
         for path in folder.rglob("*.jsonl") if folder.is_dir() else ():
             path.unlink()
-        requests = state.plan.requests
         RecordingWriter(folder).record(requests, [self.verdict(item) for item in requests], recorded_at=START)
 
     def verdict(self, request: JudgeRequest) -> Verdict:

@@ -72,7 +72,7 @@ SHOWN = {
         "interview_scenes", "results", "since",
     },
     "reporting": {
-        "charts.scores", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",
+        "charts", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",
         "pages.instruments", "pages.interview", "pages.suites", "render", "statistics",
         "text", "view",
     },

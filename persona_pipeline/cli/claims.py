@@ -135,12 +135,12 @@ def draft(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.lab.claims.drafts import draft_claims, plan_claims
+    from persona_pipeline.lab.claims.drafts import plan_claims, write_draft
 
     world = open_world()
     plan = plan_claims(world, agent, dimension, window)
     backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    tell_of_draft(draft_claims(plan, backend), "claim")
+    tell_of_draft(write_draft(plan, backend), "claim")
 
 
 @personas.command("draft")
@@ -161,14 +161,14 @@ def draft_a_persona(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.lab.claims.drafts import draft_persona, plan_persona
+    from persona_pipeline.lab.claims.drafts import plan_persona, write_draft
 
     if not from_messages:
         raise ConfigError("a persona is drafted from the agent's messages; add --from-messages")
     world = open_world()
     plan = plan_persona(world, agent, window)
     backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    tell_of_draft(draft_persona(plan, backend), "sentence")
+    tell_of_draft(write_draft(plan, backend), "sentence")
 
 
 def asked_for_draft(

@@ -69,7 +69,7 @@ def interview(
     """
     from persona_pipeline.cli.claims import asked_for_draft, tell_of_draft
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
-    from persona_pipeline.lab.claims.drafts import plan_scenes, write_scenes
+    from persona_pipeline.lab.claims.drafts import plan_scenes, write_draft
     from persona_pipeline.lab.compare.compare import AnsweringOptions, open_answering
     from persona_pipeline.lab.interview.interview import (
         InterviewRequest,
@@ -87,7 +87,7 @@ def interview(
         backend = asked_for_draft(
             world, plan.question, said.judge, estimate=estimate, max_usd=said.max_usd, record=said.record
         )
-        tell_of_draft(write_scenes(plan, backend), "scene")
+        tell_of_draft(write_draft(plan, backend), "scene")
         return None
     if not target:
         raise ConfigError("no target answers; name one of the targets file with --target")

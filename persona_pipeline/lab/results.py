@@ -86,7 +86,7 @@ class AnswerExpense(Value):
 
 
 class SceneClaim(Value):
-    """A claim that dropped in a scene, as ``dimension/id``, with the judge's quote of the second answer."""
+    """A claim that moved in a scene, as ``dimension/id``, with the judge's quote of the second answer."""
 
     claim: str
     before: float
@@ -95,12 +95,12 @@ class SceneClaim(Value):
 
 
 class SideBySide(Value):
-    """Answers of both versions to the same line, where something dropped.
+    """Answers of both versions to the same line, where something moved.
 
     Attributes:
         turn: the number of the line in the scene, from 1; ``asked``: the line.
-        scores: dropped rows, before and after in this scene.
-        claims: those with the largest drop here.
+        scores: rows that moved, before and after in this scene.
+        claims: those with the largest change here.
     """
 
     scene: str
@@ -125,7 +125,7 @@ class AgentDifference(Value):
         signals: of an interview, ``voice``, ``said_again`` (9: no answer repeats an earlier one) and ``late_turns`` (adherence in
             the second half of long scenes), in points like dimensions.
         expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
-        lines: the scenes with the largest drops.
+        lines: the scenes that moved most, up or down.
         only_before, only_after: claims, as ``dimension/id``, that the other version lacks.
     """
 

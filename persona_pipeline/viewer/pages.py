@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from persona_pipeline.base.documents.json import csv_text, rfc3339
 from persona_pipeline.base.status import BROKEN, VERDICTS
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.reporting.charts.scores import small_line
+from persona_pipeline.reporting.charts import small_line
 from persona_pipeline.reporting.html import templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text

@@ -3,9 +3,7 @@
 Without git, a repository or the commit, all functions raise ``ConfigError``.
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -129,20 +127,6 @@ def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str
     """Return the files of a commit by their path in the world's folder; links are left out."""
     blobs = tree_of(root, commit, folders)
     return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True))
-
-
-@contextmanager
-def revision_folder(root: Path, revision: Revision) -> Iterator[Path]:
-    """Give a temporary folder with the world's files as of a commit.
-
-    Raises ``ConfigError``: git fails, or the commit has no persona.
-    """
-    files = files_at(root, revision.id)
-    if not any(path.startswith("personas/") for path in files):
-        raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
-    with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:
-        write_files(files, Path(name))
-        yield Path(name)
 
 
 def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) -> list[Revision]:

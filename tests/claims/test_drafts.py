@@ -44,12 +44,12 @@ def answering(*claims: dict[str, Any], key: str = "claims") -> Callable[[Call], 
 
 def drafted(world: World, agent_id: str = "ann", dimension: str = "adherence", **options: Any) -> Drafted:
     plan = drafts.plan_claims(world, agent_id, dimension)
-    return drafts.draft_claims(plan, draft_backend(open_judge("anthropic", world, JudgeOptions(**options))))
+    return drafts.write_draft(plan, draft_backend(open_judge("anthropic", world, JudgeOptions(**options))))
 
 
 def drafted_persona(world: World, agent_id: str) -> Drafted:
     plan = drafts.plan_persona(world, agent_id)
-    return drafts.draft_persona(plan, draft_backend(open_judge("anthropic", world)))
+    return drafts.write_draft(plan, draft_backend(open_judge("anthropic", world)))
 
 
 def test_only_claims_that_stand_on_what_was_said_are_written_and_none_is_judged(
@@ -130,7 +130,7 @@ def test_nothing_is_overwritten_and_nothing_paid_for_what_could_not_be_written(
     assert server.calls == []
     server.handler = answering(claim())
     with pytest.raises(ConfigError, match="is not overwritten"):
-        drafts.draft_claims(plan, draft_backend(open_judge("anthropic", small_world)))
+        drafts.write_draft(plan, draft_backend(open_judge("anthropic", small_world)))
     assert path.read_text(encoding="utf-8") == "mine"
 
 
@@ -240,7 +240,7 @@ def test_a_recorded_draft_is_written_again_and_a_judge_of_claims_alone_drafts_no
     text = path.read_text(encoding="utf-8")
     path.unlink()
     plan = drafts.plan_claims(small_world, "ann", "adherence")
-    replayed = drafts.draft_claims(plan, draft_backend(OpenedJudge(RecordedBackend(small_world.root / "recordings"))))
+    replayed = drafts.write_draft(plan, draft_backend(OpenedJudge(RecordedBackend(small_world.root / "recordings"))))
     assert (path.read_text(encoding="utf-8"), replayed.usage.calls) == (text, 0)
     with pytest.raises(ConfigError, match="drafts nothing"):
         draft_backend(ScriptedJudge(lambda request: 9))

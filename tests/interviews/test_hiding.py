@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.lab.interview.interviewee import HiddenNames
-from persona_pipeline.lab.states import Side, SideAgent
+from persona_pipeline.lab.versions import Version, VersionAgent
 from persona_pipeline.testing import WorldBuilder
 
 
 def agent(
     root: Path, text: str = "Michael Scott sells paper.", name: str = "Michael Scott", **fields: list[str]
-) -> SideAgent:
+) -> VersionAgent:
     builder = WorldBuilder(root).persona("mike", text, display_name=name, **fields)
     builder.claim("adherence", "a", "Michael talks of {{agent_name}} and of help")
-    return Side("", builder.root).agent("mike", ["adherence"])
+    return Version("", builder.root).agent("mike", ["adherence"])
 
 
 def test_every_word_of_a_name_is_hidden_wherever_it_stands(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.claims import reads_as_injection
 from persona_pipeline.judging.verdict import Question, Unscored
-from persona_pipeline.lab.claims.drafts import plan_scenes, write_scenes
+from persona_pipeline.lab.claims.drafts import plan_scenes, write_draft
 from persona_pipeline.lab.interview_scenes import KINDS, interview_scenes, shipped_scenes, spoken_languages
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -120,7 +120,7 @@ def test_written_scenes_are_checked_one_by_one(world: World, scene: dict[str, An
     judge = ScriptedJudge(lambda _: 0, reply=lambda _: {"scenes": [scene]})
     draft = plan_scenes(world, "ann")
     try:
-        found = write_scenes(draft, judge)
+        found = write_draft(draft, judge)
         assert found.kept == (not why)
         assert any(why in said for said in found.dropped)
         if not why:
@@ -139,7 +139,7 @@ def test_scripts_without_spaces_share_characters(tmp_path: Path) -> None:
     turns = ["庭の話をする人ですか。", "今日は何をしましたか。"]
     given = ["短く乾いた書き方で、決して謝らない人だと聞きました。", "そうですか。"]
     scenes = [written(language="ja", turns=turns), written(language="ja", turns=given)]
-    found = write_scenes(
+    found = write_draft(
         plan_scenes(builder.open(), "mio"), ScriptedJudge(lambda _: 0, reply=lambda _: {"scenes": scenes})
     )
     assert found.kept == 1 and "gives away" in found.dropped[0]
@@ -148,7 +148,7 @@ def test_scripts_without_spaces_share_characters(tmp_path: Path) -> None:
 def test_what_the_model_is_asked_holds_persona_and_claims_as_evidence_only(world: World) -> None:
     asked: list[Question] = []
     judge = ScriptedJudge(lambda _: 0, reply=lambda question: asked.append(question) or Unscored.REFUSAL)
-    found = write_scenes(plan_scenes(world, "ann", ["en", "de"]), judge)
+    found = write_draft(plan_scenes(world, "ann", ["en", "de"]), judge)
     assert (found.path, found.failure.partition(":")[0]) == (None, "refusal")
     assert (
         "never uses more words" in asked[0].evidence and "never uses more words" not in asked[0].system + asked[0].ask

@@ -10,7 +10,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan
 from persona_pipeline.lab.results import ComparisonRequest
-from persona_pipeline.lab.states import Side, SideAgent
+from persona_pipeline.lab.versions import Version, VersionAgent
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.running.plan import Targets
@@ -28,9 +28,9 @@ TALK = (
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> SideAgent:
+def agent(tmp_path: Path) -> VersionAgent:
     builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is {name} and dry.").persona("bob", "Bob.")
-    return Side("x", builder.root).agent("ann", [])
+    return Version("x", builder.root).agent("ann", [])
 
 
 def scene(name: str = "s", **fields: Any) -> Scene:
@@ -46,7 +46,7 @@ def texts_of(answering: Answering, asked: list[AskedScene]) -> list[tuple[str, .
     return [own.texts for own in answering.answers(asked)]
 
 
-def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAgent) -> None:
+def test_the_persona_goes_first_and_others_speak_under_their_names(agent: VersionAgent) -> None:
     seen: list[Request] = []
 
     def answer(request: Request) -> str:
@@ -66,12 +66,12 @@ def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAg
     ]
 
 
-def test_a_bot_with_a_persona_of_its_own_is_sent_none(agent: SideAgent) -> None:
+def test_a_bot_with_a_persona_of_its_own_is_sent_none(agent: VersionAgent) -> None:
     target = targets_of(lambda prompt: prompt)[0]
     assert AskedScene(target, agent, scene(), with_persona=False).messages()[0]["role"] == "user"
 
 
-def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgent) -> None:
+def test_equal_questions_are_asked_once_and_failures_are_counted(agent: VersionAgent) -> None:
     count = {"asked": 0}
 
     def answer(request: Request) -> str:
@@ -88,7 +88,7 @@ def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgen
     assert (count["asked"], answering.asked, dict(answering.failures)) == (3, 3, {"refusal": 1, "empty": 1})
 
 
-def test_programs_need_leave_and_a_persona_target_is_refused(tmp_path: Path, agent: SideAgent) -> None:
+def test_programs_need_leave_and_a_persona_target_is_refused(tmp_path: Path, agent: VersionAgent) -> None:
     path = tmp_path / "targets.yaml"
     path.write_text(
         "targets:\n- {name: own, provider: python, function: 'os:getcwd'}\n"
@@ -103,7 +103,7 @@ def test_programs_need_leave_and_a_persona_target_is_refused(tmp_path: Path, age
 
 
 def test_answers_of_models_are_kept_and_paid_from_one_budget(
-    tmp_path: Path, agent: SideAgent, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, agent: VersionAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with MessagesServer(handler=lambda call: message("Black.")) as server:
         monkeypatch.setenv("KEY", "k")
@@ -131,7 +131,7 @@ def test_answers_of_models_are_kept_and_paid_from_one_budget(
 LINES = ("Coffee?", "Tea?", "Water, then?")
 
 
-def test_a_script_is_asked_turn_by_turn_whatever_is_answered(tmp_path: Path, agent: SideAgent) -> None:
+def test_a_script_is_asked_turn_by_turn_whatever_is_answered(tmp_path: Path, agent: VersionAgent) -> None:
     """What was answered goes along; a bot that remembers is told which talk it is; one that fails ends its own talk alone."""
     seen: list[Request] = []
 
@@ -162,7 +162,7 @@ def test_a_script_is_asked_turn_by_turn_whatever_is_answered(tmp_path: Path, age
     assert seen[0].conversation not in {item.conversation for item in own}
 
 
-def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: SideAgent, tmp_path: Path) -> None:
+def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: VersionAgent, tmp_path: Path) -> None:
     """Each turn is reserved when it is asked, for all that was said by then."""
     with MessagesServer(handler=lambda call: message("Black. " * 40)) as server:
         path = tmp_path / "targets.yaml"
@@ -183,10 +183,10 @@ def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: SideAgent, tmp_path: Pa
         target.close()
 
 
-def test_a_talk_is_judged_as_one_conversation(agent: SideAgent, tmp_path: Path) -> None:
+def test_a_talk_is_judged_as_one_conversation(agent: VersionAgent, tmp_path: Path) -> None:
     builder = WorldBuilder(tmp_path / "world").claim("adherence", "dry", "{{agent_name}} is dry")
     world = builder.claim("convergence", "own", "{{agent_name}} keeps its own words").open()
-    judged = Side("x", world.root).agent("ann", ["adherence", "convergence"])
+    judged = Version("x", world.root).agent("ann", ["adherence", "convergence"])
     script = Scene("s", Window(NOW), TALK, turns=LINES[:2])
     plan = answer_plan(world, judged, script, ("No.", "Never."), ComparisonRequest())
     said = {item.dimension: [entry.text for entry in item.trajectory.entries] for item in plan.requests}

@@ -78,10 +78,10 @@ def together(tmp_path: Path) -> History:
 
 def test_a_live_judge_tells_what_the_recordings_do_not(tmp_path: Path) -> None:
     history = together(tmp_path)
-    silent, answers = bisect_commits(World.open(tmp_path), ALL)
+    silent, missing = bisect_commits(World.open(tmp_path), ALL)
     assert silent.falls[0].candidates == (CauseKind.MESSAGES, CauseKind.PERSONA)
-    assert silent.missing == len(answers.missing) > 0
-    told = [*answers.missing]
+    assert silent.missing == len(missing) > 0
+    told = {request.key for request in missing}
 
     def answer(request: JudgeRequest) -> Verdict:
         said = history.verdict(request)
@@ -91,7 +91,7 @@ def test_a_live_judge_tells_what_the_recordings_do_not(tmp_path: Path) -> None:
     found, _ = bisect_commits(World.open(tmp_path), ALL, judge)
     cause = found.falls[0].cause
     assert cause is not None and cause.kind is CauseKind.PERSONA
-    assert {request.key for request in judge.asked} <= {*told}
+    assert {request.key for request in judge.asked} <= told
     assert found.calls == len(judge.asked)
     assert found.usd == pytest.approx(0.01 * found.calls)
 

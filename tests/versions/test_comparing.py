@@ -14,7 +14,7 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verd
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
 from persona_pipeline.lab.compare.scenes import Answering, moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
-from persona_pipeline.lab.states import Side, open_sides, split_versions
+from persona_pipeline.lab.versions import Version, open_versions, split_versions
 from persona_pipeline.reporting.pages.experiments import comparison_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.suites.running.plan import Targets
@@ -46,7 +46,7 @@ def commit(root: Path) -> None:
 
 @contextmanager
 def contest(world: World, judge: ScriptedJudge, before: str = "HEAD", after: str = "") -> Iterator[Contest]:
-    with open_sides(world.root, before, after) as sides:
+    with open_versions(world.root, before, after) as sides:
         yield Contest(world, sides, (judge, judge))
 
 
@@ -187,7 +187,7 @@ def test_three_dots_compare_with_where_the_two_parted(builder: WorldBuilder) -> 
     git(builder.root, "branch", "topic")
     builder.persona("bob", "Bob is gone.")
     commit(builder.root)
-    with open_sides(builder.root, "HEAD...topic", "topic") as (before, after):
+    with open_versions(builder.root, "HEAD...topic", "topic") as (before, after):
         assert before.revision is not None and after.revision is not None
         assert before.revision.id == after.revision.id
 
@@ -233,7 +233,7 @@ def test_scenes_of_one_conversation_count_once(tmp_path: Path) -> None:
     targets = Targets.of({"before": lambda _: f"Yes {next(said)}.", "after": lambda _: f"No {next(said)}."})
     judge = ScriptedJudge(lambda item: 8 if "Yes" in item.trajectory.entries[-1].text else 5, live=True)
     asks = Answering((targets.open("before"), targets.open("after")))
-    sides = (Side("before", world.root), Side("after", world.root))
+    sides = (Version("before", world.root), Version("after", world.root))
     found = compare_versions(Contest(world, sides, (judge, judge), asks), {"ann": scenes}, request)
     agent = found.agents["ann"]
     assert (agent.scenes, agent.conversations, agent.dimensions["adherence"].scenes) == (20, 4, 20)
@@ -256,7 +256,7 @@ def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> N
     targets = Targets.of({"before": lambda prompt: "Yes.", "after": lambda prompt: "No."})
     answering = Answering((targets.open("before"), targets.open("after")))
     judge = ScriptedJudge(lambda item: 8 if item.trajectory.entries[0].text == "Yes." else 7, live=True)
-    sides = (Side("before", world.root), Side("after", world.root))
+    sides = (Version("before", world.root), Version("after", world.root))
     scenes = {"ann": moments(world, "ann", request)}
     found = compare_versions(Contest(world, sides, (judge, judge), answering), scenes, request)
     agent = found.agents["ann"]

@@ -21,7 +21,7 @@ from persona_pipeline.lab.results import (
     VersionComparison,
     read_comparison,
 )
-from persona_pipeline.lab.states import Side
+from persona_pipeline.lab.versions import Version
 from persona_pipeline.reporting.pages.experiments import comparison_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.suites.answering.base import TargetError
@@ -55,8 +55,10 @@ def world(tmp_path: Path) -> World:
     return builder.open()
 
 
-def told(world: World, fault: str = "", **asked: Any) -> tuple[VersionComparison, Counter[str]]:
-    """Return what is said of two targets, the second with a fault; answers say how good they are."""
+def told(
+    world: World, fault: str = "", *, mended: bool = False, **asked: Any
+) -> tuple[VersionComparison, Counter[str]]:
+    """Return what is said of two targets, the second (``mended``: the first) with a fault; answers say how good they are."""
     numbers, scenes = count(), Counter[str]()
     rng = random.Random(f"{fault}{asked}")
 
@@ -91,8 +93,8 @@ def told(world: World, fault: str = "", **asked: Any) -> tuple[VersionComparison
         quotes = (Evidence(worst.message_id, worst.text, verified=True),)
         return Verdict(request.proposition_id, score=score, evidence=quotes, usage=Usage(calls=1, usd=0.001))
 
-    targets = Targets.of({"before": answering(False), "after": answering(True)})
-    judge, sides = ScriptedJudge(judged, live=True), (Side("before", world.root), Side("after", world.root))
+    targets = Targets.of({"before": answering(mended), "after": answering(not mended)})
+    judge, sides = ScriptedJudge(judged, live=True), (Version("before", world.root), Version("after", world.root))
     request = replace(REQUEST, **asked)
     contest = Contest(world, sides, (judge, judge), Answering((targets.open("before"), targets.open("after"))))
     found = compare_versions(contest, scenes_of(contest, request), request)
@@ -151,6 +153,19 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
         assert "<img src" not in text and "</td><script>" not in text and ("[a](http" not in text or format == "html")
 
 
+@pytest.mark.parametrize(("fault", "rose"), [("fades", "late_turns"), ("repeats", "said_again")])
+def test_a_scene_that_got_better_is_shown_side_by_side(world: World, fault: str, rose: str) -> None:
+    found, _ = told(world, fault, mended=True)
+    agent = found.agents["ann"]
+    assert (agent.rows[rose].moved, found.exit_code) == (ScoreChange.ROSE, 0)
+    before, after = agent.lines[0].scores[rose]
+    assert before < after
+    if fault == "fades":
+        assert (agent.lines[0].before[0], agent.lines[0].after[0]) == ("2", "8")
+    page = render_page(comparison_page(found), "table")
+    assert "ann: where it moved most" in page and agent.lines[0].after in page
+
+
 def test_what_answers_cost_is_shown_and_decides_nothing(world: World) -> None:
     found, _ = told(world, "dearer")
     cost, latency = (found.agents["ann"].expenses[name] for name in ("cost_usd", "latency_seconds"))
@@ -183,7 +198,7 @@ def test_a_voice_that_was_learnt_tells_its_own_lines_from_a_stock_assistants(tmp
         builder.say("ann", text, at=f"2026-03-{1 + number // 8:02}T09:{number % 8:02}:00Z", channel=f"c{number // 8}")
     world = builder.open()
     world.sync()
-    reader = SignalReader.of(world, Side("x", world.root).agent("ann", []), [], [])
+    reader = SignalReader.of(world, Version("x", world.root).agent("ann", []), [], [])
     assert reader.voice is not None and reader.rows == ("voice",)
     own, stock = voice_score(reader.voice, SAID["voice"][100:120]), voice_score(reader.voice, SAID["assistant"][:20])
     assert own is not None and stock is not None

@@ -8,13 +8,13 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.folder import folder_inputs
+from persona_pipeline.lab.versions import Commits
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.revisions import (
     find_revision,
     read_blobs,
-    revision_folder,
     revisions_between,
     tree_of,
     write_files,
@@ -42,7 +42,8 @@ def commit(root: Path, subject: str) -> None:
 def test_files_of_a_commit_are_those_of_the_folder(root: Path) -> None:
     before = (root / ANN).read_bytes()
     (root / ANN).write_text("changed and not committed", encoding="utf-8")
-    with revision_folder(root, find_revision(root, "HEAD")) as folder:
+    with Commits(root) as commits:
+        folder = commits.named("HEAD").root
         assert (folder / ANN).read_bytes() == before
         assert not (folder / ".git").exists()
     assert not folder.exists()
@@ -82,7 +83,8 @@ def test_neither_links_nor_filters_of_a_commit_do_anything(root: Path, tmp_path:
     (tmp_path / "secret.yaml").write_text("display_name: S\npersona: Secret\n", "utf-8")
     Path(root / "personas" / "eve.yaml").symlink_to(tmp_path / "secret.yaml")
     commit(root, "Evil")
-    with revision_folder(root, find_revision(root, "HEAD")) as folder:
+    with Commits(root) as commits:
+        folder = commits.named("HEAD").root
         assert sorted(path.name for path in (folder / "personas").iterdir()) == ["ann.yaml", "bob.yaml"]
     assert not ran.exists()
 

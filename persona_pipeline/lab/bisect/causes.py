@@ -4,29 +4,33 @@ Each claim is examined alone: a change that its judgment does not show cannot be
 search needs judgments of each change without the others. Without them it concludes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from itertools import chain
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
+from persona_pipeline.lab.bisect.history import State
 from persona_pipeline.lab.results import Cause, CauseKind
-from persona_pipeline.lab.states import RecordedAnswers, State
+from persona_pipeline.lab.versions import KnownJudge
 from persona_pipeline.scoring.results import PropositionResult, final_score
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Proposition
 from persona_pipeline.world.world import World
 
 # Shares of a claim's drop: up to the first a change had no part in it, from the second on it is the cause.
 NO_PART, THE_CAUSE = 0.2, 0.8
 _SMALLEST = 1e-9
+Requests = Sequence[JudgeRequest]
 
 
 @dataclass(frozen=True)
 class ScorePart:
-    """One row of a dropped dimension. ``points``: its part in the dimension's drop."""
+    """One row of a dropped dimension. ``points``: its part in the dimension's drop; ``kinds``: what changed."""
 
     id: str
     points: float
@@ -36,14 +40,18 @@ class ScorePart:
 
 @dataclass
 class Step:
-    """Two neighbouring states and one dimension, or one claim of it, that dropped between them."""
+    """Two neighbouring states and one dimension, or one claim of it, that dropped between them.
+
+    ``missing``: judgments that would tell more.
+    """
 
     before: State
     after: State
     dimension: str
-    answers: RecordedAnswers
+    judge: KnownJudge
     claim: str | None = None
     units: list[ScorePart] = field(default_factory=list)
+    missing: list[JudgeRequest] = field(default_factory=list)
 
     def explain(self) -> dict[CauseKind | None, float]:
         """Return the points of the drop by cause; None: unknown cause."""
@@ -58,71 +66,59 @@ class Step:
         """Possible causes of the rows without a known cause."""
         return sorted({kind for unit in self.units if unit.cause is None for kind in unit.kinds})
 
+    @property
+    def sides(self) -> tuple[State, State]:
+        return self.before, self.after
+
     def _units(self) -> Iterator[ScorePart]:
-        before, after = self._rows(self.before), self._rows(self.after)
-        old, new = self.before.requests(self.dimension), self.after.requests(self.dimension)
-        weights = _weights(after.values())
-        earlier = _weights(before.values())
-        for key in dict.fromkeys([*before, *after]):
+        rows = [state.dimensions[self.dimension].propositions for state in self.sides]
+        requests = [state.requests(self.dimension) for state in self.sides]
+        weights = [_weights(own.values()) for own in rows]
+        for key in dict.fromkeys([*rows[0], *rows[1]]):
             if self.claim not in (None, key):
                 continue
-            one, other = before.get(key), after.get(key)
-            score_before = one.score if one else None
-            score_after = other.score if other else None
-            if score_before is None or score_after is None:
+            before, after = (own.get(key) for own in rows)
+            first, last = (row.score if row else None for row in (before, after))
+            old, new = (own.get(key, []) for own in requests)
+            if first is None or last is None:
                 # A claim that is new, removed, or no longer applies moves the mean by its distance from it.
-                yield from self._composition(key, score_before, score_after, earlier, weights)
-                continue
-            points = (score_before - score_after) * weights.get(key, 1.0)
+                mean = self.before.value(self.dimension) if first is None else self.after.value(self.dimension)
+                if mean is None or first == last:
+                    continue
+                gone = ((first or 0.0) - mean) * weights[0].get(key, 0.0)
+                points = gone if last is None else (mean - last) * weights[1].get(key, 0.0)
+                kinds = frozenset(self._composition(key, old, new))
+                cause = next(iter(kinds)) if len(kinds) == 1 else None
+            else:
+                points = (first - last) * weights[1].get(key, 1.0)
+                kinds = frozenset(self._kinds(old, new, before, after))
+                cause = self._cause(key, old, new, kinds) if abs(points) > _SMALLEST else None
             if points > _SMALLEST or (points < -_SMALLEST and self.claim is None):
-                kinds = frozenset(self._kinds(old.get(key, []), new.get(key, []), one, other))
-                yield ScorePart(key, points, kinds, self._cause(key, old.get(key, []), new.get(key, []), kinds))
+                yield ScorePart(key, points, kinds, cause)
 
-    def _composition(
-        self,
-        key: str,
-        before: float | None,
-        after: float | None,
-        earlier: Mapping[str, float],
-        weights: Mapping[str, float],
-    ) -> Iterator[ScorePart]:
-        mean = self.before.value(self.dimension) if after is not None else self.after.value(self.dimension)
-        if mean is None or (before is None and after is None):
-            return
-        gone = ((before or 0.0) - mean) * earlier.get(key, 0.0)
-        points = gone if after is None else (mean - after) * weights.get(key, 0.0)
-        old, new = _claims_of(self.before, self.dimension), _claims_of(self.after, self.dimension)
-        if (key in old) != (key in new):
-            kinds: frozenset[CauseKind] = frozenset([CauseKind.CLAIMS])
+    def _composition(self, key: str, old: Requests, new: Requests) -> Iterator[CauseKind]:
+        """Yield what may have brought a claim into the mean, or out of it."""
+        before, after = (state.claims(self.dimension) for state in self.sides)
+        if (key in before) != (key in after):
+            yield CauseKind.CLAIMS
         else:
-            asked = self.before.requests(self.dimension).get(key, []), self.after.requests(self.dimension).get(key, [])
-            kinds = frozenset(_shown_kinds(*asked)) or frozenset([CauseKind.MESSAGES])
-        if abs(points) > _SMALLEST:
-            yield ScorePart(key, points, kinds, next(iter(kinds)) if len(kinds) == 1 else None)
+            yield from set(_shown_kinds(old, new)) or {CauseKind.MESSAGES}
 
     def wording(self, key: str) -> CauseKind:
         """Return the cause of a claim's changed text: its file, the persona's name in it, or a label that depends on messages."""
-        old, new = (_claims_of(state, self.dimension).get(key) for state in (self.before, self.after))
+        old, new = (state.claims(self.dimension).get(key) for state in self.sides)
         if old is None or new is None or old.claim != new.claim:
             return CauseKind.CLAIMS
-        names = {state.agent.persona.display_name for state in (self.before, self.after) if state.agent}
+        names = {state.agent.persona.display_name for state in self.sides if state.agent}
         return CauseKind.PERSONA if len(names) > 1 else CauseKind.MESSAGES
 
-    def _rows(self, state: State) -> dict[str, PropositionResult]:
-        found = state.dimensions.get(self.dimension)
-        return dict(found.propositions) if found else {}
-
     def _kinds(
-        self,
-        old: Sequence[JudgeRequest],
-        new: Sequence[JudgeRequest],
-        before: PropositionResult | None,
-        after: PropositionResult | None,
+        self, old: Requests, new: Requests, before: PropositionResult | None, after: PropositionResult | None
     ) -> Iterator[CauseKind]:
         """Yield the differences between the two requests, and the judge if it changed."""
         if before is not None and before.algorithmic:
             # Computed from messages, names and words alone.
-            yield CauseKind.MESSAGES if _messages_differ(self.before, self.after) else CauseKind.CLAIMS
+            yield CauseKind.MESSAGES if _messages_differ(*self.sides) else CauseKind.CLAIMS
             return
         if len(old) != len(new):
             yield CauseKind.MESSAGES
@@ -131,102 +127,76 @@ class Step:
         if CauseKind.CLAIMS in shown:
             yield self.wording(old[0].proposition_id)
         if CauseKind.MESSAGES in shown:
-            yield CauseKind.MESSAGES if _messages_differ(self.before, self.after) else CauseKind.NAMES
-        alike = [request.key for request in old if request.key in {item.key for item in new}]
+            yield CauseKind.MESSAGES if _messages_differ(*self.sides) else CauseKind.NAMES
+        alike = {request.key for request in old} & {request.key for request in new}
+        scores = [{key: said.score for key, said in state.verdicts.items() if key in alike} for state in self.sides]
         models = _models(old, self.before), _models(new, self.after)
-        if any(_raw(self.before, key) != _raw(self.after, key) for key in alike) or (
-            models[0] != models[1] and not alike
-        ):
+        if scores[0] != scores[1] or (models[0] != models[1] and not alike):
             yield CauseKind.JUDGE
         if before is not None and after is not None and before.inverted != after.inverted:
             yield CauseKind.CLAIMS
-        if _is_hard(self.before, self.dimension) != _is_hard(self.after, self.dimension):
+        if self.before.is_hard(self.dimension) != self.after.is_hard(self.dimension):
             yield CauseKind.CLAIMS
 
-    def _cause(
-        self, key: str, old: Sequence[JudgeRequest], new: Sequence[JudgeRequest], kinds: frozenset[CauseKind]
-    ) -> CauseKind | None:
+    def _cause(self, key: str, old: Requests, new: Requests, kinds: frozenset[CauseKind]) -> CauseKind | None:
         """Return the cause among several changes, by judgments of some of them without the others."""
         if len(kinds) == 1:
             return next(iter(kinds))
-        if not kinds or len(old) != len(new):
+        first, last = (state.value(self.dimension, key) for state in self.sides)
+        if not kinds or len(old) != len(new) or first is None or last is None:
             return None
-        mixed = Mixtures(self, key, old, new, kinds)
-        whole = mixed.fall(kinds)
-        if whole is None or abs(whole) < _SMALLEST:
-            return None
-        parts: dict[CauseKind, list[float]] = {kind: [] for kind in kinds}
+        missing, parts = list[JudgeRequest](), dict[CauseKind, list[float]]()
         for kind in kinds:
-            alone, without = mixed.fall({kind}), mixed.fall(kinds - {kind})
-            parts[kind] += [] if alone is None else [alone / whole]
-            parts[kind] += [] if without is None else [1 - without / whole]
+            alone = self._mixed_score(key, old, new, frozenset({kind}), missing)
+            without = self._mixed_score(key, old, new, kinds - {kind}, missing)
+            parts[kind] = [] if alone is None else [(first - alone) / (first - last)]
+            parts[kind] += [] if without is None else [1 - (first - without) / (first - last)]
         sure = [kind for kind, shares in parts.items() if any(share >= THE_CAUSE for share in shares)]
         left = [kind for kind, shares in parts.items() if not any(share <= NO_PART for share in shares)]
         if len(sure) == 1:
             return sure[0]
         if not sure and len(left) == 1:
             return left[0]
-        self.answers.miss(mixed.missing)
+        self.missing += missing
         return None
 
-
-@dataclass
-class Mixtures:
-    """A claim's judgments with some changes applied and others not."""
-
-    step: Step
-    key: str
-    old: Sequence[JudgeRequest]
-    new: Sequence[JudgeRequest]
-    kinds: frozenset[CauseKind]
-    missing: list[JudgeRequest] = field(default_factory=list)
-
-    def fall(self, changed: Iterable[CauseKind]) -> float | None:
-        """Return the points by which a claim's score drops if only these change; None: it was not judged."""
-        before = self._score(frozenset())
-        after = self._score(frozenset(changed))
-        return None if before is None or after is None else before - after
-
-    def _score(self, changed: frozenset[CauseKind]) -> float | None:
-        if not changed or changed >= self.kinds:
-            state = self.step.after if changed else self.step.before
-            return state.value(self.step.dimension, self.key)
-        requests = [self._mixed(one, other, changed) for one, other in zip(self.old, self.new, strict=True)]
-        state = self.step.after if CauseKind.JUDGE in changed else self.step.before
-        models = _models(self.new if CauseKind.JUDGE in changed else self.old, state)
-        told = {request.key: state.verdicts[request.key] for request in requests if request.key in state.verdicts}
-        other = self.step.before if state is self.step.after else self.step.after
-        for request in requests:
-            # Recordings of the other state count too, if they are of the same model.
-            found = other.verdicts.get(request.key)
-            if request.key not in told and found is not None and _model(found) in models:
-                told[request.key] = found
-        rest = [request for request in requests if request.key not in told]
-        told |= self.step.answers.of(rest, models=models) if rest else {}
-        self.missing += [request for request in requests if request.key not in told]
-        if any(request.key not in told for request in requests):
+    def _mixed_score(
+        self, key: str, old: Requests, new: Requests, changed: frozenset[CauseKind], missing: list[JudgeRequest]
+    ) -> float | None:
+        """Return a claim's score if only these changed; None: it was not judged, and the judgments are added to ``missing``."""
+        requests = [self._mixed(key, one, other, changed) for one, other in zip(old, new, strict=True)]
+        is_new = CauseKind.JUDGE in changed
+        models = _models(new if is_new else old, self.sides[is_new])
+        # Recordings of the other state count too, if they are of the same model.
+        known = {
+            key: verdict
+            for state in (self.sides[not is_new], self.sides[is_new])
+            for key, verdict in state.verdicts.items()
+            if state is self.sides[is_new] or _model(verdict) in models
+        }
+        rest = [request for request in requests if request.key not in known]
+        known |= self.judge.answers(rest, models)
+        lacking = [request for request in requests if request.key not in known]
+        missing += lacking
+        scores = [known[request.key].score for request in requests if request.key in known]
+        scored = [score for score in scores if score is not None]
+        side = self.sides[CauseKind.CLAIMS in changed]
+        item, hard = side.claims(self.dimension).get(key), side.is_hard(self.dimension)
+        if lacking or not scored or item is None or hard is None:
             return None
-        scores = [told[request.key].score for request in requests]
-        known = [score for score in scores if score is not None]
-        if not known:
-            return None
-        side = self.step.after if CauseKind.CLAIMS in changed else self.step.before
-        item, hard = _claims_of(side, self.step.dimension).get(self.key), _is_hard(side, self.step.dimension)
-        if item is None or hard is None:
-            return None
-        return final_score(sum(known) / len(known), inverted=item.inverted, hard=hard)
+        return final_score(sum(scored) / len(scored), inverted=item.inverted, hard=hard)
 
-    def _mixed(self, old: JudgeRequest, new: JudgeRequest, changed: frozenset[CauseKind]) -> JudgeRequest:
+    def _mixed(self, key: str, old: JudgeRequest, new: JudgeRequest, changed: frozenset[CauseKind]) -> JudgeRequest:
         messages = bool(changed & {CauseKind.MESSAGES, CauseKind.NAMES})
         return replace(
             old,
-            claim=new.claim if self.step.wording(self.key) in changed else old.claim,
+            claim=new.claim if self.wording(key) in changed else old.claim,
             persona=new.persona if CauseKind.PERSONA in changed else old.persona,
             trajectory=new.trajectory if messages else old.trajectory,
         )
 
 
-def _shown_kinds(old: Sequence[JudgeRequest], new: Sequence[JudgeRequest]) -> Iterator[CauseKind]:
+def _shown_kinds(old: Requests, new: Requests) -> Iterator[CauseKind]:
     for one, other in zip(old, new, strict=False):
         if one.persona != other.persona:
             yield CauseKind.PERSONA
@@ -247,28 +217,14 @@ def _weights(rows: Iterable[PropositionResult]) -> dict[str, float]:
     return {row.id: row.weight / total for row in scored} if total else {}
 
 
-def _claims_of(state: State, dimension: str) -> dict[str, Proposition]:
-    stored = state.agent.sets.get(dimension) if state.agent else None
-    return {item.id: item for item in stored.propositions.propositions} if stored and stored.propositions else {}
-
-
-def _is_hard(state: State, dimension: str) -> bool | None:
-    stored = state.agent.sets.get(dimension) if state.agent else None
-    return stored.propositions.hard if stored and stored.propositions else None
-
-
-def _raw(state: State, key: str) -> int | None:
-    verdict = state.verdicts.get(key)
-    return verdict.score if verdict else None
-
-
 def _model(verdict: Verdict) -> str:
     return model_name(verdict.model or "")
 
 
-def _models(requests: Sequence[JudgeRequest], state: State) -> set[str]:
-    told = {_model(state.verdicts[request.key]) for request in requests if request.key in state.verdicts}
-    return told or {model_name(name) for name in state.fingerprint.get(CauseKind.JUDGE, "").split(", ")}
+def _models(requests: Requests, state: State) -> set[str]:
+    known = (state.verdicts[request.key] for request in requests if request.key in state.verdicts)
+    told = {_model(verdict) for verdict in known if verdict.model}
+    return told or {model_name(name) for name in state.inputs.get(CauseKind.JUDGE, "").split(", ")}
 
 
 _MOST, _MOST_OF_IT = 12, 0.9
@@ -315,7 +271,7 @@ def changed_places(path: str, before: str, after: str) -> list[tuple[str, list[s
 
 
 def _claims(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
-    old, new = (_claims_of(state, step.dimension) for state in (step.before, step.after))
+    old, new = (state.claims(step.dimension) for state in step.sides)
     lines = []
     edited = [key for key in ids if old.get(key) != new.get(key)] or [key for key in new if old.get(key) != new[key]]
     for key in edited:
@@ -333,11 +289,8 @@ def _told(item: Proposition) -> str:
 
 def _messages(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     """Return new messages, or only those that the judge quotes, and lines about them."""
-    known = {message.id for message in step.before.plan.case.messages} if step.before.plan else set()
-    case = step.after.plan.case if step.after.plan else None
-    new = {message.id: message for message in case.messages if message.id not in known} if case else {}
-    around = [message for channel in case.channels.values() for message in channel] if case else []
-    new |= {message.id: message for message in around if message.id not in new and _is_new(message.id, step.before)}
+    known, now = (_seen(state) for state in step.sides)
+    new = {name: message for name, message in now.items() if name not in known}
     quoted = list(dict.fromkeys(name for name in _quoted(step, ids) if name in new))
     named = quoted or list(new)
     lines = [f"{name}: {new[name].text}" for name in named[:_MOST]]
@@ -345,9 +298,10 @@ def _messages(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     return named, [said, *lines]
 
 
-def _is_new(message_id: str, before: State) -> bool:
-    channels = before.plan.case.channels.values() if before.plan else ()
-    return all(message.id != message_id for channel in channels for message in channel)
+def _seen(state: State) -> dict[str, Message]:
+    """Return the agent's messages, then those around them, by id."""
+    case = state.plan.case if state.plan else None
+    return {item.id: item for item in (*case.messages, *chain(*case.channels.values()))} if case else {}
 
 
 def _quoted(step: Step, ids: Iterable[str]) -> Iterator[str]:
@@ -358,7 +312,7 @@ def _quoted(step: Step, ids: Iterable[str]) -> Iterator[str]:
 
 def _judge(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     models = []
-    for state in (step.before, step.after):
+    for state in step.sides:
         asked = [request for key in ids for request in state.requests(step.dimension).get(key, [])]
         told = {
             state.verdicts[item.key].model or "a model without a name" for item in asked if item.key in state.verdicts
@@ -369,14 +323,14 @@ def _judge(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _names(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
-    old, new = (state.agent.names if state.agent else {} for state in (step.before, step.after))
+    old, new = (state.agent.names if state.agent else {} for state in step.sides)
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     return changed, [f"{key}: {old.get(key)} became {new.get(key)}" for key in changed]
 
 
 def _scores(step: Step, ids: list[str]) -> Iterator[str]:
     for key in ids[:_MOST]:
-        before, after = (state.value(step.dimension, key) for state in (step.before, step.after))
+        before, after = (state.value(step.dimension, key) for state in step.sides)
         told = [f"{score:.1f}" if score is not None else "none" for score in (before, after)]
         yield f"{step.dimension}/{key}: {told[0]} -> {told[1]}"
 
@@ -390,14 +344,12 @@ def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
     except ConfigError:
         # Without a persona, or a message, it has no voice.
         return ()
-    found = []
-    for alarm in state.alarms:
-        changes = [change.what for change in alarm.changes]
-        if not changes:
-            cause = "no known change around it: it may be the answering model, which no file names"
-        elif len(changes) == 1:
-            cause = f"one thing changed around it: {changes[0]}"
-        else:
-            cause = f"cannot tell which: {len(changes)} things changed around it: {'; '.join(changes)}"
-        found.append(f"{alarm.alarm.text}; {cause}")
-    return tuple(found)
+    return tuple(f"{found.alarm.text}; {_around([change.what for change in found.changes])}" for found in state.alarms)
+
+
+def _around(changes: Sequence[str]) -> str:
+    if not changes:
+        return "no known change around it: it may be the answering model, which no file names"
+    if len(changes) == 1:
+        return f"one thing changed around it: {changes[0]}"
+    return f"cannot tell which: {len(changes)} things changed around it: {'; '.join(changes)}"

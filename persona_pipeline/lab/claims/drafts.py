@@ -7,7 +7,7 @@ import re
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -119,18 +119,27 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """A request for a draft. ``path``: the new file."""
+    """A request for a draft.
+
+    Attributes:
+        path: the new file.
+        key: of the list in the answer.
+        problem: returns the problem of an item, given the items that are kept; "": it is kept.
+        label: returns the words by which an item is known in a problem.
+        text: returns the file's text, given the kept items and the model.
+        said: the messages that every item must quote; None: items have no quotes.
+        lacking: returns what the kept items lack.
+        language: of the draft.
+    """
 
     path: Path
-    said: AgentTranscript
     question: Question
-
-
-@dataclass(frozen=True)
-class ClaimDraft(Draft):
-    """A request for claims. ``taken``: ids of existing claims; ``language``: of the claims."""
-
-    taken: frozenset[str] = frozenset()
+    key: str
+    problem: Callable[[Mapping[str, Any], Sequence[Kept]], str]
+    label: Callable[[Mapping[str, Any]], str]
+    text: Callable[[Sequence[Kept], str], str]
+    said: AgentTranscript | None = None
+    lacking: Callable[[Sequence[Kept]], Sequence[str]] = lambda kept: ()
     language: str = UNKNOWN
 
 
@@ -161,57 +170,33 @@ def cost_of(question: Question, settings: Settings) -> str:
     return str(estimate([], options=ModelOptions.from_settings(settings), also=[question]))
 
 
-def _planned(
-    path: Path, said: AgentTranscript, of: str, rules: str, schema: dict[str, Any], ask: str, **further: Any
-) -> tuple[Path, AgentTranscript, Question]:
-    """Return the parts of a draft; raises where its file is in the way, before anything is paid for."""
-    check_free(path)
-    subject = {"of": of, **further.pop("subject", {}), **said.subject}
-    question = Question(
-        kind=KIND,
-        subject=subject,
-        system=rules,
-        evidence=said.evidence,
-        ask=ask,
-        schema=schema,
-        max_tokens=_MAX_TOKENS,
-        agent_id=said.agent_id,
-        prompt_version=f"draft-{of}-1-{content_hash({'rules': rules, 'schema': schema})[:8]}",
-        **further,
-    )
-    return path, said, question
+def _question(of: str, agent_id: str, rules: str, schema: dict[str, Any], **asked: Any) -> Question:
+    version = f"{of}-1-{content_hash({'rules': rules, 'schema': schema})[:8]}"
+    return Question(kind=KIND, system=rules, schema=schema, agent_id=agent_id, prompt_version=version, **asked)
 
 
-def _written(
-    draft: Draft,
-    backend: Backend,
-    key: str,
-    problem_of: Callable[[Mapping[str, Any], int], str],
-    text: Callable[[Sequence[Kept]], str],
-) -> Drafted:
-    """Ask, and write the sentences that have valid quotes.
-
-    ``key``: of the list in the answer; each item has its text under the same word in the singular. ``problem_of``: returns the
-    problem of an item, given the number of kept ones.
-    """
+def write_draft(draft: Draft, backend: Backend) -> Drafted:
+    """Ask, and write the items without a problem, marked as drafts; ConfigError: the file exists."""
     answer = run_async(backend.ask([draft.question]))[0]
+    suspicious = sorted(draft.said.suspicious) if draft.said else ()
     warnings = tuple(
         f"message {visible(message_id)} reads as if it was written for a judge; nothing rests on it"
-        for message_id in sorted(draft.said.suspicious)
+        for message_id in suspicious
     )
     if answer.data is None:
         return Drafted(warnings=warnings, failure=f"{answer.unscored}: {answer.detail}", usage=answer.usage)
     kept: list[Kept] = []
     dropped: list[str] = []
-    for item in answer.data[key]:
-        quotes, problem = standing_quotes(draft.said, item["evidence"])
-        if problem := problem or problem_of(item, len(kept)):
-            dropped.append(f"{visible(item[key.removesuffix('s')])[:80]!r}: {problem}")
+    for item in answer.data[draft.key]:
+        quotes, problem = standing_quotes(draft.said, item["evidence"]) if draft.said else ([], "")
+        if problem := problem or draft.problem(item, kept):
+            dropped.append(f"{draft.label(item)}: {problem}")
         else:
             kept.append((item, quotes))
     if kept:
-        write_new(draft.path, text(kept))
-    return Drafted(draft.path if kept else None, len(kept), tuple(dropped), warnings, usage=answer.usage)
+        write_new(draft.path, draft.text(kept, answer.model or ""))
+    told = (*dropped, *draft.lacking(kept))
+    return Drafted(draft.path if kept else None, len(kept), told, warnings, usage=answer.usage)
 
 
 def check_free(path: Path) -> None:
@@ -264,7 +249,7 @@ def quoted(text: str) -> str:
     return plain_json(visible(text))
 
 
-def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all") -> ClaimDraft:
+def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all") -> Draft:
     """Return the question that drafts an agent's claims; ConfigError: bad input, no messages, or a draft that is there already."""
     (name,) = select_dimensions([dimension])
     said = what_was_said(world, agent_id, window)
@@ -279,32 +264,31 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
     # Claims are in the persona's language, as they are held against it; without one, in that of the messages.
     language = language_of([persona] if persona else [entry.text for entry in said.trajectory.entries])
     written = "" if language in (ENGLISH, UNKNOWN) else f" Write them in the language with the ISO 639 code {language}."
-    planned = _planned(
-        world.root / PROPOSITIONS / name / f"{agent_id}.draft.yaml",
-        said,
-        "claims",
+    path = world.root / PROPOSITIONS / name / f"{agent_id}.draft.yaml"
+    check_free(path)
+    question = _question(
+        "draft-claims",
+        agent_id,
         CLAIM_RULES,
         CLAIM_SCHEMA,
-        f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {DIMENSIONS[name].about}.{written}",
-        subject={"dimension": name, "persona": persona, "claims": claims},
+        subject={"of": "claims", "dimension": name, "persona": persona, "claims": claims, **said.subject},
+        evidence=said.evidence,
+        ask=f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {DIMENSIONS[name].about}.{written}",
+        max_tokens=_MAX_TOKENS,
         label=f"draft of {name} claims of {agent_id}",
         context=tuple(context),
         dimension=name,
     )
-    return ClaimDraft(*planned, frozenset(item.id for item in there_already), language)
+    taken = {item.id for item in there_already}
+
+    def text(kept: Sequence[Kept], model: str) -> str:
+        facts = {"agent_id": agent_id, "dimension": name, "language": language}
+        return _filled("claims.yaml.j2", **facts, kept=kept, free_id=lambda wanted: _free_id(wanted, taken))
+
+    return Draft(path, question, "claims", _claim_problem, _shown("claim"), text, said, language=language)
 
 
-def draft_claims(draft: ClaimDraft, backend: Backend) -> Drafted:
-    """Ask for claims and write those with valid quotes, marked as drafts; ConfigError: the file exists."""
-    taken = set(draft.taken)
-
-    def text(kept: Sequence[Kept]) -> str:
-        return _filled("claims.yaml.j2", draft=draft, kept=kept, free_id=lambda wanted: _free_id(wanted, taken))
-
-    return _written(draft, backend, "claims", _claim_problem, text)
-
-
-def _claim_problem(item: Mapping[str, Any], kept: int) -> str:
+def _claim_problem(item: Mapping[str, Any], kept: Sequence[Kept]) -> str:
     if found := text_problem(item["claim"]) or text_problem(item["if_low"]):
         return found
     odd = [name for name in template_variables(item["claim"]) if name != "agent_name"]
@@ -312,7 +296,7 @@ def _claim_problem(item: Mapping[str, Any], kept: int) -> str:
         return f"{{{{{odd[0]}}}}} would not be filled in"
     if "{{agent_name}}" not in item["claim"]:
         return "it does not speak of {{agent_name}}"
-    return "there are enough already" if kept == _MOST_CLAIMS else ""
+    return "there are enough already" if len(kept) == _MOST_CLAIMS else ""
 
 
 def _free_id(wanted: str, taken: set[str]) -> str:
@@ -330,21 +314,30 @@ def _persona(world: World, agent_id: str) -> str | None:
 
 def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:
     """Return the question that drafts a persona from messages; ConfigError: bad input, no messages, or a draft that is there."""
-    path = world.root / PERSONAS / f"{agent_id}.draft.yaml"
-    said, ask = what_was_said(world, agent_id, window), f"Write the persona of {SPEAKER}."
-    label = f"draft of a persona of {agent_id}"
-    return Draft(*_planned(path, said, "persona", PERSONA_RULES, PERSONA_SCHEMA, ask, label=label))
-
-
-def draft_persona(draft: Draft, backend: Backend) -> Drafted:
-    """Ask for a persona and write sentences with valid quotes, as a draft that no command reads; ConfigError: the file exists."""
-    return _written(
-        draft,
-        backend,
-        "sentences",
-        lambda item, _: text_problem(item["sentence"]),
-        lambda kept: _filled("persona.yaml.j2", said=draft.said, kept=kept, parts=PARTS),
+    path, said = world.root / PERSONAS / f"{agent_id}.draft.yaml", what_was_said(world, agent_id, window)
+    check_free(path)
+    question = _question(
+        "draft-persona",
+        agent_id,
+        PERSONA_RULES,
+        PERSONA_SCHEMA,
+        subject={"of": "persona", **said.subject},
+        evidence=said.evidence,
+        ask=f"Write the persona of {SPEAKER}.",
+        max_tokens=_MAX_TOKENS,
+        label=f"draft of a persona of {agent_id}",
     )
+
+    def text(kept: Sequence[Kept], model: str) -> str:
+        return _filled("persona.yaml.j2", said=said, kept=kept, parts=PARTS)
+
+    return Draft(
+        path, question, "sentences", lambda item, _: text_problem(item["sentence"]), _shown("sentence"), text, said
+    )
+
+
+def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda item: repr(visible(item[name])[:80])
 
 
 def _filled(template: str, **facts: Any) -> str:
@@ -367,78 +360,70 @@ _EACH, _MOST_BY_CLAIM, _LONG, _MOST_TOKENS = 3, 6, 12, 12_000
 _SHARED = 5
 
 
-@dataclass(frozen=True)
-class ScenesDraft:
-    """A request for scenes. ``path``: the new file; ``secret``: persona and claims; ``wanted``: scenes by kind."""
-
-    path: Path
-    question: Question
-    claims: tuple[str, ...]
-    secret: tuple[str, ...]
-    wanted: dict[str, int]
-
-
-def plan_scenes(world: World, agent_id: str, languages: Sequence[str] | None = None) -> ScenesDraft:
+def plan_scenes(world: World, agent_id: str, languages: Sequence[str] | None = None) -> Draft:
     """Return the question that has an agent's scenes written; ConfigError: bad input, or a draft that is there already."""
     path = world.root / INTERVIEWS / f"{agent_id}.draft.yaml"
     check_free(path)
     agent = Interviewee.of(world, InterviewRequest(agent_id)).agent
     spoken = list(languages or spoken_languages(world, agent_id))
-    sets = {name: stored.propositions.propositions for name, stored in agent.sets.items() if stored.propositions}
-    claims = {f"{name}/{item.id}": item.claim for name, own in sets.items() for item in own}
+    claims = {f"{name}/{key}": item.claim for name, own in agent.claims.items() for key, item in own.items()}
     subject = {"persona": agent.persona.persona, "claims": claims}
     wanted = {kind: _EACH for kind in KINDS if kind not in ("language", "claim")}
     wanted |= {"language": _EACH * (len(spoken) - 1), "claim": min(_MOST_BY_CLAIM, len(claims))}
     counts = ", ".join(f"{count} of {kind}" for kind, count in wanted.items() if count)
     others = f"; those of kind language in each of: {', '.join(spoken[1:])}" if spoken[1:] else ""
-    question = Question(
-        kind=KIND,
+    question = _question(
+        "interview",
+        agent_id,
+        SCENE_RULES,
+        SCENES_SCHEMA,
         subject={"of": "interview", **subject, "languages": spoken},
-        label=f"scenes of an interview of {agent_id}",
-        system=SCENE_RULES,
         evidence=plain_json(subject),
         ask=f"Write {counts}. All are in the language with the ISO 639 code {spoken[0]}{others}.",
-        schema=SCENES_SCHEMA,
         max_tokens=_MOST_TOKENS,
-        agent_id=agent_id,
-        prompt_version=f"interview-1-{content_hash({'rules': SCENE_RULES, 'schema': SCENES_SCHEMA})[:8]}",
+        label=f"scenes of an interview of {agent_id}",
     )
-    return ScenesDraft(path, question, tuple(claims), (agent.persona.persona, *claims.values()), wanted)
+    secret = {words for text in (agent.persona.persona, *claims.values()) for words in _runs(text)}
+
+    def lacking(kept: Sequence[Kept]) -> list[str]:
+        numbers = Counter(item["kind"] for item, _ in kept)
+        return [f"{kind}: {numbers[kind]} of {n} scenes" for kind, n in wanted.items() if numbers[kind] < n]
+
+    def label(item: Mapping[str, Any]) -> str:
+        return f"{item['kind']} {visible(' '.join(_lines(item)))[:80]!r}"
+
+    def problem(item: Mapping[str, Any], kept: Sequence[Kept]) -> str:
+        return _scene_problem(item, secret, claims)
+
+    return Draft(path, question, "scenes", problem, label, _scenes_text, lacking=lacking)
 
 
-def write_scenes(draft: ScenesDraft, backend: Backend) -> Drafted:
-    """Ask for the scenes and write those that can be used."""
-    answer = run_async(backend.ask([draft.question]))[0]
-    if answer.data is None:
-        return Drafted(failure=f"{answer.unscored}: {answer.detail}", usage=answer.usage)
-    kept: list[dict[str, object]] = []
-    dropped: list[str] = []
-    numbers: Counter[str] = Counter()
-    secret = {words for text in draft.secret for words in _runs(text)}
-    for item in answer.data["scenes"]:
-        kind, turns = item["kind"], [" ".join(line.split()) for line in item["turns"]]
-        problem = next(filter(None, map(text_problem, turns)), "" if turns else "it has no lines")
-        if not problem and any(words in secret for line in turns for words in _runs(line)):
-            problem = "it gives away what is judged"
-        if not problem and kind == "long" and len(turns) < _LONG:
-            problem = f"it has {len(turns)} lines, and {_LONG} are wanted"
-        if not problem and language_of(turns) not in (item["language"], UNKNOWN):
-            problem = f"it is not in {item['language']}"
-        if not problem and kind == "claim" and item["claim"] not in draft.claims:
-            problem = f"there is no claim {item['claim']}"
-        if problem:
-            dropped.append(f"{kind} {visible(' '.join(turns))[:80]!r}: {problem}")
-            continue
+def _lines(item: Mapping[str, Any]) -> list[str]:
+    return [" ".join(line.split()) for line in item["turns"]]
+
+
+def _scene_problem(item: Mapping[str, Any], secret: Collection[tuple[str, ...]], claims: Collection[str]) -> str:
+    kind, turns = item["kind"], _lines(item)
+    if found := next(filter(None, map(text_problem, turns)), "" if turns else "it has no lines"):
+        return found
+    if any(words in secret for line in turns for words in _runs(line)):
+        return "it gives away what is judged"
+    if kind == "long" and len(turns) < _LONG:
+        return f"it has {len(turns)} lines, and {_LONG} are wanted"
+    if language_of(turns) not in (item["language"], UNKNOWN):
+        return f"it is not in {item['language']}"
+    return f"there is no claim {item['claim']}" if kind == "claim" and item["claim"] not in claims else ""
+
+
+def _scenes_text(kept: Sequence[Kept], model: str) -> str:
+    scenes, numbers = list[dict[str, Any]](), Counter[str]()
+    for item, _ in kept:
+        kind = item["kind"]
         numbers[kind] += 1
         named = {"claim": item["claim"]} if kind == "claim" else {}
-        kept.append(
-            {"id": f"{kind}-{numbers[kind]}", "kind": kind, "language": item["language"], **named, "turns": turns}
-        )
-    dropped += [f"{kind}: {numbers[kind]} of {n} scenes" for kind, n in draft.wanted.items() if numbers[kind] < n]
-    if kept:
-        told = f"# Written by {answer.model}: read it, then take .draft out of its name.\n"
-        write_new(draft.path, told + to_yaml({"scenes": kept}))
-    return Drafted(draft.path if kept else None, len(kept), tuple(dropped), usage=answer.usage)
+        own = {"id": f"{kind}-{numbers[kind]}", "kind": kind, "language": item["language"], **named}
+        scenes.append({**own, "turns": _lines(item)})
+    return f"# Written by {model}: read it, then take .draft out of its name.\n{to_yaml({'scenes': scenes})}"
 
 
 def _runs(text: str) -> list[tuple[str, ...]]:

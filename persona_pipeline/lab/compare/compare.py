@@ -10,15 +10,12 @@ from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
-from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.estimate import Range, estimate, in_dollars
-from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
+from persona_pipeline.judging.money import Budget, estimated_tokens, price
 from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
-from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
-from persona_pipeline.lab.compare.lines import with_lines
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     AskedScene,
@@ -33,11 +30,11 @@ from persona_pipeline.lab.compare.scenes import (
     window_plan,
     window_scenes,
 )
-from persona_pipeline.lab.compare.signals import SignalReader
+from persona_pipeline.lab.compare.signals import SignalReader, with_lines
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
 from persona_pipeline.lab.interview_scenes import interview_scenes
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
-from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
+from persona_pipeline.lab.versions import KnownJudge, Version, open_versions, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
@@ -63,7 +60,7 @@ class Contest:
     """
 
     world: World
-    sides: tuple[Side, Side]
+    sides: tuple[Version, Version]
     judges: tuple[Judge, Judge]
     answering: Answering | None = None
     unreadable: tuple[str, ...] = ()
@@ -268,31 +265,6 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
 
 
 @dataclass(frozen=True)
-class KnownJudge:
-    """Recorded and stored verdicts of a single model; makes no API calls."""
-
-    known: KnownVerdicts
-    model: str
-    live: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"recorded:{self.model}"
-
-    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        return [self._verdict(request, said) for request, said in zip(requests, self.known.on(requests), strict=True)]
-
-    def _verdict(self, request: JudgeRequest, said: Sequence[Verdict]) -> Verdict:
-        if not request.trajectory.entries:
-            return no_entries(request)
-        own = [item for item in said if item.model and model_name(item.model) == model_name(self.model)]
-        if request.sample < len(own):
-            return own[request.sample]
-        detail = f"{request.dimension}/{request.proposition_id}: {self.model} was never asked"
-        return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=detail)
-
-
-@dataclass(frozen=True)
 class AnsweringOptions:
     """The targets that answer.
 
@@ -338,7 +310,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
     where it is not in ``versions``. ConfigError: a version, judge or target does not exist, or an option does not fit.
     """
     before, after = (versions, other) if other else split_versions(versions)
-    with open_sides(world.root, before, after) as sides:
+    with open_versions(world.root, before, after) as sides:
         # Current recordings first, then those of the newer version: one answer for both sides to one question.
         others = [side for side in reversed(sides) if side.root != world.root]
         folders = tuple(
@@ -364,7 +336,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
         raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
     if asking.judge == RECORDED:
         known = WorldReader(world).known
-        return KnownJudge(known, asking.models[0]), KnownJudge(known, asking.models[1])
+        return KnownJudge(known, models=asking.models[:1]), KnownJudge(known, models=asking.models[1:])
     # Each judge gets half of the budget, so that neither spends the other's share.
     options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
     before, after = (

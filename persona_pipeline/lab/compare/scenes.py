@@ -23,7 +23,7 @@ from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
-from persona_pipeline.lab.states import SideAgent, plan_of, scope_of
+from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.adherence import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
@@ -157,14 +157,14 @@ def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: Com
     return [scene for together in zip(*each, strict=True) for scene in together][: request.scenes]
 
 
-def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
+def window_plan(world: World, agent: VersionAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
     """Return the questions about a window by one version's persona and claims."""
-    scope = scope_of(agent, scene.window)
-    return plan_of(WorldReader(world).gathered(Inputs(agents=[scope])), agent, scope, request.samples)
+    gathered = WorldReader(world).gathered(Inputs(agents=[agent.scope(scene.window)]))
+    return agent.plan(gathered, scene.window, request.samples)
 
 
 def answer_plan(
-    world: World, agent: SideAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
+    world: World, agent: VersionAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
 ) -> AgentPlan:
     """Return the questions about the answers to a scene, one conversation, by one persona and its claims."""
     own, said_at, talk, answers = agent.persona.agent_id, scene.window.end, list[Message](), list[Message]()
@@ -176,7 +176,6 @@ def answer_plan(
         answers.append(Message(answer_id(scene, place), own, text, moment, SCENE_CHANNEL, synthetic=True))
         talk.append(answers[-1])
     before = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
-    scope = scope_of(agent, scene.window)
     case = AgentCase(
         agent_id=own,
         display_name=agent.persona.display_name,
@@ -190,7 +189,7 @@ def answer_plan(
     )
     # Each answer of a long script is judged alone: this shows how long the character lasts.
     alone = {"adherence": _by_answer(agent.sets["adherence"])} if "adherence" in agent.sets and _is_long(scene) else {}
-    plan = plan_case(case, scope, {**agent.sets, **alone})
+    plan = plan_case(case, agent.scope(scene.window), {**agent.sets, **alone})
     if "consistency" not in plan.plans or len(answers) < 2:
         return plan
     # Of a script the second half is held against the first.
@@ -248,7 +247,7 @@ class AskedScene:
     """A scene that a version's agent is to answer by its target."""
 
     target: TargetFields
-    agent: SideAgent
+    agent: VersionAgent
     scene: Scene
     with_persona: bool = True
 
@@ -296,15 +295,8 @@ class SceneAnswers:
         return tuple(output.text for output in self.outputs)
 
 
-@dataclass(frozen=True)
-class _Question:
-    """The next turn of a scene: its messages, and everything that its answer depends on."""
-
-    asked: AskedScene
-    turn: int
-    messages: list[dict[str, str]]
-    key: str
-    conversation: str
+# The next turn of a scene: who is asked, and what.
+_Question = tuple[TargetFields, Request]
 
 
 @dataclass
@@ -358,27 +350,41 @@ class Answering:
         found = [SceneAnswers() for _ in asked]
         for turn in range(max((len(item.scene.lines) for item in asked), default=0)):
             due = [
-                (own, self._question(item, turn, own.texts))
+                (own, self._fingerprint(item.target), item)
                 for own, item in zip(found, asked, strict=True)
                 if turn < len(item.scene.lines) and not own.missing
             ]
-            answered = self._turn({question.key: question for _, question in due})
-            for own, question in due:
-                output = answered[question.key]
+            keys = [item.key(fingerprint, own.texts) for own, fingerprint, item in due]
+            answered = self._turn(
+                {
+                    key: (item.target, self._request(item, turn, own.texts, fingerprint))
+                    for key, (own, fingerprint, item) in zip(keys, due, strict=True)
+                }
+            )
+            for key, (own, _, _) in zip(keys, due, strict=True):
+                output = answered[key]
                 if isinstance(output, Output):
                     own.outputs.append(output)
                 else:
                     own.missing = output
         return found
 
-    def _question(self, item: AskedScene, turn: int, texts: Sequence[str]) -> _Question:
-        fingerprint = self._fingerprint(item.target)
-        name = content_hash([self.run, item.key(fingerprint)])[:32]
-        return _Question(item, turn, item.messages(texts), item.key(fingerprint, texts), name)
+    def _request(self, item: AskedScene, turn: int, texts: Sequence[str], fingerprint: Mapping[str, Any]) -> Request:
+        messages = item.messages(texts)
+        return Request(
+            Test(item.scene.id, tuple(messages)),
+            messages,
+            "\n\n".join(f"@[{message['role'].capitalize()}]:\n{message['content']}" for message in messages),
+            attempt=item.scene.attempt,
+            timeout=self.timeout,
+            request_key=request_key(messages, {}),
+            turn=turn,
+            conversation=content_hash([self.run, item.key(fingerprint)])[:32],
+        )
 
     def _turn(self, wanted: Mapping[str, _Question]) -> dict[str, Output | str]:
         """Return an answer, or the reason why there is none, by the question's key."""
-        places = {key: self.cache if own.asked.target.is_model else self.kept for key, own in wanted.items()}
+        places = {key: self.cache if target.is_model else self.kept for key, (target, _) in wanted.items()}
         # Of a model all that its answer depends on is in the key.
         known: dict[str, Output | str] = {
             key: output for key, place in places.items() if place and (output := place.get(key)) is not None
@@ -389,10 +395,20 @@ class Answering:
             self.out_of_money = True
             known |= dict.fromkeys(new, NO_BUDGET)
             new = {}
+
+        def answer(key: str) -> Output | str:
+            try:
+                output = ask(*new[key], most_retries=RETRIES)
+            except TargetError as error:
+                return error.reason
+            if place := places[key]:
+                place.put(key, output)
+            return output
+
         spent: float | None = 0.0
         with ThreadPoolExecutor(max_workers=min(WIDTH, *(target.workers or WIDTH for target in self.targets))) as pool:
             # Each is kept as it comes: one that waits for a slower one would be paid again after a crash.
-            for key, output in zip(new, pool.map(self._kept_answer, new.values(), map(places.get, new)), strict=True):
+            for key, output in zip(new, pool.map(answer, new), strict=True):
                 known[key] = output
                 self.asked += 1
                 if isinstance(output, Output):
@@ -418,40 +434,14 @@ class Answering:
         """Set aside the most that answers may cost, as far as they have a price; None where it is not there."""
         if self.budget is None:
             return Reservation(0.0, lambda *_: None)
-        worst = sum(self._worst_price(self.budget, item) for item in new)
+        worst = 0.0
+        for target, request in new:
+            model, most = getattr(target, "model", None), getattr(target, "max_tokens", 0)
+            # An answer without a known price takes nothing of the limit, and the report says that dollars are unknown.
+            if isinstance(model, str) and has_price(model, self.prices):
+                worst += self.budget.worst_price(json.dumps(request.messages), most, model, self.prices)
         # Nothing else is under way: waiting for money to be freed would be waiting for ever.
         return run_async(self.budget.reserve(worst)) if worst <= self.budget.remaining else None
-
-    def _worst_price(self, budget: Budget, item: _Question) -> float:
-        target = item.asked.target
-        model, most = getattr(target, "model", None), getattr(target, "max_tokens", 0)
-        # An answer without a known price takes nothing of the limit, and the report says that dollars are unknown.
-        if not isinstance(model, str) or not has_price(model, self.prices):
-            return 0.0
-        return budget.worst_price(json.dumps(item.messages), most, model, self.prices)
-
-    def _kept_answer(self, item: _Question, place: OutputCache | None) -> Output | str:
-        output = self._answer(item)
-        if place and isinstance(output, Output):
-            place.put(item.key, output)
-        return output
-
-    def _answer(self, item: _Question) -> Output | str:
-        scene = item.asked.scene
-        request = Request(
-            Test(scene.id, tuple(item.messages)),
-            item.messages,
-            "\n\n".join(f"@[{message['role'].capitalize()}]:\n{message['content']}" for message in item.messages),
-            attempt=scene.attempt,
-            timeout=self.timeout,
-            request_key=request_key(item.messages, {}),
-            turn=item.turn,
-            conversation=item.conversation,
-        )
-        try:
-            return ask(item.asked.target, request, most_retries=RETRIES)
-        except TargetError as error:
-            return error.reason
 
 
 def answers_folder(world: World) -> Path:

@@ -1,4 +1,4 @@
-"""Signals of answers to an interview: own voice, repetition, late turns, cost and latency.
+"""Answers of both versions: signals without a judge (own voice, repetition, late turns, cost, latency), and lines to read.
 
 Scores go from 0 to 9, high is good, and are compared by the same bets as judged ones.
 """
@@ -10,8 +10,8 @@ from statistics import fmean, geometric_mean, median
 import numpy as np
 
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
-from persona_pipeline.lab.results import AnswerExpense
-from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.lab.results import AgentDifference, AnswerExpense, SceneClaim, ScoreChange, SideBySide
+from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.scoring.style.model import FEWEST_CONVERSATIONS, FEWEST_OWN, VoiceModel, learn_voice
@@ -47,7 +47,7 @@ class SignalReader:
     catchphrases: Sequence[Catchphrase] = ()
 
     @classmethod
-    def of(cls, world: World, agent: SideAgent, scenes: Sequence[Scene], compared: Sequence[str]) -> "SignalReader":
+    def of(cls, world: World, agent: VersionAgent, scenes: Sequence[Scene], compared: Sequence[str]) -> "SignalReader":
         """Return the reader of an agent's answers to some scenes. Its voice is the stored one, else it is learnt."""
         agent_id = agent.persona.agent_id
         own, known = world.messages(agent_id=agent_id), stored_voice(world.store, agent_id)
@@ -134,3 +134,83 @@ def _expense(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Answer
         ratio=ratio,
         scenes=len(pairs),
     )
+
+
+# Scenes that are shown, claims of each, and characters of a line.
+MOST_SHOWN, _MOST_CLAIMS, _MOST_CHARACTERS = 3, 3, 2_000
+_Judged = Mapping[str, DimensionEvaluation]
+
+
+@dataclass(frozen=True)
+class AnsweredScene:
+    """A scene that both answered: the answers, their judged dimensions, and their signals (0-9)."""
+
+    scene: Scene
+    answers: tuple[SceneAnswers, SceneAnswers]
+    judged: tuple[_Judged, _Judged]
+    signals: tuple[Mapping[str, float], Mapping[str, float]]
+
+    def turns(self, side: int) -> list[float | None]:
+        """Return the score of each answer of a side (0 or 1) that was judged alone."""
+        return turn_scores(self.scene, len(self.answers[side].texts), self.judged[side])
+
+    def scores(self, moved: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the scores of some rows before and after, where they differ in this scene."""
+        before, after = (
+            {name: item.score for name, item in judged.items()} | dict(signals)
+            for judged, signals in zip(self.judged, self.signals, strict=True)
+        )
+        pairs = [(name, before.get(name), after.get(name)) for name in moved]
+        return {
+            name: (one, other) for name, one, other in pairs if one is not None and other is not None and other != one
+        }
+
+    def claims(self, dimensions: Sequence[str]) -> list[tuple[SceneClaim, str]]:
+        """Return claims with another score, the largest change first, each with the id of the quoted message."""
+        found = list[tuple[SceneClaim, str]]()
+        for name in (name for name in dimensions if name in self.judged[0]):
+            for key, after in self.judged[1][name].propositions.items():
+                before = self.judged[0][name].propositions.get(key)
+                if before and before.score is not None and after.score is not None and after.score != before.score:
+                    last = [item for item in after.evidence if item.verified][-1:]
+                    quote, place = (_cut(last[0].quote), last[0].message_id or "") if last else ("", "")
+                    claim = SceneClaim(claim=f"{name}/{key}", before=before.score, after=after.score, quote=quote)
+                    found.append((claim, place))
+        return sorted(found, key=lambda item: -abs(item[0].after - item[0].before))[:_MOST_CLAIMS]
+
+    def side_by_side(self, moved: Sequence[str]) -> SideBySide:
+        """Return the most telling line: that with the largest change, else a repeated, a quoted, or the last one."""
+        scores, claims = self.scores(moved), self.claims(moved)
+        turns = zip(self.turns(0), self.turns(1), strict=True) if {ADHERENCE, LATE_TURNS} & scores.keys() else ()
+        known = [(one, other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
+        changes = [(abs(one - other), n) for one, other, n in known]
+        ids = [answer_id(self.scene, place) for place in range(len(self.scene.lines))]
+        quoted = [ids.index(name) for _, name in claims if name in ids]
+        one, other = scores.get(SAID_AGAIN, (0.0, 0.0))
+        said = [("", text) for text in self.answers[other < one].texts] if SAID_AGAIN in scores else []
+        again = [item.place for item in find_said_again(said)] if said else []
+        place = max(changes)[1] if changes else [*again, *quoted, len(ids) - 1][0]
+        line = self.scene.lines[place] or (self.scene.context[-1].text if self.scene.context else "")
+        asked, before, after = map(_cut, (line, *(own.texts[place] for own in self.answers)))
+        return SideBySide(
+            scene=self.scene.id, kind=self.scene.kind, turn=place + 1, asked=asked, before=before, after=after,
+            scores=scores, claims=tuple(claim for claim, _ in claims),
+        )  # fmt: skip
+
+
+def with_lines(agent: AgentDifference, answered: Sequence[AnsweredScene]) -> AgentDifference:
+    """Return the comparison of an agent with the expenses of its answers and the lines to read."""
+    moved = [name for name, item in agent.rows.items() if item.moved in (ScoreChange.FELL, ScoreChange.ROSE)]
+    moved += [item.dimension for item in agent.moved if item.dimension not in moved]
+    changes = [(max((abs(a - b) for b, a in item.scores(moved).values()), default=0.0), item) for item in answered]
+    shown = [item for change, item in sorted(changes, key=lambda pair: -pair[0])[:MOST_SHOWN] if change > 0]
+    return agent.model_copy(
+        update={
+            "lines": tuple(item.side_by_side(moved) for item in shown),
+            "expenses": expenses_of([item.answers for item in answered]) if agent.signals else {},
+        }
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."

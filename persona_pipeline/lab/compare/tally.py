@@ -12,12 +12,11 @@ from typing import Any
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
-from persona_pipeline.lab.compare.lines import AnsweredScene
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers
-from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, LEAST_TURNS, VOICE, SignalReader
+from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, LEAST_TURNS, VOICE, AnsweredScene, SignalReader
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
-from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.lab.statistics import paired_change, paired_interval
+from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.models import grouped
 
@@ -90,8 +89,8 @@ class AgentTally:
         alike: dimensions, and claims as (dimension, id), with equal questions for both: they cannot have changed.
     """
 
-    before: SideAgent
-    after: SideAgent
+    before: VersionAgent
+    after: VersionAgent
     dimensions: dict[str, ScoreSeries] = field(default_factory=lambda: defaultdict(ScoreSeries))
     claims: dict[tuple[str, str], ScoreSeries] = field(default_factory=lambda: defaultdict(ScoreSeries))
     scenes: int = 0
@@ -107,9 +106,7 @@ class AgentTally:
     @property
     def compared(self) -> list[str]:
         """The dimensions both versions have claims of."""
-        return [
-            name for name in self.before.sets if name in self._claims(self.before) and name in self._claims(self.after)
-        ]
+        return [name for name in self.before.sets if name in self.before.claims and name in self.after.claims]
 
     @property
     def rows(self) -> list[str]:
@@ -129,7 +126,7 @@ class AgentTally:
     @property
     def shared(self) -> list[tuple[str, str]]:
         """The claims of both versions, as dimension and id."""
-        before, after = self._claims(self.before), self._claims(self.after)
+        before, after = self.before.claims, self.after.claims
         return [(name, key) for name in self.compared for key in before[name] if key in after[name]]
 
     def add(
@@ -199,25 +196,17 @@ class AgentTally:
         """Signals that cannot be read, and why."""
         return {name: ScoreDifference(note=why) for name, why in self.signals.unknown.items()} if self.signals else {}
 
-    def only(self, one: SideAgent, other: SideAgent) -> tuple[str, ...]:
+    def only(self, one: VersionAgent, other: VersionAgent) -> tuple[str, ...]:
         """Return the claims that one version has and the other lacks."""
-        theirs = self._claims(other)
+        theirs = other.claims
         return tuple(
-            f"{name}/{key}" for name, own in self._claims(one).items() for key in own if key not in theirs.get(name, {})
+            f"{name}/{key}" for name, own in one.claims.items() for key in own if key not in theirs.get(name, {})
         )
 
     def text_of(self, dimension: str, key: str) -> tuple[str, bool]:
         """Return what a claim says after, and whether it said something else before."""
-        before, after = self._claims(self.before)[dimension][key], self._claims(self.after)[dimension][key]
+        before, after = self.before.claims[dimension][key].claim, self.after.claims[dimension][key].claim
         return after, before != after
-
-    @staticmethod
-    def _claims(agent: SideAgent) -> dict[str, dict[str, str]]:
-        return {
-            name: {item.id: item.claim for item in stored.propositions.propositions}
-            for name, stored in agent.sets.items()
-            if stored.propositions is not None
-        }
 
 
 def _keys(requests: Sequence[JudgeRequest]) -> dict[str, list[str]]:

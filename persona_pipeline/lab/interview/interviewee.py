@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, script_scene
 from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import CHANGE, ComparisonRequest, check_change
-from persona_pipeline.lab.states import HERE, Side, SideAgent
+from persona_pipeline.lab.versions import HERE, Version, VersionAgent
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
@@ -32,7 +32,7 @@ class HiddenNames:
     exact: Collection[str] = ()
 
     @classmethod
-    def of(cls, agent: SideAgent) -> "HiddenNames":
+    def of(cls, agent: VersionAgent) -> "HiddenNames":
         """Return how an agent's display name, aliases and id are hidden, word by word.
 
         A name with a word that its persona or claims also have in small letters, as "Help Desk", is only hidden as a whole.
@@ -67,7 +67,7 @@ class HiddenNames:
         back = {invented: name for name, invented in self.pairs.items()}
         return _replaced(text, sorted(back, key=len, reverse=True), back)
 
-    def hidden(self, agent: SideAgent) -> SideAgent:
+    def hidden(self, agent: VersionAgent) -> VersionAgent:
         """Return the agent as the judge is to see it: its name, persona and claims."""
         own = agent.persona
         own = replace(own, display_name=self.hide(own.display_name), persona=self.hide(own.persona))
@@ -76,7 +76,7 @@ class HiddenNames:
             if (claims := stored.propositions) is not None:
                 said = tuple(replace(item, claim=self.hide(item.claim)) for item in claims.propositions)
                 sets[name] = StoredSet(stored.version, replace(claims, propositions=said))
-        return SideAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
+        return VersionAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
 
 
 def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
@@ -117,15 +117,15 @@ class InterviewRequest:
 class Interviewee:
     """An agent as it is asked, and as the judge sees it."""
 
-    agent: SideAgent
+    agent: VersionAgent
     names: HiddenNames
-    judged: SideAgent
+    judged: VersionAgent
 
     @classmethod
     def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
         """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
         wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
-        agent = Side(HERE, world.root).agent(request.agent_id, wanted)
+        agent = Version(HERE, world.root).agent(request.agent_id, wanted)
         agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
         if not agent.sets:
             raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")

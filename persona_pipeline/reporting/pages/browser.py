@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.reporting.charts.figures import Json, timeline_figure, voice_figure
-from persona_pipeline.reporting.charts.scores import bullet, small_line
+from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure, voice_figure
 from persona_pipeline.reporting.page import (
     Block,
     Cell,

@@ -10,7 +10,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import Power, PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts.figures import voice_figure
+from persona_pipeline.reporting.charts import voice_figure
 from persona_pipeline.reporting.page import (
     Agent,
     Block,

@@ -197,7 +197,7 @@ def comparison_page(found: VersionComparison) -> Page:
         sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
     sections += [
         Section(
-            f"{agent.agent_id}: where it fell farthest",
+            f"{agent.agent_id}: where it moved most",
             [Items.of(*_side_by_side(pair)) for pair in agent.lines],
         )
         for agent in found.agents.values()
@@ -262,9 +262,9 @@ def _answered(agent: AgentDifference) -> Iterator[str]:
 
 
 def _side_by_side(pair: SideBySide) -> Iterator[Line]:
-    """Yield the lines of a scene with a drop: the visitor's line, both answers, and the judge's quotes."""
-    fell = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
-    yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {fell}"]
+    """Yield the lines of a scene that moved: the visitor's line, both answers, and the judge's quotes."""
+    moved = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
+    yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {moved}"]
     for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
         yield [Span(f"{who}: ", "own"), Span(text, limit=_MOST_ANSWER)]
     for item in pair.claims:

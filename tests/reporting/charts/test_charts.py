@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.scores import Series, bullet, element, small_line, timeline
+from persona_pipeline.reporting.charts import bullet, element, small_line, timeline
 
 START = datetime(2026, 6, 5, 17, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,14 +24,14 @@ def parts(chart: str, tag: str, name: str = "") -> list[ElementTree.Element]:
 
 
 def test_timeline_golden(golden) -> None:
-    series = [Series([8.5, 8.6, 2.1]), Series([8.0, None, 0.3], "d1")]
+    series = {"": [8.5, 8.6, 2.1], "d1": [8.0, None, 0.3]}
     golden("timeline.svg", timeline(ends(3), series, title="Michael") + "\n")
 
 
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=30))
 def test_any_series_of_scores_stays_within_the_picture(main: list[float | None], other: list[float | None]) -> None:
     other = (other * len(main))[: len(main)]
-    chart = timeline(ends(len(main)), [Series(main), Series(other, "d1")], title="t")
+    chart = timeline(ends(len(main)), {"": main, "d1": other}, title="t")
     width, height = map(float, ElementTree.fromstring(chart).get("viewBox", "").split()[2:])
     for path in parts(chart, "path"):
         for x, y in re.findall(r"[ML](\S+) (\S+)", path.get("d", "")):
@@ -39,25 +39,25 @@ def test_any_series_of_scores_stays_within_the_picture(main: list[float | None],
 
 
 def test_a_window_without_a_score_breaks_the_line() -> None:
-    (line,) = parts(timeline(ends(4), [Series([5, 6, None, 7])], title="t"), "path")
+    (line,) = parts(timeline(ends(4), {"": [5, 6, None, 7]}, title="t"), "path")
     assert line.get("d", "").count("M") == 2
-    assert len(parts(timeline(ends(4), [Series([5, 6, None, 7])], title="t"), "circle")) == 3
+    assert len(parts(timeline(ends(4), {"": [5, 6, None, 7]}, title="t"), "circle")) == 3
 
 
 def test_a_lone_score_of_a_thin_line_is_a_dot() -> None:
-    assert len(parts(timeline(ends(3), [Series([None, 6, None], "d1")], title="t"), "circle")) == 1
+    assert len(parts(timeline(ends(3), {"d1": [None, 6, None]}, title="t"), "circle")) == 1
 
 
 def test_the_newest_window_is_always_dated() -> None:
     for count in range(1, 40):
-        labels = [text.text for text in parts(timeline(ends(count), [], title="t"), "text")]
+        labels = [text.text for text in parts(timeline(ends(count), {}, title="t"), "text")]
         assert f"{ends(count)[-1].day} {ends(count)[-1]:%b}" in labels
         assert len(labels) <= 4 + 6
 
 
 def test_series_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="one score, or None, a window"):
-        timeline(ends(2), [Series([1.0])], title="t")
+        timeline(ends(2), {"": [1.0]}, title="t")
 
 
 @pytest.mark.parametrize(("score", "width"), [(0, "0"), (4.5, "60"), (9, "120")], ids=["worst", "middle", "best"])
@@ -83,5 +83,5 @@ def test_any_text_in_a_chart_is_only_text(text: str) -> None:
 
 
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
-    charts = [bullet(5, 6), small_line([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
+    charts = [bullet(5, 6), small_line([1, 2]), timeline(ends(2), {"": [1, 2]}, title="t")]
     assert not any("style=" in chart for chart in charts)

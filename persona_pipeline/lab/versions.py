@@ -1,0 +1,268 @@
+"""Versions of a world: at a commit, in a folder, or as it is; their agents, and what is known of the judge's answers."""
+
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from persona_pipeline.base.calls import run_async
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.evaluation.against import AskedOnce
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
+from persona_pipeline.judging.claims import no_entries
+from persona_pipeline.judging.money import model_name
+from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.recordings.known import KnownVerdicts
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.world.changes import ask_git
+from persona_pipeline.world.models import Persona, Window
+from persona_pipeline.world.names import read_names
+from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona, persona_path
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
+from persona_pipeline.world.propositions.models import Proposition
+from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, tree_of, write_files
+
+HERE = "as it stands"
+
+
+@dataclass(frozen=True)
+class VersionAgent:
+    """One agent of a version. ``sets``: its claims by dimension; ``names``: display names of all agents."""
+
+    persona: Persona
+    sets: Mapping[str, StoredSet]
+    names: Mapping[str, str]
+
+    @cached_property
+    def claims(self) -> dict[str, dict[str, Proposition]]:
+        """Its claims by dimension and id; dimensions without claims are left out."""
+        known = {name: stored.propositions.propositions for name, stored in self.sets.items() if stored.propositions}
+        return {name: {item.id: item for item in own} for name, own in known.items()}
+
+    def scope(self, window: Window) -> AgentScope:
+        """Return its scope on a window: the dimensions that it has claims for."""
+        return AgentScope(self.persona.agent_id, window, tuple(self.claims), past=True, persona=self.persona)
+
+    def plan(self, inputs: Inputs, window: Window, samples: int = 1) -> AgentPlan:
+        """Return the questions about the messages of a window, with this version's persona and claims."""
+        scope = self.scope(window)
+        case = build_case(inputs, self.persona, scope, samples)
+        return plan_case(replace(case, names={**case.names, **self.names}), scope, self.sets)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a world.
+
+    Attributes:
+        label: a revision's name, a folder, or ``as it stands``.
+        root: its folder; that of a commit exists while its ``Commits`` are open.
+        revision: the commit; None: a folder.
+    """
+
+    label: str
+    root: Path
+    revision: Revision | None = None
+
+    @property
+    def name(self) -> str:
+        """The label, with the commit if it is not in it."""
+        short = self.revision.short if self.revision else ""
+        return self.label if not short or short in self.label else f"{self.label} ({short})"
+
+    @property
+    def recordings(self) -> Path:
+        """Its recorded judgments."""
+        return self.root / RECORDINGS
+
+    def agent_ids(self) -> list[str]:
+        """Return its agents, sorted; ConfigError: a file's name cannot be an agent's id."""
+        with self._named():
+            return agent_ids(self.root)
+
+    def agent(self, agent_id: str, dimensions: Sequence[str]) -> VersionAgent:
+        """Read an agent's persona and claims; ConfigError: files are missing or not valid, with their places in this version."""
+        with self._named():
+            persona = load_persona(self.root, agent_id)
+            sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
+        names = {known: item.display_name or known for known, item in read_names(self.root).items()}
+        return VersionAgent(persona, sets, names)
+
+    def persona_file(self, agent_id: str) -> tuple[str, str]:
+        """Return the path in the world and the text of an agent's persona; OSError: it cannot be read."""
+        path = persona_path(self.root, agent_id)
+        return path.relative_to(self.root).as_posix(), path.read_text(encoding="utf-8-sig")
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the commit of a problem instead of the folder it was unpacked to."""
+        try:
+            yield
+        except ConfigError as error:
+            if self.revision is None:
+                raise
+            whole, label = f"{self.root}/", f"{self.label}:"
+            named = [
+                replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
+                for p in error.problems
+            ]
+            raise ConfigError(named) from error
+
+
+def split_versions(text: str) -> tuple[str, str]:
+    """Return both sides of ``A..B`` (``A..`` is ``A..HEAD``); a single version comes before the current files, ``""``.
+
+    ``A...B`` is the change of ``B`` since its common ancestor with ``A``, as in ``git diff``. ConfigError: nothing is before the
+    dots.
+    """
+    if Path(text).is_dir() or ".." not in text:
+        return text, ""
+    before, dots, after = text.partition("...") if "..." in text else text.partition("..")
+    if not before:
+        raise ConfigError(f"{text!r} does not say what comes before; write REV..REV, such as main..HEAD")
+    return (f"{before}...{after or 'HEAD'}" if dots == "..." else before), after or "HEAD"
+
+
+class Commits(AbstractContextManager["Commits"]):
+    """Versions of a world from its repository, unpacked to a temporary folder; nothing of them is run.
+
+    ``agent_id``: other agents' claims and recordings are left out; None: nothing is.
+    """
+
+    def __init__(self, root: Path, agent_id: str | None = None) -> None:
+        self.root, self.agent_id = root, agent_id
+        self._folder = tempfile.TemporaryDirectory(prefix="persona-commits-")
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def files(self, revision: Revision) -> dict[str, str]:
+        """Return the blobs of a commit's files by path: all that a score can rest on."""
+        return {path: blob for path, blob in tree_of(self.root, revision.id).items() if not self._is_anothers(path)}
+
+    def at(self, revision: Revision, label: str = "") -> Version:
+        """Return the world at a commit."""
+        folder = Path(self._folder.name) / revision.id
+        if not folder.exists():
+            blobs = self.files(revision)
+            write_files(dict(zip(blobs, read_blobs(self.root, blobs.values()), strict=True)), folder)
+        return Version(label or revision.short, folder, revision)
+
+    def named(self, name: str) -> Version:
+        """Return the version of a name: a commit, a folder with a world, or ``""`` for the current files.
+
+        ``A...B``: where the two parted. ConfigError: the version does not exist, or has no personas.
+        """
+        if not name:
+            return Version(HERE, self.root)
+        folder = Path(name).expanduser()
+        if (folder / PERSONAS).is_dir():
+            return Version(name, folder.resolve())
+        if folder.is_dir():
+            raise ConfigError(
+                Problem("is no world: it has no personas folder; name a world's folder or a commit", name)
+            )
+        label, *parted = name.split("...", 1)
+        revision = find_revision(self.root, label)
+        if parted:
+            base = ask_git(self.root, "merge-base", revision.id, find_revision(self.root, parted[0]).id)
+            revision = find_revision(self.root, base.decode("ascii").strip())
+        found = self.at(revision, label)
+        if not (found.root / PERSONAS).is_dir():
+            raise ConfigError(f"{label} ({revision.short}) has no personas in this folder; name another commit")
+        return found
+
+    def _is_anothers(self, path: str) -> bool:
+        """Whether a file is another agent's claims or recordings; personas and messages of others matter for all agents."""
+        folder, *rest = path.split("/")
+        if self.agent_id is None or len(rest) < 2:
+            return False
+        if folder == PROPOSITIONS and len(rest) == 2:
+            return Path(rest[1]).stem not in ("_default", self.agent_id)
+        return folder == RECORDINGS and rest[0] != self.agent_id
+
+
+@contextmanager
+def open_versions(root: Path, before: str, after: str) -> Iterator[tuple[Version, Version]]:
+    """Open two versions of a world by their names; see ``Commits.named``."""
+    with Commits(root) as commits:
+        yield commits.named(before), commits.named(after)
+
+
+def readable_recordings(folder: Path, settings: Settings) -> OpenedJudge | None:
+    """Return the recordings of a folder; None: a line is not valid, as in formats of older versions."""
+    try:
+        return OpenedJudge(RecordedBackend(folder, settings=settings))
+    except ConfigError:
+        return None
+
+
+@dataclass
+class KnownJudge:
+    """A judge of all known answers: recordings of versions, those of the world and its store, then a live judge.
+
+    Attributes:
+        known: of the world.
+        also: judges of further recordings, which are asked first.
+        models: only verdicts of these models count; None: of any.
+        asking: asked once for each missing verdict; None: makes no API calls.
+        spent: cost of its answers.
+    """
+
+    known: KnownVerdicts
+    also: tuple[Judge, ...] = ()
+    models: Collection[str] | None = None
+    asking: AskedOnce | None = None
+    spent: list[Usage] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"recorded:{', '.join(self.models or ())}"
+
+    @property
+    def live(self) -> bool:
+        return self.asking is not None
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return verdicts in the order of the requests; missing ones are unrecorded."""
+        who = ", ".join(self.models or ()) or "a judge"
+        found = self.answers(requests, self.models)
+        return [
+            found.get(item.key)
+            or Verdict(
+                item.proposition_id,
+                unscored=Unscored.UNRECORDED,
+                detail=f"{item.dimension}/{item.proposition_id}: {who} was never asked",
+            )
+            for item in requests
+        ]
+
+    def answers(self, requests: Sequence[JudgeRequest], models: Collection[str] | None = None) -> dict[str, Verdict]:
+        """Return the known verdicts of some models by key; missing ones are left out. ``models`` None: of any."""
+        named = None if models is None else {model_name(model) for model in models}
+        found = {request.key: no_entries(request) for request in requests if not request.trajectory.entries}
+
+        def take(asked: Iterable[JudgeRequest], said: Iterable[Verdict]) -> None:
+            for request, verdict in zip(asked, said, strict=True):
+                if not verdict.has_failed and (named is None or model_name(verdict.model or "") in named):
+                    found.setdefault(request.key, verdict)
+
+        def missing() -> list[JudgeRequest]:
+            return [request for request in requests if request.key not in found]
+
+        for judge in self.also:
+            if rest := missing():
+                take(rest, run_async(judge.judge(rest)))
+        for request, said in zip(rest := missing(), self.known.on(rest) if rest else (), strict=True):
+            own = [verdict for verdict in said if named is None or model_name(verdict.model or "") in named]
+            take([request] * len(own[request.sample :]), own[request.sample :])
+        if self.asking and (rest := missing()):
+            said = run_async(self.asking.judge(rest))
+            self.spent += [verdict.usage for verdict in said]
+            take(rest, said)
+        return found
