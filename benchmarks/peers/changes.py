@@ -99,10 +99,13 @@ def _case(world: TextWorld, name: str, stock: dict[str, list[str]], plan: Plan, 
     slots = subjects(known)
 
     def drawn(talks: Talks, count: int) -> list[str]:
-        # Whole rounds of all conversations in another order: none comes again before the others did.
+        # Whole rounds of all conversations. Each half of them is shuffled in itself, so that none comes again soon: a conversation
+        # that is replayed within a window would be a true repetition.
+        half = len(talks) // 2
         found: list[str] = []
         while len(found) < count:
-            found += [text for talk in generator.sample(talks, len(talks)) for text in talk]
+            for part in (talks[:half], talks[half:]):
+                found += [text for talk in generator.sample(part, len(part)) for text in talk]
         return found[:count]
 
     def stream(texts: list[str]) -> list[int]:

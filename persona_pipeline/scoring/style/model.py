@@ -49,9 +49,9 @@ HORIZON = 500
 # Means of this many newest messages are tested.
 WINDOWS = (3, 5, 10, 25, 50, 75)
 # Conversations change an agent for a time, so their variance counts three times; a window within one conversation is the least
-# certain. Limits of -log10 p: all features in windows below 25 and from 25 on, with little history, and for single tests.
+# certain. Limits of -log10 p: in windows below 25, of all features from 25 on, with little history, and of single tests from 25 on.
 _BETWEEN, _BETWEEN_RIVALS, _LONG_WINDOW, _LITTLE = 3.0, 1.5, 25, 250
-_LIMIT_SHORT, _LIMIT_LONG, _LIMIT_LITTLE, _LIMIT_FEW, _LIMIT_REPEATS, _LIMIT_RIVAL = 6.5, 3.5, 4.5, 3.5, 4.0, 5.0
+_LIMIT_SHORT, _LIMIT_LONG, _LIMIT_LITTLE, _LIMIT_FEW, _LIMIT_SINGLE = 6.5, 3.5, 4.5, 3.5, 4.0
 # Margin above the highest evidence in the agent's own history.
 _ABOVE_HISTORY, _ABOVE_HISTORY_ALONE = 1.0, 0.5
 _NEVER = 1e6
@@ -363,11 +363,11 @@ def _limits(model: VoiceModel, rows: Any, looks: int) -> tuple[tuple[float, ...]
     for window in WINDOWS:
         long = window >= _LONG_WINDOW
         together = _LIMIT_LITTLE if len(rows) < _LITTLE else _LIMIT_LONG if long else _LIMIT_SHORT
-        rival = _LIMIT_RIVAL
+        rival = _LIMIT_SINGLE if long else _LIMIT_SHORT
         if model.provenance.conversations < ENOUGH_CONVERSATIONS:
-            together, rival = _LIMIT_FEW, _LIMIT_REPEATS
+            together, rival = _LIMIT_FEW, _LIMIT_SINGLE
         # Two or three similar messages in a row are not evidence.
-        least = [together, _LIMIT_REPEATS if long else _NEVER, *[rival] * len(model.rivals)]
+        least = [together, _LIMIT_SINGLE if long else _NEVER, *[rival] * len(model.rivals)]
         margin = [_ABOVE_HISTORY, *[_ABOVE_HISTORY_ALONE] * (len(least) - 1)]
         reached = model.evidence(_means(rows, window), window).max(axis=0) if len(rows) >= window else 0
         found.append(tuple((np.maximum(least, reached + np.array(margin)) + log10(looks)).tolist()))
