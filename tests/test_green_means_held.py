@@ -349,8 +349,11 @@ CHANGED = [row for row in ROWS if row.in_git] + [
 ]
 
 
-@pytest.mark.parametrize("row", CHANGED, ids=lambda row: row.id)
-@pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
+@pytest.mark.parametrize(
+    ("row", "committed"),
+    [*((row, False) for row in CHANGED), (CHANGED[0], True)],
+    ids=[*(row.id for row in CHANGED), "committed"],
+)
 def test_what_a_change_touches_runs_and_the_reason_is_said(
     desk: Desk, row: Row, committed: bool, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -728,9 +731,6 @@ def test_a_lowered_baseline_is_named_with_old_and_new_numbers(cli: Cli, sample_r
 AGREEING = {
     "ru": "Совершенно верно, я полностью согласен.",
     "ko": "맞아요, 저도 그렇게 생각해요.",
-    "he": "בדיוק, אני מסכים איתך לגמרי.",
-    "fi": "Olen täysin samaa mieltä, loistava ajatus.",
-    "sv": "Jag håller helt med, det är en bra idé.",
     "unknown": "Prorsus assentior, praeclara sententia.",
 }
 

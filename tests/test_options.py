@@ -109,10 +109,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 Surface = Callable[[str, Any, str], EvaluationRequest]
 
 
-class _Reached(Exception):  # noqa: N818
-    pass
-
-
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world in a repository of two commits, to be copied."""

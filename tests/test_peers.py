@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,45 +11,12 @@ from hypothesis import strategies as st
 
 from benchmarks.peers import page
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.changes import AFTER, BEFORE, KINDS, STRETCH, Case, Plan, cases, flattened
-from benchmarks.peers.detectors import windows
-from benchmarks.peers.drift import Alarms, Measured, Rate, limit_of, measured, rate
-from benchmarks.peers.here import HERE
+from benchmarks.peers.changes import BEFORE, KINDS, Plan
+from benchmarks.peers.drift import Alarms, Measured, limit_of, rate
 from benchmarks.peers.installing import nothing_installed
-from benchmarks.peers.ratings import Correlation, RatingsError, correlation, read_ratings
-from benchmarks.peers.repetition import MEASURES, PLANTED, Told, plant
+from benchmarks.peers.ratings import Correlation, RatingsError, read_ratings
+from benchmarks.peers.repetition import PLANTED, Told
 from benchmarks.peers.suites import Counts
-from benchmarks.peers.texts import desk
-
-
-@pytest.fixture(scope="module")
-def case() -> Case:
-    return next(cases([desk(talks=15)], Plan(calibration=1, unchanged=1, changed=1), seed=1))
-
-
-def test_a_case_is_the_same_for_one_seed_and_changes_where_it_says(case: Case) -> None:
-    again = next(cases([desk(talks=15)], Plan(calibration=1, unchanged=1, changed=1), seed=1))
-    assert again.as_json() == case.as_json()
-    assert {len(stream) for stream in case.streams["unchanged"]} == {STRETCH}
-    known = {case.texts[place] for place in case.history}
-    for kind in KINDS:
-        (stream,) = case.streams[kind]
-        assert len(stream) == BEFORE + AFTER
-        # What is measured on was not learnt from, but for sentences that the made-up world says twice.
-        assert len(known & {case.texts[place] for place in stream}) <= 3
-    assert set(case.reference) < set(case.history)
-
-
-def test_a_baseline_reads_a_stream_window_by_window(case: Case) -> None:
-    fired, scores = HERE["length"](case.as_json())(case.streams["corporate voice"][0])
-    assert [end for end, _ in scores] == [50, 75, 100, 125, 150] == [end for end, _ in windows(list(range(150)))]
-    assert fired is not None
-    assert 150 in fired
-
-
-def test_flattened_is_without_what_is_most_its_own() -> None:
-    assert flattened("Ahoi! Bei Neptun, die Kette hat Rost", {"ahoi", "neptun"}) == "Bei die Kette hat Rost."
-    assert flattened("Ahoi!", {"ahoi"}) == "Yes."
 
 
 @given(st.lists(st.lists(st.floats(0, 10), min_size=1, max_size=5), min_size=1, max_size=40), st.floats(0, 0.5))
@@ -75,35 +41,6 @@ def test_trials_that_are_alike_tell_less() -> None:
     assert alike.value == apart.value == 0.5
     assert alike.high - alike.low > apart.high - apart.low
     assert str(rate([])) == "–"
-
-
-def test_who_documents_no_limit_is_only_held_by_the_one_for_all() -> None:
-    streams = {kind: [[None, [[75, 0.1], [100, 2.0]]]] for kind in KINDS} | {
-        "calibration": [[None, [[50, 1.0]]]], "unchanged": [[None, [[50, 0.5]]]],
-    }  # fmt: skip
-    found = measured("x", [{"streams": streams, "learnt": 0.1, "read": [0.5, 500]}])
-    assert found.documented is None
-    assert found.alike.false_alarms().hits == 0
-    assert found.alike.delay(list(KINDS)) == 50
-    assert found.seconds_per_1000 == 1.0
-
-
-@pytest.mark.parametrize("kind", PLANTED)
-def test_what_is_planted_is_more_alike_than_before(kind: str) -> None:
-    window = [
-        "Tea is at four and nobody may be late.",
-        "My sister paints boats in the harbour.",
-        "The gate squeaks again, as it did in May.",
-        "Somebody left a ladder by the shed, and it was not me.",
-        "Call me when the rain stops.",
-    ]
-    history = ["Never have I ever seen such a thing in all my days"]
-    made = plant(window, kind, history, random.Random(1))
-    assert len(made) == 5 and made != window
-    if kind == "near copy":
-        assert MEASURES["difflib"](made) > MEASURES["difflib"](window)
-    else:
-        assert sum("have I ever seen" in text for text in made) == 3
 
 
 def results(*, command: str = "make peers", peer: float = 0.9, ours: float = 0.5) -> page.Results:
@@ -142,16 +79,6 @@ def test_what_may_be_chance_is_said_to_be() -> None:
     won = page.rendered(results(peer=0.4, command="make peers QUICK=1"))
     assert "did better" not in won
     assert "its numbers mean nothing" in won
-
-
-def test_nothing_measured_is_not_shown_as_won() -> None:
-    nothing = {
-        "persona-pipeline": [page.Cell.of(Rate(0, 0, math.nan, math.nan))],
-        "other": [page.Cell.of(rate([[True]]))],
-    }
-    assert page.losses(["a"], nothing) == []
-    assert page.table(["a"], {}) == ["Nothing was measured."]
-    assert page.ratings_table([]) == ["Not measured here."]
 
 
 ROWS = [{"text": "word " * n, "rating": n, "judge": 20 - n} for n in range(1, 21)]
@@ -202,8 +129,3 @@ def test_ratings_that_cannot_be_read_say_where(tmp_path: Path, rows: list[Mappin
     with pytest.raises(RatingsError) as error:
         read_ratings(path)
     assert said in str(error.value)
-
-
-def test_a_correlation_of_what_never_changes_cannot_be_told() -> None:
-    assert str(correlation("x", [1.0] * 30, [float(n) for n in range(30)])) == "cannot tell"
-    assert correlation("x", [float(n) for n in range(30)], [float(n % 7) for n in range(30)]).low < 0.5

@@ -28,15 +28,6 @@ from tests.support.worlds import write_yaml
 
 BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
 REQUEST = TrialRequest("michael", as_of=BEFORE_DRIFT)
-MANNER = (
-    "No. The kettle is mine and it stays with me.",
-    "Who took the spoon? It was here and now it is not.",
-    "I do not like it when they sing in the yard.",
-    "It was cold, and it will be cold, and nobody asks me.",
-    "They said noon. It is past noon. I said so.",
-    "Give it back, or I will take the chair as well.",
-    "He is late. He was late on the day I met him.",
-)
 Claims = dict[str, dict[str, Mapping[str, object]]]
 
 

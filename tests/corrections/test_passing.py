@@ -25,7 +25,7 @@ from persona_pipeline.corrections.service.forms import TOO_LARGE, ChatForm, Even
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import GATED, TextBackend, claims_of, reviewed_text, unscored
+from tests.corrections.support import TextBackend, claims_of, reviewed_text, unscored
 from tests.support.command_line import in_process
 from tests.support.model_server import ENDPOINTS, ModelServer, Written
 from tests.support.serving import serving
@@ -178,14 +178,6 @@ def test_everything_else_is_handed_on(
     assert model.requests[0].query == model.requests[1].query
 
 
-def test_what_is_too_large_to_be_read_passes(
-    monkeypatch: pytest.MonkeyPatch, gate: str, running: tuple[ModelServer, str], model: ModelServer
-) -> None:
-    monkeypatch.setattr(passing, "_MOST_READ", 1000)
-    model.write = lambda asked: Written(SAID)
-    same(gate, running, CHAT, body_of(CHAT, stream=True, user="x" * 300_000))
-
-
 def test_a_stream_of_many_events_without_text_is_not_kept_whole() -> None:
     async def events() -> AsyncIterator[tuple[bytes, EventPart]]:
         for _ in range(1000):
@@ -268,21 +260,6 @@ def test_what_is_out_of_character_is_asked_for_again(
     assert model.requests[-1].turns[-2:] == [written, feedback]
     # A message is one action, streamed or not.
     assert [*map(counted, ("actions", "passed", "passed_after_retry", "rejections"))] == [2, 0, 2, 2]
-
-
-@pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
-def test_after_its_attempts_it_goes_out(
-    counted: Callable[[str], int], gate: str, model: ModelServer, library: str, path: str, read: Reader
-) -> None:
-    model.write = lambda asked: Written(
-        "Still dry, my dear friend. But this is the end of it." if asked.is_again else SAID
-    )
-    with client_of(library, gate) as client:
-        assert read(client, False) == "Still dry, my dear friend. But this is the end of it."
-        assert len(model.requests) == 1 + GATED.max_correction_attempts
-        assert read(client, True) == "Still dry, my dear friend. But this is the end of it."
-    assert len(model.requests) == 2 * (1 + GATED.max_correction_attempts)
-    assert counted("forced") == 2
 
 
 @pytest.mark.parametrize(("library", "path", "read"), CLIENTS)

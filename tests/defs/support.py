@@ -174,12 +174,12 @@ class Project(Watched):
                 self.instance.report_runless_asset_event(
                     dg.AssetMaterialization(spec.key, partition=agent_id, tags=tags)
                 )
-                self.instance.create_run_for_job(
-                    defs.resolve_job_def("evaluate_agent"),
-                    asset_selection=frozenset([spec.key]),
-                    tags={PARTITION: agent_id},
-                    status=dg.DagsterRunStatus.SUCCESS,
-                )
+            self.instance.create_run_for_job(
+                defs.resolve_job_def("evaluate_agent"),
+                asset_selection=frozenset(spec.key for spec in specs.judged),
+                tags={PARTITION: agent_id},
+                status=dg.DagsterRunStatus.SUCCESS,
+            )
 
     def _newest(self, key: dg.AssetKey, agent_id: str) -> tuple[str | None, int | None]:
         versions = newest_versions(self.instance, key, MATERIALIZED, [agent_id])

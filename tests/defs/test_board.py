@@ -71,7 +71,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
         tell("healthy", board.backfill(EVERYBODY))
         pages(window, board, said, "healthy")
         tell("repeated", board.backfill(EVERYBODY))
-        pages(window, board, said, "repeated")
         golden.write_text(collapsed, encoding="utf-8")
         tell("michael alone", board.evaluate("michael"))
         tell("pam alone", board.evaluate("pam"))
@@ -175,7 +174,7 @@ def test_an_agent_that_cannot_be_told_is_not_green(told: dict[str, Told]) -> Non
 
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
-@pytest.mark.parametrize("name", ["collapsed", "healthy", "repeated"])
+@pytest.mark.parametrize("name", ["collapsed", "healthy"])
 def test_the_pages_say_so(told: dict[str, Told], name: str) -> None:
     red, shown = name == "collapsed", told[name].pages
     newest = re.search(r"\nBackfill\n[\s\S]*?(Failure|Success)", shown["runs"])

@@ -7,17 +7,11 @@ import pytest
 from tests.support.every_way import found_by_every_way
 from tests.support.noise import NoisyJudge
 
-BEFORE_THE_DRIFT, THE_DRIFT = "2026-06-14T23:59:59Z", "2026-06-21T23:59:59Z"
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "spread", "as_of"),
-    [(0, 1.0, BEFORE_THE_DRIFT), (1, 1.5, BEFORE_THE_DRIFT), (2, 1.5, THE_DRIFT)],
-)
-def test_a_noisy_judge_finds_the_same_on_every_way(sample_root: Path, seed: int, spread: float, as_of: str) -> None:
-    judge = NoisyJudge(sample_root / "recordings", spread, seed)
-    found = found_by_every_way(sample_root, judge, as_of)
+def test_a_noisy_judge_finds_the_same_on_every_way(sample_root: Path) -> None:
+    judge = NoisyJudge(sample_root / "recordings", 1.5, 2)
+    found = found_by_every_way(sample_root, judge, "2026-06-21T23:59:59Z")
     first = found.pop("run_evaluation")
     assert first.keys() == {"dwight", "jim", "michael", "pam"}
     for way, its in found.items():

@@ -142,30 +142,31 @@ class TestAgents:
         world.tick()
         return world
 
-    @pytest.mark.parametrize(
-        ("path", "expected"),
-        [
-            pytest.param("personas/bob.yaml", ["drift", "fluency", "inside", "played"], id="a persona"),
-            pytest.param("propositions/fluency/bob.yaml", ["fluency"], id="own claims"),
-            pytest.param("propositions/adherence/bob.yml", ["drift", "inside"], id="own claims, spelled yml"),
-            pytest.param("propositions/fluency/_default.yaml", ["ann", "fluency"], id="everybody's claims"),
-            pytest.param("propositions/convergence/_default.yaml", [], id="claims nobody asks about"),
-            pytest.param("baselines/bob.json", ["drift"], id="a baseline"),
-            pytest.param("baselines/ann.json", [], id="a baseline nobody asks about"),
-            pytest.param("messages/all.jsonl", [], id="messages"),
-        ],
+    READ = (
+        ("personas/bob.yaml", ["drift", "fluency", "inside", "played"]),
+        # A dimension's own claims, in either spelling, and everybody's.
+        ("propositions/fluency/bob.yaml", ["fluency"]),
+        ("propositions/adherence/bob.yml", ["drift", "inside"]),
+        ("propositions/fluency/_default.yaml", ["ann", "fluency"]),
+        ("propositions/convergence/_default.yaml", []),
+        ("baselines/bob.json", ["drift"]),
+        ("baselines/ann.json", []),
+        ("messages/all.jsonl", []),
     )
-    def test_an_edit_runs_the_suites_that_read_the_file(self, asking: Suites, path: str, expected: list[str]) -> None:
-        file = asking.root / path
-        kept = file.read_bytes() if file.exists() else None
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes((kept or b"") + b"\n")
-        assert (asking.tick(), asking.tick()) == (expected, [])
-        if kept is None:
-            file.unlink()
-        else:
-            file.write_bytes(kept)
-        assert (asking.tick(), asking.tick()) == (expected, [])
+
+    def test_an_edit_runs_the_suites_that_read_the_file(self, asking: Suites) -> None:
+        for path, expected in self.READ:
+            file = asking.root / path
+            kept = file.read_bytes() if file.exists() else None
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes((kept or b"") + b"\n")
+            assert (path, asking.tick(), asking.tick()) == (path, expected, [])
+            if kept is None:
+                file.unlink()
+            else:
+                file.write_bytes(kept)
+            assert (path, asking.tick()) == (path, expected)
+        assert asking.tick() == []
 
     def test_a_persona_that_another_world_keeps(self, asking: Suites) -> None:
         asking.write(
@@ -177,11 +178,12 @@ class TestAgents:
         write_yaml(asking.root / "elsewhere/personas/bob.yaml", {"display_name": "Bob", "persona": "Another Bob."})
         assert asking.tick() == ["played"]
 
-    @pytest.mark.parametrize("agent", ["../../x", "nobody", "'a\\0b'"])
-    def test_an_agent_that_is_not_there_is_the_runs_to_report(self, asking: Suites, agent: str) -> None:
-        asking.write(
-            "none.eval.yaml",
-            "execution: {target: good}\n"
-            f"tests: [{{id: t, input: hi, criteria: c, assert: [{{type: propositions, agent: {agent}}}]}}]\n",
-        )
-        assert (asking.tick(), asking.tick()) == (["none"], [])
+    def test_an_agent_that_is_not_there_is_the_runs_to_report(self, asking: Suites) -> None:
+        for agent in ("../../x", "nobody", "'a\\0b'"):
+            asking.write(
+                "none.eval.yaml",
+                "execution: {target: good}\n"
+                f"tests: [{{id: t, input: hi, criteria: c, assert: [{{type: propositions, agent: {agent}}}]}}]\n",
+            )
+            assert (agent, asking.tick()) == (agent, ["none"])
+        assert asking.tick() == []

@@ -46,7 +46,6 @@ def evaluation(*dimensions: DimensionEvaluation, **values: Any) -> AgentEvaluati
 
 
 ONCE = dimension("adherence", {"p": [7.0], "q": [6.0]})
-THRICE = dimension("fluency", {"p": [7.0, 8.0, 6.0], "q": [6.0, 5.0, 6.0]}).model_copy(update={"samples": 3})
 
 
 def point(

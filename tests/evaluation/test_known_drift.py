@@ -309,18 +309,11 @@ def walk(tmp_path: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
     return run
 
 
-@pytest.mark.parametrize("score", [8, 5], ids=["a judge that sees nothing", "a judge that sees it"])
 def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
-    walk: Callable[..., Done], server: MessagesServer, tmp_path: Path, score: int
+    walk: Callable[..., Done], server: MessagesServer, tmp_path: Path
 ) -> None:
-    stock = {*lines_of("de", "courtesies")[:40]}
-
-    def judged(call: Any) -> Any:
-        text = json.dumps(call.body, ensure_ascii=False)
-        drifts = sum(line in text for line in stock) > 5
-        return steady(call, score if drifts else 8)
-
-    server.handler = judged
+    # The judge sees nothing of the drift that `try` found.
+    server.handler = steady
     export = as_chats(
         tmp_path / "chats.jsonl", together(drifted("de", "Jürgen"), support("en", lines_of("en")[:160], "Ella"))
     )
@@ -341,7 +334,7 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
     done = walk(*shlex.split(advised[1]))
     assert done.returncode == 0 and f"{agent}.json" in done.stdout, done.stderr
     done = walk("evaluate", *judge, "--agents", agent)
-    assert done.returncode == (0 if score == 8 else 1), done.stderr
+    assert done.returncode == 0, done.stderr
     done = walk("baseline", *judge, "--agents", agent, "--accept", "meant so")
     accepted = find_baseline(tmp_path / "chats-world" / "baselines", agent)
     assert accepted and accepted.accepted and accepted.accepted.reason == "meant so", done.stderr
@@ -356,12 +349,9 @@ def describe(world: Path) -> None:
         path.write_text(path.read_text(encoding="utf-8").replace("Describe how", "This is how"), encoding="utf-8")
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_healthy_exports_are_not_refused(
-    walk: Callable[..., Done], server: MessagesServer, tmp_path: Path, language: str
-) -> None:
+def test_a_healthy_export_is_not_refused(walk: Callable[..., Done], server: MessagesServer, tmp_path: Path) -> None:
     server.handler = steady
-    export = as_chats(tmp_path / "chats.jsonl", support(language, lines_of(language)[:160], "Ella"))
+    export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")[:160], "Ella"))
     assert walk("try", export.name).returncode in (0, 3)
     describe(tmp_path / "chats-world")
     done = walk("baseline", "--judge", "anthropic", "--record", "--windows", "2")

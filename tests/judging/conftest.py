@@ -1,7 +1,7 @@
 """A judge against a local server, and trajectories for it to judge."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,3 @@ def store(store_path: Path) -> Iterator[Store]:
     opened = open_store(f"sqlite:///{store_path}", migrate=False)
     yield opened
     opened.close()
-
-
-Connect = Callable[..., ModelBackend]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 
 
 @dataclass
@@ -36,20 +36,3 @@ class NoisyJudge:
             return verdict
         noise = random.Random(f"{self.seed}/{request.key}").gauss(0, self.spread)
         return replace(verdict, score=max(0, min(9, round(verdict.score + noise))))
-
-
-@dataclass
-class AnsweredOnce:
-    """A live judge that says again what it said, so that several ways can ask the same without paying for it each time."""
-
-    judged_by: Judge
-
-    def __post_init__(self) -> None:
-        self.name, self.live = self.judged_by.name, self.judged_by.live
-        self._said: dict[tuple[str, int], Verdict] = {}
-
-    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        new = {(request.key, request.sample): request for request in requests}
-        new = {key: request for key, request in new.items() if key not in self._said}
-        self._said |= zip(new, await self.judged_by.judge([*new.values()]), strict=True)
-        return [self._said[request.key, request.sample] for request in requests]

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -46,27 +45,26 @@ def within(number: int, inner: bytes) -> bytes:
 
 
 PAIR = within(1, b"k") + within(2, within(1, b"v"))
-NESTED = within(5, within(1, b"") * 400_000)
+NESTED = within(5, within(1, b"") * 40_000)
 
 
 def hostile() -> Iterator[tuple[str, bytes]]:
     """Yield requests that are small on the wire, or small to send, and large to hold."""
-    yield "empty spans", within(1, within(2, b"\x12\x00" * 15_000_000))
-    yield "empty resources", b"\x0a\x00" * 3_000_000
-    yield "empty scopes", within(1, b"\x12\x00" * 3_000_000)
-    yield "attributes", within(1, within(2, within(2, within(9, PAIR) * 1_200_000)))
-    yield "attributes of the resource", within(1, within(1, within(1, PAIR) * 1_200_000))
+    yield "empty spans", within(1, within(2, b"\x12\x00" * 1_500_000))
+    yield "empty resources", b"\x0a\x00" * 300_000
+    yield "empty scopes", within(1, b"\x12\x00" * 300_000)
+    yield "attributes", within(1, within(2, within(2, within(9, PAIR) * 120_000)))
+    yield "attributes of the resource", within(1, within(1, within(1, PAIR) * 120_000))
     yield "values in a value", within(1, within(2, within(2, within(9, within(1, b"k") + within(2, NESTED)) * 6)))
-    yield "events", within(1, within(2, within(2, b"\x5a\x00" * 3_000_000)))
-    yield "fields nobody knows", b"\xf8\x01\x01" * 3_000_000
+    yield "events", within(1, within(2, within(2, b"\x5a\x00" * 300_000)))
+    yield "fields nobody knows", b"\xf8\x01\x01" * 300_000
 
 
 @pytest.mark.parametrize(("name", "body"), hostile(), ids=lambda value: value if isinstance(value, str) else "")
 def test_21_what_a_request_holds_is_counted_before_it_is_decoded(name: str, body: bytes) -> None:
-    started = time.process_time()
+    budget = RequestBudget(fields=RequestBudget().fields // 10)
     with pytest.raises(TooLargeError, match="send smaller batches"):
-        read_body(gzip.compress(body, 1, mtime=0), "gzip", PROTOBUF, RequestBudget(), logs=False)
-    print(f"21  {name}: {len(body):,} bytes refused after {time.process_time() - started:.2f} CPU s")
+        read_body(gzip.compress(body, 1, mtime=0), "gzip", PROTOBUF, budget, logs=False)
 
 
 def test_21_attributes_of_a_scope_are_counted_like_those_of_a_span() -> None:
@@ -149,7 +147,6 @@ def test_21_a_bomb_over_the_wire_is_refused_while_health_answers(world: World) -
         assert 'persona_collect_turned_away_total{reason="too_large"} 1.0' in post_get(url, "/metrics")
         assert post(f"{url}/v1/traces", SPANS.SerializeToString())[0] == 200
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"21  {len(bomb):,} bytes that hold 15.7 M spans: 413, the collector grew by {grown:.0f} MB")
     assert grown < 300
 
 

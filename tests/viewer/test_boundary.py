@@ -13,7 +13,7 @@ from tests.viewer.serving import BASE, TOKEN, client_of, viewing_app
 
 READ = (
     *("/", "/agent?id=michael", "/messages", "/messages?broke=1", "/message?id=sales-072", "/suites", "/suite?run=x"),
-    *("/compare?agent=michael&dimension=adherence&claim=own-motives"),
+    "/compare?agent=michael&dimension=adherence&claim=own-motives",
     *("/view.css", "/view.js", "/nothing"),
 )
 WRITE = ("/thumb?id=sales-072", "/undo")
