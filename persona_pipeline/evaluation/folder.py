@@ -143,28 +143,29 @@ def _differences(baseline: Baseline, name: str, windows: list[DimensionEvaluatio
         return
     summary, said = summarised(windows), baseline.proposition_scores.get(name, {})
     moved = computed_moved(name, said, summary.claims)
-    pairs: dict[str, tuple[Any, Any]] = {name: (baseline.dimensions[name], summary.score + moved)}
-    judged = [key for key in {**said, **summary.claims} if not key.startswith("_")]
-    pairs |= {f"{name}/{key}": (said.get(key), summary.claims.get(key)) for key in judged}
     # Where computed parts changed, claims do not determine the spread of whole windows.
     left_out = set(Windows.model_fields) if moved else set()
-    spread, again = spread_of(baseline, name).model_dump(exclude=left_out), summary.spread.model_dump(exclude=left_out)
-    pairs |= {f"{name}: {key}": pair for key, pair in _flat(spread, again)}
+    spreads = (item.model_dump(exclude=left_out) for item in (spread_of(baseline, name), summary.spread))
+    told = ((baseline.dimensions[name], said), (summary.score + moved, summary.claims))
+    known, again = (
+        {name: score, **_flat(claims, f"{name}/"), **_flat(spread, f"{name}: ")}
+        for (score, claims), spread in zip(told, spreads, strict=True)
+    )
+    for key in {**known, **again}:
+        # Names of computed parts begin with an underscore.
+        if not key.startswith(f"{name}/_") and not _alike(known.get(key), again.get(key)):
+            yield f"{key} {_shown(known.get(key))}, and its recordings give {_shown(again.get(key))}"
     judged_by = str(baseline.provenance["dimensions"][name].get("judge_model"))
-    for key, (one, other) in pairs.items():
-        if not _alike(one, other):
-            yield f"{key} {_shown(one)}, and its recordings give {_shown(other)}"
     if models and not models <= {judged_by, *judged_by.split(", ")}:
         yield f"{name} was judged by {judged_by!r}, and its recordings are by {', '.join(sorted(models))!r}"
 
 
-def _flat(one: Any, other: Any, prefix: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**one, **other}:
-        pair = one.get(key), other.get(key)
-        if all(isinstance(value, Mapping) for value in pair):
-            yield from _flat(*pair, f"{prefix}{key} ")
-        else:
-            yield f"{prefix}{key}", pair
+def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return nested values under their joined names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= _flat(value, f"{prefix}{key} ") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
 
 
 def _alike(one: Any, other: Any) -> bool:

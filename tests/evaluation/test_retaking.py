@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.evaluation import folder
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS
 from persona_pipeline.guard.baselines.spread import computed_moved
 from persona_pipeline.judging.recordings.replay import sign_recordings
@@ -82,11 +81,6 @@ def test_what_fell_was_judged_more_often_and_is_taken_again_as_often(
         assert [item["samples"] for item in known["dimensions"]["adherence"]["recordings"]] == [often]
         done = cli("validate")
         assert (done.returncode, "ann (" in done.stderr) == (0, False), done.stderr
-
-
-def test_what_one_side_alone_holds_in_parts_differs_as_a_whole() -> None:
-    one, other = {"a": {"b": 1}, "c": {"d": 2}, "e": 3}, {"a": {"b": 4}, "c": None}
-    assert dict(folder._flat(one, other)) == {"a b": (1, 4), "c": ({"d": 2}, None), "e": (3, None)}
 
 
 def test_what_cannot_be_taken_again_is_an_error_only_where_signed_is_asked_for(

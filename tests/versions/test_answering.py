@@ -9,7 +9,6 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan
-from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.versions import Version, VersionAgent
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.opening import load_targets
@@ -188,7 +187,7 @@ def test_a_talk_is_judged_as_one_conversation(agent: VersionAgent, tmp_path: Pat
     world = builder.claim("convergence", "own", "{{agent_name}} keeps its own words").open()
     judged = Version("x", world.root).agent("ann", ["adherence", "convergence"])
     script = Scene("s", Window(NOW), TALK, turns=LINES[:2])
-    plan = answer_plan(world, judged, script, ("No.", "Never."), ComparisonRequest())
+    plan = answer_plan(world, judged, script, ("No.", "Never."), 1)
     said = {item.dimension: [entry.text for entry in item.trajectory.entries] for item in plan.requests}
     assert said["adherence"] == ["No.", "Never."]
     assert sorted(said["convergence"]) == sorted(("Coffee?", "No.", "Tea?", "Coffee?", "No.", "Tea?", "Never."))

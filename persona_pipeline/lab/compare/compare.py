@@ -56,6 +56,7 @@ class Contest:
         sides: before and after.
         judges: one per side, usually the same one twice.
         answering: both answer the same scenes; None: the same messages are judged.
+        recordings: folders with recordings of versions.
         unreadable: versions whose recordings cannot be believed or are of an older form: they are not used.
     """
 
@@ -63,6 +64,7 @@ class Contest:
     sides: tuple[Version, Version]
     judges: tuple[Judge, Judge]
     answering: Answering | None = None
+    recordings: tuple[Path, ...] = ()
     unreadable: tuple[str, ...] = ()
 
     @property
@@ -96,11 +98,12 @@ class Contest:
         """Return the open questions about a scene for each side; ``texts``: the answers of both, if any."""
         own = (tally.before, tally.after)
         if self.answering is None:
-            before, after = (window_plan(self.world, agent, scene, request) for agent in own)
+            before, after = (window_plan(self.world, agent, scene, request.samples) for agent in own)
         else:
             judging = {"after": (own[1], own[1]), "before": (own[0], own[0]), "own": own}[request.yardstick]
             before, after = (
-                answer_plan(self.world, agent, scene, text, request) for agent, text in zip(judging, texts, strict=True)
+                answer_plan(self.world, agent, scene, text, request.samples)
+                for agent, text in zip(judging, texts, strict=True)
             )
         due = tally.due(scene)
         return _only(before, due), _only(after, due)
@@ -321,7 +324,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
         judges = _judges(world, asking, options)
         answering = open_answering(world, asking.answering, judges[0], options) if asking.answering else None
         try:
-            yield Contest(world, sides, judges, answering, left_out)
+            yield Contest(world, sides, judges, answering, folders, left_out)
         finally:
             if answering:
                 answering.close()
@@ -407,18 +410,18 @@ def estimate_comparison(
                 requests += plan.requests
             answers += contest.asked_scenes(tally, scene)
     world, settings = contest.world, contest.world.settings
+    recorded = 0
     if asking.models is None:
         unique = list({item.key: item for item in (*asked[0], *asked[1])}.values())
-        missing = _unrecorded(contest, unique, asking.options)
-        found = (estimate(missing, options=ModelOptions.from_settings(settings, judge), store=world.store),)
-        recorded = len(unique) - len(missing)
+        known = RecordedBackend(world.root / RECORDINGS, contest.recordings, settings)
+        missing = [item for item in unique if asking.options.fresh or not known.has_recorded([item])]
+        recorded, due = len(unique) - len(missing), [(missing, settings)]
     else:
-        own = [settings.model_copy(update={"judge_model": model}) for model in asking.models]
-        found = tuple(
-            estimate(list(requests), options=ModelOptions.from_settings(each, judge), store=world.store)
-            for requests, each in zip(asked, own, strict=True)
-        )
-        recorded = 0
+        own = (settings.model_copy(update={"judge_model": model}) for model in asking.models)
+        due = list(zip(asked, own, strict=True))
+    found = (
+        estimate(requests, options=ModelOptions.from_settings(each, judge), store=world.store) for requests, each in due
+    )
     most = max((len(own) for own in scenes.values()), default=0)
     lines = [f"at most {most} scenes an agent; it stops when all is decided", *map(str, found)]
     if recorded:
@@ -428,15 +431,6 @@ def estimate_comparison(
             f"{sum(len(item.scene.lines) for item in answers)} {price_of_answers(answers, settings.judge_prices)}"
         )
     return "\n".join(lines)
-
-
-def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
-    if options.fresh:
-        return list(requests)
-    settings = contest.world.settings
-    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings, settings))
-    recorded = RecordedBackend(contest.world.root / RECORDINGS, also, settings)
-    return [item for item in requests if not recorded.has_recorded([item])]
 
 
 def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:

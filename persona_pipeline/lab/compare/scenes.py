@@ -157,15 +157,13 @@ def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: Com
     return [scene for together in zip(*each, strict=True) for scene in together][: request.scenes]
 
 
-def window_plan(world: World, agent: VersionAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
+def window_plan(world: World, agent: VersionAgent, scene: Scene, samples: int) -> AgentPlan:
     """Return the questions about a window by one version's persona and claims."""
     gathered = WorldReader(world).gathered(Inputs(agents=[agent.scope(scene.window)]))
-    return agent.plan(gathered, scene.window, request.samples)
+    return agent.plan(gathered, scene.window, samples)
 
 
-def answer_plan(
-    world: World, agent: VersionAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
-) -> AgentPlan:
+def answer_plan(world: World, agent: VersionAgent, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
     """Return the questions about the answers to a scene, one conversation, by one persona and its claims."""
     own, said_at, talk, answers = agent.persona.agent_id, scene.window.end, list[Message](), list[Message]()
     for place, (line, text) in enumerate(zip(scene.lines, texts, strict=True)):
@@ -184,7 +182,7 @@ def answer_plan(
         messages=answers,
         channels={SCENE_CHANNEL: [*before, *talk]},
         names={**world.display_names(), **agent.names},
-        samples=request.samples,
+        samples=samples,
         lexicon=world_lexicon(world.root),
     )
     # Each answer of a long script is judged alone: this shows how long the character lasts.

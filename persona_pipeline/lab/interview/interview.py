@@ -3,7 +3,7 @@
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,32 +85,30 @@ def _now() -> str:
 
 @dataclass
 class _Conversations:
-    """What conversations came to: scores by dimension or ``dimension/claim``, as (scenes, sessions); the lines that were quoted."""
+    """What conversations came to: a score a session, by scene and dimension or ``dimension/claim``; the lines that were quoted."""
 
     scenes: Sequence[InterviewScene]
     sessions: int
-    scores: dict[str, Numbers] = field(default_factory=dict)
+    scores: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     unjudged: Counter[str] = field(default_factory=Counter)
     silent: Counter[str] = field(default_factory=Counter)
     lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
 
-    def add(
-        self, place: int, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]
-    ) -> None:
-        """Take a judged conversation in; ``place``: of its scene."""
+    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
+        """Take a judged conversation in."""
         turns = {answer_id(scene, turn): turn + 1 for turn in range(len(scene.turns))}
         for name, item in found.items():
-            self._note(name, place, scene.attempt, item.score)
+            self._note(name, scene, item.score)
             if item.score is None:
                 (self.silent if item.unscored in ANSWERS else self.unjudged)[name] += 1
             for row in item.propositions.values():
                 if not row.algorithmic:
-                    self._note(f"{name}/{row.id}", place, scene.attempt, row.score)
+                    self._note(f"{name}/{row.id}", scene, row.score)
                     self._quote(f"{name}/{row.id}", scene, turns, row, show)
 
-    def _note(self, name: str, place: int, session: int, score: float | None) -> None:
-        table = self.scores.setdefault(name, np.full((len(self.scenes), self.sessions), np.nan))
-        table[place, session] = np.nan if score is None else score
+    def _note(self, name: str, scene: Scene, score: float | None) -> None:
+        own = self.scores.setdefault(scene.id, {})
+        own.setdefault(name, [None] * self.sessions)[scene.attempt] = score
 
     def _quote(
         self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult, show: Callable[[str], str]
@@ -132,8 +130,7 @@ class _Conversations:
 
     def score(self, name: str, claims: str) -> InterviewScore:
         """Return a dimension's score over the scenes; ``claims``: their hash."""
-        table = self.scores.get(name, np.full((len(self.scenes), self.sessions), np.nan))
-        by_scene = means(table)
+        by_scene = means(_table([self.scores.get(scene.id, {}).get(name, ()) for scene in self.scenes], self.sessions))
         known = np.isfinite(by_scene)
         kinds = {scene.kind: [other.kind == scene.kind for other in self.scenes] & known for scene in self.scenes}
         score, low, high = mean_interval(by_scene[known])
@@ -150,15 +147,13 @@ class _Conversations:
 
     def asked(self) -> dict[str, InterviewedScene]:
         """Return the scenes with their scores."""
-        rows = {
-            name: [[None if x != x else x for x in row] for row in table.tolist()]
-            for name, table in self.scores.items()
-        }
         return {
             scene.id: InterviewedScene(
-                kind=scene.kind, hash=scene.hash, scores={name: tuple(own[place]) for name, own in rows.items()}
+                kind=scene.kind,
+                hash=scene.hash,
+                scores={name: tuple(row) for name, row in self.scores.get(scene.id, {}).items()},
             )
-            for place, scene in enumerate(self.scenes)
+            for scene in self.scenes
         }
 
 
@@ -184,7 +179,7 @@ def hold_interview(
         plans = [own.plan(world, asked[place].scene, answers[place].texts, request.samples) for place in whole]
         judged = judge_plans(plans, judge)
         for place, item in zip(whole, judged, strict=True):
-            tally.add(place, asked[place].scene, item.dimensions(), own.names.show)
+            tally.add(asked[place].scene, item.dimensions(), own.names.show)
         usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
         verdicts = [verdict for item in judged for verdict in item.verdicts]
         models |= {verdict.model for verdict in verdicts if verdict.model}
@@ -257,7 +252,9 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
     tests = len(told) * len(groups) + len(claims)
     for name in (*told, *claims):
         dimension, _, claim = name.partition("/")
-        first, last = (_table(side, name, scenes) for side in (before, now))
+        first, last = (
+            _table((side.scenes[key].scores.get(name, ()) for key in scenes), side.sessions) for side in (before, now)
+        )
         whole = variance_of(first)
         for kind, own in {"": groups[""]}.items() if claim else groups.items():
             # Few sessions of a kind may agree by chance.
@@ -274,10 +271,9 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
     return now.model_copy(update={"verdicts": tuple(rows), "baseline": before.taken_at, "changed": left_out})
 
 
-def _table(side: Interview, name: str, scenes: Sequence[str]) -> Numbers:
+def _table(rows: Iterable[Sequence[float | None]], sessions: int) -> Numbers:
     """Return scores as (scenes, sessions), NaN where there is none."""
-    rows = (side.scenes[key].scores.get(name, ()) for key in scenes)
-    return np.array([[*row, *[None] * side.sessions][: side.sessions] for row in rows], float)
+    return np.array([[*row, *[None] * sessions][:sessions] for row in rows], float)
 
 
 def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:

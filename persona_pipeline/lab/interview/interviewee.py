@@ -12,7 +12,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, script_scene
 from persona_pipeline.lab.interview_scenes import InterviewScene
-from persona_pipeline.lab.results import CHANGE, ComparisonRequest, check_change
+from persona_pipeline.lab.results import CHANGE, check_change
 from persona_pipeline.lab.versions import HERE, Version, VersionAgent
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
@@ -135,9 +135,7 @@ class Interviewee:
     def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
         """Return the questions about a conversation, with the names that the judge sees."""
         shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
-        return answer_plan(
-            world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)
-        )
+        return answer_plan(world, self.judged, shown, [*map(self.names.hide, texts)], samples)
 
     def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
         """Return the questions to the target in a session, counted from 0."""
