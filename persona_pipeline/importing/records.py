@@ -59,6 +59,8 @@ def each_record(found: Iterable[Record], read: Callable[[int, dict[str, Any]], I
             if isinstance(record, ValueError):
                 raise record
             yield from read(line, record)
+        except RecursionError:
+            yield Row(line, ValueError("is nested too deeply; export it again"))
         except ValueError as error:
             yield Row(line, error)
 

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, object_of, spoken
-from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.importing.records import each_record, first_records, records
 from persona_pipeline.importing.times import Times
-from persona_pipeline.world.messages.files import Row
 
 _HEADER = ("chat_metadata", "user_name", "character_name", "create_date")
 _UNUSED = ("", "unused", None)
@@ -44,15 +43,16 @@ class SillyTavernChats(Importer):
         lines = list(records(file))
         items = [item for _, item in lines if isinstance(item, dict)]
         chat, shared = _Chat.of(PurePath(file.name).stem, items), _shared(file, items)
-        for line, item in lines:
-            if isinstance(item, ValueError):
-                yield Row(line, item)
-            elif "mes" not in item and any(key in item for key in _HEADER):
-                yield Skipped(line, "header")
-            else:
-                # Skipped messages count for the ids and times of later ones.
-                found = chat.found(line, item, options)
-                yield Skipped(line, "said in the main chat") if chat.place <= shared else found
+
+        def read(line: int, item: Mapping[str, Any]) -> list[Found]:
+            if "mes" not in item and any(key in item for key in _HEADER):
+                return [Skipped(line, "header")]
+            # Skipped messages count for the ids and times of later ones.
+            chat.place += 1
+            found = chat.found(line, item, options)
+            return [Skipped(line, "said in the main chat") if chat.place <= shared else found]
+
+        return each_record(lines, read)
 
 
 def _shared(file: Source, items: list[dict[str, Any]]) -> int:
@@ -96,18 +96,14 @@ class _Chat:
         return cls(name, f"{folder}:{name}", named[False], named[True])
 
     def found(self, line: int, item: Mapping[str, Any], options: ReadOptions) -> Found:
-        self.place += 1
         speaker, text = item.get("name"), item.get("mes")
         if not isinstance(text, str) or not isinstance(speaker, str):
-            return Row(line, ValueError("is no message: name and mes must be texts"))
+            raise ValueError("is no message: name and mes must be texts")
         if item.get("is_system") and (speaker == _SYSTEM or object_of(item.get("extra")).get("type")):
             return Skipped(line, "system note")
         if not text.strip():
             return Skipped(line, "message without text")
-        try:
-            moment = self._time(item.get("send_date"), options)
-        except ValueError as error:
-            return Row(line, error)
+        moment = self._time(item.get("send_date"), options)
         beside = {key: value for key, value in item.items() if key not in ("name", "mes", "swipes", "swipe_info")}
         self.asked = self.asked or bool(item.get("is_user"))
         if self.asked and "swipes" in item:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from persona_pipeline.base.documents.json import JsonError, strict_array
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.importing.base import (
     Found,
@@ -21,7 +20,7 @@ from persona_pipeline.importing.base import (
     spoken,
     timestamp,
 )
-from persona_pipeline.importing.records import records
+from persona_pipeline.importing.records import each_record, records
 from persona_pipeline.world.messages.files import Row
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
@@ -75,15 +74,10 @@ class SlackExport(Importer):
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        folder, line = file.path.parent.name, 1
-        try:
-            for line, item in strict_array(file.text()):
-                try:
-                    yield self._found(line, item, folder)
-                except RecursionError:
-                    yield Row(line, ValueError("is nested too deeply; export it again"))
-        except JsonError as error:
-            yield Row(max(line, error.lineno), ValueError(f"is not JSON ({error.msg}); what follows is not read"))
+        folder = file.path.parent.name
+        if not file.beginning.lstrip().startswith("["):
+            return iter([Row(1, ValueError("is no list of messages; export it again"))])
+        return each_record(records(file), lambda line, item: [self._found(line, item, folder)])
 
     def _learn(self, root: Path) -> None:
         for members in _MEMBERS:
@@ -98,15 +92,13 @@ class SlackExport(Importer):
             for item in _listed(root / name):
                 self._conversations[str(item.get(key))] = item
 
-    def _found(self, line: int, item: Any, folder: str) -> Found:
-        if not isinstance(item, dict):
-            return Row(line, ValueError("is not an object; export it again"))
+    def _found(self, line: int, item: Mapping[str, Any], folder: str) -> Found:
         kind = item.get("subtype")
         if item.get("type", "message") != "message" or kind not in _SAID:
             return Skipped(line, str(kind or item.get("type"))[:40])
         when = _TS.fullmatch(str(item.get("ts")))
         if when is None:
-            return Row(line, ValueError(f"ts {str(item.get('ts'))[:40]!r} is no Slack time such as 1355517523.000005"))
+            raise ValueError(f"ts {str(item.get('ts'))[:40]!r} is no Slack time such as 1355517523.000005")
         conversation = self._conversations.get(folder, {})
         seconds = timestamp(int(when[1]) + 0.0)
         moment = seconds.removesuffix("Z") + f".{when[2]:0<6}Z"

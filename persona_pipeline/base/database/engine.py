@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -338,15 +338,6 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
     return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
-def _insert_of(dialect: str, table: sa.Table) -> Any:
-    """Return an INSERT of a dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-    if dialect == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert
-    else:
-        from sqlalchemy.dialects.postgresql import insert
-    return insert(table)
-
-
 def upsert(
     connection: Connection,
     table: sa.Table,
@@ -363,20 +354,16 @@ def upsert(
     if not rows:
         return
     names = tuple(key or [column.name for column in table.primary_key])
-    changed = tuple(name for name in rows[0] if name not in names) if update else ()
-    connection.execute(_upsertion(connection.dialect.name, table, names, changed, add), [dict(row) for row in rows])
-
-
-@lru_cache(maxsize=256)
-def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: tuple[str, ...], add: bool) -> Any:
-    statement = _insert_of(dialect, table)
-    if not changed:
-        return statement.on_conflict_do_nothing(index_elements=names)
-    new = statement.excluded
-    values = {name: table.c[name] + new[name] if add else new[name] for name in changed}
-    if "updated_at" in table.c:
-        values.setdefault("updated_at", sa.func.now())
-    return statement.on_conflict_do_update(index_elements=names, set_=values)
+    # Only the INSERT of a dialect knows conflicts.
+    statement: Any = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
+    new = {name: statement.excluded[name] for name in rows[0] if name not in names} if update else {}
+    if new:
+        values = {name: table.c[name] + value if add else value for name, value in new.items()}
+        now = {"updated_at": sa.func.now()} if "updated_at" in table.c else {}
+        statement = statement.on_conflict_do_update(index_elements=names, set_=now | values)
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=names)
+    connection.execute(statement, [dict(row) for row in rows])
 
 
 def differing(
