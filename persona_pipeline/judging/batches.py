@@ -37,51 +37,38 @@ if TYPE_CHECKING:
 SUBMITTING, SUBMITTED, COLLECTED, FAILED = "submitting", "submitted", "collected", "failed"
 
 
-@dataclass(frozen=True)
-class BatchedRequest:
-    """What must be known of a question when its answer comes back. ``key`` is the judgment's and the custom id."""
+def _written(key: str, question: Question) -> dict[str, Any]:
+    """Return what must be known of a question when its answer comes back. ``key`` is the judgment's and the custom id."""
+    is_proposition = question.schema == SCHEMA
+    members = question.subject.get("requests", [question.subject]) if is_proposition else []
+    same = ("kind", "label", "agent_id", "dimension", "prompt_version")
+    return {
+        "key": key,
+        "subject_key": question.key,
+        **{name: getattr(question, name) for name in same},
+        # Of no use any more; earlier releases, which may read the row, want it.
+        "mechanism": "evaluation",
+        "proposition_ids": neutral_ids(len(members)),
+        "schema": None if is_proposition else question.schema,
+    }
 
-    key: str
-    subject_key: str
-    kind: str
-    label: str
-    agent_id: str
-    dimension: str
-    prompt_version: str
-    # Of no use any more; earlier releases, which may read the row, want it.
-    mechanism: str = "evaluation"
-    proposition_ids: tuple[str, ...] = ()
-    schema: Mapping[str, Any] | None = None
 
-    @classmethod
-    def of(cls, key: str, question: Question) -> "BatchedRequest":
-        same = ("kind", "label", "agent_id", "dimension", "prompt_version")
-        is_proposition = question.schema == SCHEMA
-        members = question.subject.get("requests", [question.subject]) if is_proposition else []
-        return cls(
-            key=key,
-            subject_key=question.key,
-            **{name: getattr(question, name) for name in same},
-            proposition_ids=neutral_ids(len(members)),
-            schema=None if is_proposition else question.schema,
-        )
-
-    @property
-    def question(self) -> Question:
-        """The question as far as its answer can be read; what it checks beyond its schema is checked when it is asked again."""
-        return Question(
-            kind=self.kind,
-            subject={},
-            label=self.label,
-            system="",
-            evidence="",
-            ask="",
-            schema=SCHEMA if self.schema is None else self.schema,
-            max_tokens=0,
-            agent_id=self.agent_id,
-            prompt_version=self.prompt_version,
-            check=(lambda data: proposition_problem(data, self.proposition_ids)) if self.schema is None else None,
-        )
+def _question(request: Mapping[str, Any]) -> Question:
+    """Return the question as far as its answer can be read; what it checks beyond its schema is checked when it is asked again."""
+    schema, ids = request.get("schema"), request["proposition_ids"]
+    return Question(
+        kind=request["kind"],
+        subject={},
+        label=request["label"],
+        system="",
+        evidence="",
+        ask="",
+        schema=SCHEMA if schema is None else schema,
+        max_tokens=0,
+        agent_id=request["agent_id"],
+        prompt_version=request["prompt_version"],
+        check=(lambda data: proposition_problem(data, ids)) if schema is None else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -109,39 +96,15 @@ class BatchSummary:
         return dict(Counter(reason for reason, _ in self.unscored.values()))
 
 
-@dataclass(frozen=True)
-class BatchRecord:
-    """A row: a batch that is being submitted, submitted, collected, or failed to be submitted."""
-
-    id: uuid.UUID
-    batch_id: str | None
-    status: str
-    requests: tuple[BatchedRequest, ...]
-    created_at: datetime
-    summary: Mapping[str, Any] | None = None
-
-    @property
-    def not_ours(self) -> tuple[str, ...]:
-        """Batches that were taken for this one and turned out not to be."""
-        return tuple((self.summary or {}).get("not_ours", ()))
-
-
-def _records(connection: Connection, *statuses: str) -> list[BatchRecord]:
-    """Return the records of these statuses, oldest first."""
+def _records(connection: Connection, *statuses: str) -> Sequence[sa.Row]:
+    """Return the rows of batches of these statuses, oldest first."""
     query = sa.select(judge_batches).where(judge_batches.c.status.in_(statuses)).order_by(judge_batches.c.created_at)
-    return [
-        BatchRecord(
-            id=row.id,
-            batch_id=row.batch_id,
-            status=row.status,
-            requests=tuple(
-                BatchedRequest(**{**item, "proposition_ids": tuple(item["proposition_ids"])}) for item in row.requests
-            ),
-            created_at=row.created_at,
-            summary=row.summary,
-        )
-        for row in connection.execute(query)
-    ]
+    return connection.execute(query).all()
+
+
+def _not_ours(record: sa.Row) -> list[str]:
+    """Return the batches that were taken for this one and turned out not to be."""
+    return list((record.summary or {}).get("not_ours", ()))
 
 
 def _update(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> None:
@@ -165,7 +128,7 @@ def cache_hits(store: Store) -> float | None:
 
 
 def _under_way(connection: Connection) -> set[str]:
-    return {request.key for record in _records(connection, SUBMITTING, SUBMITTED) for request in record.requests}
+    return {request["key"] for record in _records(connection, SUBMITTING, SUBMITTED) for request in record.requests}
 
 
 log = logging.getLogger(__name__)
@@ -271,7 +234,7 @@ def _submit_chunk(
         if not fresh:
             return so_far
         record_id = uuid.uuid4()
-        requests = [asdict(BatchedRequest.of(key, bodies[key][0])) for key in fresh]
+        requests = [_written(key, bodies[key][0]) for key in fresh]
         row = {"id": record_id, "status": SUBMITTING, "requests": requests, "created_at": datetime.now(UTC)}
         connection.execute(sa.insert(judge_batches).values(row))
     try:
@@ -307,7 +270,7 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
     for record in open_records:
         # The list shows no custom ids: time and size pick the candidate, its results prove it when they are collected.
         likely = (item for item in reversed(unknown) if item.created_at >= _began(record, now))
-        alike = (item for item in likely if _size(item) == len(record.requests) and item.id not in record.not_ours)
+        alike = (item for item in likely if _size(item) == len(record.requests) and item.id not in _not_ours(record))
         if match := next(alike, None):
             unknown.remove(match)
             _update(store, record.id, SUBMITTED, batch_id=match.id)
@@ -315,7 +278,7 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
             _update(store, record.id, FAILED)
 
 
-def _began(record: BatchRecord, now: datetime) -> datetime:
+def _began(record: sa.Row, now: datetime) -> datetime:
     """Before this a submission cannot have taken effect; one of the future was written by a clock that was ahead."""
     return (record.created_at if record.created_at <= now else now - timedelta(days=1)) - _CLOCK_SKEW
 
@@ -325,12 +288,12 @@ def _size(batch: Any) -> int:
     return counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
 
 
-def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: ModelOptions) -> BatchSummary | None:
+def _collect(store: Store, client: "Anthropic", record: sa.Row, options: ModelOptions) -> BatchSummary | None:
     batch_id = record.batch_id or ""
     batch = client.messages.batches.retrieve(batch_id)
     if batch.processing_status != "ended":
         return None
-    requests = {request.key: request for request in record.requests}
+    requests = {request["key"]: request for request in record.requests}
     cache = JudgmentCache(store)
     usage = Usage()
     answered: set[str] = set()
@@ -346,11 +309,11 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
         else:
-            cache.put(custom_id, request.question, answer, batched_as=request.subject_key)
+            cache.put(custom_id, _question(request), answer, batched_as=request["subject_key"])
             answered.add(custom_id)
     if strangers and not answered and not unscored:
         # Another user's batch of the same size and time was taken for ours; ours may still be on the list.
-        not_ours = [*record.not_ours, batch_id]
+        not_ours = [*_not_ours(record), batch_id]
         _update(store, record.id, SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
         log.warning("batch %s is not ours", batch_id)
         return None
@@ -375,13 +338,11 @@ def _results(client: "Anthropic", batch_id: str) -> Iterator[tuple[str, Any]]:
                     log.warning("a line of the results of batch %s cannot be read", batch_id)
 
 
-def _answer(result: Any, request: BatchedRequest, options: ModelOptions) -> Answer:
+def _answer(result: Any, request: Mapping[str, Any], options: ModelOptions) -> Answer:
     kind = result.get("type") if isinstance(result, dict) else None
     if kind == "succeeded":
-        message = result.get("message")
-        return read_response(
-            message, request.question, requested_model=options.model, prices=options.prices, batch=True
-        )
+        question, prices = _question(request), options.prices
+        return read_response(result.get("message"), question, requested_model=options.model, prices=prices, batch=True)
     if kind == "expired":
         return Answer(unscored=Unscored.TIMEOUT, detail="the batch expired before it was its turn")
     if kind == "canceled":

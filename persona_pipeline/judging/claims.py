@@ -96,7 +96,6 @@ def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 
         agent_id=first.agent_id,
         dimension=first.dimension,
         prompt_version=PROMPT_VERSION,
-        requests=tuple(requests),
         check=lambda data: proposition_problem(data, ids),
     )
 
@@ -251,8 +250,6 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
 
     Stored answers of earlier releases name each claim by the id of its proposition.
     """
-    if answer.verdict is not None:
-        return [answer.verdict]
     items = {item["proposition_id"]: item for item in answer.data["verdicts"]} if answer.data else {}
     verdicts = []
     for name, request in zip(neutral_ids(len(requests)), requests, strict=True):

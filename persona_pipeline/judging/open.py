@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
+from persona_pipeline.judging.judge import Claims, OpenedJudge, replayed_by
 from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
 from persona_pipeline.judging.providers.base import RECORDED, ModelOptions, find_provider
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.recordings.writing import RecordingWriter
-from persona_pipeline.judging.verdict import Layer
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
@@ -100,16 +99,16 @@ def open_judge(
         if options.record:
             raise ConfigError("--record needs a live judge; add --judge anthropic")
         return OpenedJudge(RecordedBackend(folder, options.also, settings, without=others))
-    layers: list[Layer] = []
-    if options.recorded and not options.fresh:
-        recorded = RecordedBackend(folder, options.also, settings, without=others)
-        layers.append(RecordedFirst(recorded, options.progress))
-    if options.record:
-        coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
-        layers.append(RecordingWriter(folder, coverage, settings.signing_secret))
     calling = calling or ModelOptions.from_settings(settings, name)
-    claims = Claims(calling.max_tokens, options.grouping or calling.grouping, calling.canaries)
-    return OpenedJudge(_model(calling, world, options, settings), (*layers, claims))
+    coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
+    is_recorded = options.recorded and not options.fresh
+    return OpenedJudge(
+        _model(calling, world, options, settings),
+        Claims(calling.max_tokens, options.grouping or calling.grouping, calling.canaries),
+        RecordedBackend(folder, options.also, settings, without=others) if is_recorded else None,
+        RecordingWriter(folder, coverage, settings.signing_secret) if options.record else None,
+        options.progress,
+    )
 
 
 def _model(calling: ModelOptions, world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":

@@ -4,10 +4,9 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
 
 _MINUTE = 60.0
 
@@ -214,42 +213,3 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     """Return the seconds after which a server wants to be asked again; None: it does not say, or names a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     return _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
-
-
-Item = TypeVar("Item")
-
-
-async def fan_out(
-    groups: Sequence[Sequence[Item]],
-    call: Callable[[Item], Coroutine[Any, Any, bool]],
-    *,
-    leads: Callable[[Sequence[Item]], bool],
-) -> None:
-    """Run ``call`` on every item; the groups run side by side.
-
-    Args:
-        call: does its own waiting for a place; returns whether the item was answered; does not raise.
-        leads: whether a group's first call goes alone until it is answered, so that the rest finds its prefix
-            cached. After two failures the rest no longer waits.
-    """
-    # The first items of all groups come first, so that calls that wait for them can start early.
-    async with asyncio.TaskGroup() as tasks:
-        for group in groups:
-            if leads(group):
-                tasks.create_task(_lead(group, call, tasks))
-            else:
-                for item in group:
-                    tasks.create_task(call(item))
-
-
-async def _lead(
-    group: Sequence[Item], call: Callable[[Item], Coroutine[Any, Any, bool]], tasks: asyncio.TaskGroup
-) -> None:
-    rest = deque(group)
-    failures = 0
-    while rest and failures < 2:
-        if await call(rest.popleft()):
-            break
-        failures += 1
-    for item in rest:
-        tasks.create_task(call(item))

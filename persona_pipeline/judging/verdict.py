@@ -232,7 +232,6 @@ class Question:
         max_tokens: for the answer and the thinking before it.
         sample: 0-based index of a repeated judgment.
         thinking: whether the model may think first, where it can do both.
-        requests: the claims it is about, where it is of kind ``proposition``.
         check: returns why an answer is invalid, or None; by default ``schema_problem`` decides.
     """
 
@@ -251,7 +250,6 @@ class Question:
     agent_id: str = ""
     dimension: str = ""
     prompt_version: str = ""
-    requests: tuple[JudgeRequest, ...] = field(default=(), compare=False, repr=False)
     check: Callable[[Any], str | None] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -309,7 +307,6 @@ class Answer:
         model: the model that served the answer (None: there was none).
         cached: it was paid for earlier.
         blame: the cause of the failure, where it is known.
-        verdict: the verdict read from an answer on a claim; ``data`` is then empty.
     """
 
     data: Mapping[str, Any] | None = None
@@ -320,25 +317,16 @@ class Answer:
     prompt_version: str | None = None
     cached: bool = False
     blame: Blame | None = None
-    verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
         if (self.data is None) == (self.unscored is None):
             raise ValueError("an answer has exactly one of data and unscored")
         _clean(self, "data", "detail")
 
-    @classmethod
-    def of(cls, verdict: Verdict) -> "Answer":
-        """Return the answer that holds a verdict."""
-        return cls(
-            None if verdict.has_failed else {},
-            verdict.unscored if verdict.has_failed else None,
-            verdict.detail,
-            verdict.usage,
-            verdict.model,
-            verdict.prompt_version,
-            verdict=verdict,
-        )
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no answer."""
+        return self.data is None
 
 
 class Backend(Protocol):
@@ -356,17 +344,6 @@ class Backend(Protocol):
 
 
 Ask = Callable[[Sequence[Question]], Awaitable[list[Answer]]]
-
-
-class Layer(Protocol):
-    """A layer between callers and a backend. It may answer itself, ask more or other questions, or only observe.
-
-    A question on a claim comes to a layer with that claim alone, and its answer leaves the layer with a verdict.
-    """
-
-    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return answers in the order of the questions; ``below`` asks the layer beneath."""
-        ...
 
 
 # Share of quotes that fail above which the judge itself is in doubt.

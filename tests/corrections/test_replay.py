@@ -177,7 +177,7 @@ def test_the_command_says_how_many_are_held_and_how_many_of_them_are_out(
         for place in range(8)
     ]
     write_messages(world.store, said)
-    recording = OpenedJudge(TextBackend(), (RecordingWriter(world.root / "recordings"),))
+    recording = OpenedJudge(TextBackend(), writer=RecordingWriter(world.root / "recordings"))
     replay(world, ReplayRequest(["ann"], newest=8), recording)
     given = [
         message_label(message, Role.IN if place < 5 else Role.OUT, "eve", MarkSource.PERSON)

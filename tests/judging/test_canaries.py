@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.estimate import claim_questions
-from persona_pipeline.judging.layers import canaries_for
+from persona_pipeline.judging.judge import canaries_for
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict

@@ -16,7 +16,6 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import price
@@ -24,14 +23,13 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.base import PROVIDERS as REGISTRY
 from persona_pipeline.judging.providers.base import ModelOptions, find_provider
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
-from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.scoring.messages.reading import read_messages
 from persona_pipeline.scoring.messages.verdicts import Role
 from tests.scoring.messages.test_reading import calls, talk
 from tests.scoring.messages.test_reading import said as messages_of
-from tests.support.judging import layered, request, requests, trajectory
+from tests.support.judging import recorded_by, request, requests, trajectory
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
 from tests.support.protocols import BEARER
 from tests.support.providers import MODELS, PROVIDERS, SECRETS, options_of, set_environment
@@ -181,15 +179,15 @@ def test_limits_that_are_told_are_kept(provider: str, server: MessagesServer, op
 def test_recordings_come_first_and_replay(
     provider: str, server: MessagesServer, options: ModelOptions, judge: OpenedJudge, tmp_path: Path
 ) -> None:
-    recording = layered(judge, RecordingWriter(tmp_path))
+    recording = recorded_by(judge, tmp_path)
     first = asyncio.run(recording.judge(requests(3)))
     assert recording.name == judge.name
     replayed = asyncio.run(OpenedJudge(RecordedBackend(tmp_path)).judge(requests(3)))
-    first_recorded = RecordedFirst(RecordedBackend(tmp_path))
-    told = asyncio.run(layered(live_judge(ModelBackend(options)), first_recorded).judge(requests(4)))
+    again = recorded_by(live_judge(ModelBackend(options)), tmp_path, first=True)
+    told = asyncio.run(again.judge(requests(4)))
     assert [each.score for each in first] == [each.score for each in replayed] == [each.score for each in told][:3]
     assert len(server.calls) == 4
-    assert first_recorded.taken == {MODELS[provider]: 3}
+    assert again.taken == {MODELS[provider]: 3}
     assert MODELS[provider] in next(tmp_path.rglob("*.jsonl")).read_text(encoding="utf-8")
 
 
@@ -197,12 +195,6 @@ def test_doctor_finds_it_working(provider: str, options: ModelOptions) -> None:
     found = {finding.name: finding for finding in asyncio.run(probe(options))}
     assert found["structured output"].level is ProbeLevel.OK
     assert found["model"].level is (ProbeLevel.NOTE if provider in ("bedrock", "vertex") else ProbeLevel.OK)
-
-
-def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, options: ModelOptions) -> None:
-    found = estimate(requests(2), options=options)
-    assert found.counted is (provider in ("anthropic", "vertex"))
-    assert ("counts none beforehand" in str(found)) is (provider in ("bedrock", "openai"))
 
 
 @pytest.mark.parametrize(

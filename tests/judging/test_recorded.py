@@ -12,14 +12,13 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.text import storable
-from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings import line
 from persona_pipeline.judging.recordings.line import Recording
 from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recording_file, load_recordings
 from persona_pipeline.judging.recordings.writing import RecordingWriter, write_recordings
 from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
-from tests.support.judging import layered, request, requests, trajectory
+from tests.support.judging import recorded_by, request, requests, trajectory
 from tests.support.messages_server import MessagesServer, status
 
 ABOUT = {
@@ -49,7 +48,7 @@ def written(folder: Path, **changes: object) -> Path:
 
 def test_a_live_run_replays_word_for_word(server: MessagesServer, judge: OpenedJudge, tmp_path: Path) -> None:
     asked = [*requests(3, persona="A boss."), request(sample=1), request(lists_ideas=True, trajectory=trajectory("x"))]
-    live = asyncio.run(layered(judge, RecordingWriter(tmp_path)).judge(asked))
+    live = asyncio.run(recorded_by(judge, tmp_path).judge(asked))
     again = replay(tmp_path, *asked)
     for first, second in zip(live, again, strict=True):
         assert replace(first, usage=second.usage) == second
@@ -61,7 +60,7 @@ def test_a_failure_is_recorded_as_that_and_is_no_answer(
 ) -> None:
     server.script(status(500))
     writer = RecordingWriter(tmp_path)
-    (live,) = asyncio.run(layered(judge, writer).judge([request()]))
+    (live,) = asyncio.run(replace(judge, writer=writer).judge([request()]))
     (again,) = replay(tmp_path, request())
     assert again == replace(live, usage=again.usage, min_coverage=0.95)
     assert (again.score, again.unscored, [*writer.failed]) == (None, Unscored.API_ERROR, [request().key])
@@ -130,14 +129,14 @@ def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
 
 def test_what_was_asked_is_kept_for_nobody_but_who_wants_it(tmp_path: Path) -> None:
     backend, asked = RecordedBackend(tmp_path), requests(1)
-    question, seen = proposition_question(asked), weakref.ref(asked[0].trajectory)
-    asyncio.run(backend.ask([question]))
+    seen = weakref.ref(asked[0].trajectory)
+    asyncio.run(backend.judge(asked))
     assert seen() and backend.replayed
-    del asked, question
+    del asked
     gc.collect()
     assert seen() is None, "the messages of every agent of a cohort would stay"
     backend.claims = []
-    asyncio.run(backend.ask([proposition_question(requests(1))]))
+    asyncio.run(backend.judge(requests(1)))
     assert len(backend.claims) == 1
 
 
@@ -197,32 +196,38 @@ def test_not_applicable_is_recorded_as_an_answer(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
         ('{"key": NaN}', "NaN is not JSON"),
-        (json.dumps({**LINE, "key": "abc"}), "'key' is not a SHA-256"),
-        (json.dumps({**LINE, "score": 10}), "score 10 is not a whole number from 0 to 9"),
-        (json.dumps({**LINE, "score": -1}), "score -1 is not"),
-        (json.dumps({**LINE, "score": 7.0}), "score 7.0 is not"),
-        (json.dumps({**LINE, "score": True}), "score true is not"),
-        (json.dumps({**LINE, "score": "7"}), 'score "7" is not'),
+        (json.dumps({**LINE, "key": "abc"}), "'key' \"abc\": string should match"),
+        (json.dumps({**LINE, "score": 10}), "'score' 10: input should be less"),
+        (json.dumps({**LINE, "score": -1}), "'score' -1: "),
+        (json.dumps({**LINE, "score": 7.0}), "'score' 7.0: "),
+        (json.dumps({**LINE, "score": True}), "'score' true: "),
+        (json.dumps({**LINE, "score": "7"}), "'score' \"7\": "),
         (json.dumps({**LINE, "score": None}), "exactly one of 'score' and 'unscored'"),
         (json.dumps({**LINE, "unscored": "no_evidence"}), "exactly one of 'score' and 'unscored'"),
-        (json.dumps({**LINE, "score": None, "unscored": "unrecorded"}), "'unscored' \"unrecorded\" is none of"),
-        (json.dumps({**LINE, "score": None, "unscored": ["timeout"]}), "'unscored' [\"timeout\"] is none of"),
+        (
+            json.dumps({**LINE, "score": None, "unscored": "unrecorded"}),
+            "no reason that is recorded of kind 'proposition'",
+        ),
+        (json.dumps({**LINE, "score": None, "unscored": ["timeout"]}), "'unscored' [\"timeout\"]: "),
         (json.dumps({**FAILURE, "score": 3}), "exactly one of 'score' and 'unscored'"),
-        (json.dumps({**FAILURE, "min_coverage": True}), "'min_coverage' is not a number from 0 to 1"),
-        (json.dumps({**FAILURE, "min_coverage": -1}), "'min_coverage' is not a number from 0 to 1"),
+        (json.dumps({**FAILURE, "min_coverage": True}), "'min_coverage' true: "),
+        (json.dumps({**FAILURE, "min_coverage": -1}), "'min_coverage' -1: "),
         (json.dumps({**FAILURE, "detail": "two\nlines"}), "'detail' is not one line"),
         (json.dumps({**FAILURE, "detail": "\u202eback"}), "'detail' is not one line"),
         (json.dumps({**LINE, "min_coverage": 0.5}), "only what failed has 'detail' and 'min_coverage'"),
         (json.dumps({**LINE, "score": None, "unscored": "no_evidence", "detail": "x"}), "only what failed has"),
         (json.dumps({**LINE, "scores": 7}), "unknown field 'scores'; did you mean 'score'?"),
         (json.dumps({**LINE, "proposition_id": ""}), "'proposition_id' is missing"),
-        (json.dumps({**LINE, "claim": 1}), "'claim' is not a string"),
-        (json.dumps({**LINE, "model": 1}), "'model' is neither a string nor null"),
-        (json.dumps({**LINE, "evidence": [{"quote": "x"}]}), "'evidence' is not a list of objects"),
-        (json.dumps({**LINE, "ideas": "x"}), "'ideas' is not a list of strings"),
+        (json.dumps({**LINE, "claim": 1}), "'claim' 1: "),
+        (json.dumps({**LINE, "model": 1}), "'model' 1: "),
+        (json.dumps({**LINE, "evidence": [{"quote": "x"}]}), "'evidence' [{"),
+        (json.dumps({**LINE, "ideas": "x"}), "'ideas' \"x\": "),
         (json.dumps({"key": KEY, "kind": "gate"}), "exactly one of 'answer' and 'unscored'"),
-        (json.dumps({"key": KEY, "kind": "gate", "answer": 1}), "of kind 'gate' has an object under 'answer'"),
-        (json.dumps({"key": KEY, "kind": "gate", "unscored": "no_evidence"}), "'unscored' \"no_evidence\" is none of"),
+        (json.dumps({"key": KEY, "kind": "gate", "answer": 1}), "'answer' 1: "),
+        (
+            json.dumps({"key": KEY, "kind": "gate", "unscored": "no_evidence"}),
+            "no reason that is recorded of kind 'gate'",
+        ),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
@@ -282,7 +287,7 @@ def test_what_is_filed_under_other_agents_is_not_read(tmp_path: Path, monkeypatc
 
 def recorded_as(agent_id: str) -> Recording:
     return Recording(
-        "", agent_id=agent_id, dimension="adherence", proposition_id="cheerful", trajectory="b" * 64, score=7
+        "0" * 64, agent_id=agent_id, dimension="adherence", proposition_id="cheerful", trajectory="b" * 64, score=7
     )
 
 
@@ -293,7 +298,7 @@ def test_a_missing_folder_has_no_recordings(tmp_path: Path) -> None:
 def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Path) -> None:
     def item(told: str, name: str, score: int) -> Recording:
         about = Recording(
-            "", agent_id="michael", dimension="fluency", proposition_id=name, trajectory=told * 64, score=score
+            "0" * 64, agent_id="michael", dimension="fluency", proposition_id=name, trajectory=told * 64, score=score
         )
         return replace(about, key=about.proper_key)
 
@@ -353,7 +358,7 @@ class Agreeing:
 
 
 def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> None:
-    recording = OpenedJudge(Agreeing(), (RecordingWriter(tmp_path),))  # pyright: ignore[reportArgumentType]
+    recording = OpenedJudge(Agreeing(), writer=RecordingWriter(tmp_path))
     asyncio.run(recording.ask([rubric(agent_id="michael")]))
     assert (tmp_path / "rubric" / "michael.jsonl").exists()
     backend = RecordedBackend(tmp_path)
@@ -370,13 +375,6 @@ def test_questions_of_other_kinds_replay_by_their_content(tmp_path: Path) -> Non
     assert other.unscored is Unscored.UNRECORDED
     assert "no recording of greets" in other.detail
     assert backend.unused() == []
-
-
-def test_a_recorded_verdict_answers_a_question_too(tmp_path: Path) -> None:
-    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7, reasoning="r")])
-    question = proposition_question([request()], max_tokens=9)
-    (answer,) = asyncio.run(RecordedBackend(tmp_path).ask([question]))
-    assert answer.verdict and (answer.verdict.score, answer.verdict.reasoning) == (7, "r")
 
 
 def test_a_recorded_answer_is_checked_like_any_other(tmp_path: Path) -> None:

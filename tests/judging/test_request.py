@@ -97,7 +97,6 @@ def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer
         "dimension",
         "check",
         "context_recurs",
-        "requests",
     }
     tried = {"system", "context", "evidence", "ask", "schema", "max_tokens", "sample", "thinking", "prompt_version"}
     assert {field.name for field in fields(Question)} == for_the_books | tried

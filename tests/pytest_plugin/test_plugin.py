@@ -9,10 +9,9 @@ import pytest
 import persona_pipeline as pp
 import persona_pipeline.pytest_plugin.marks
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from tests.pytest_plugin.plugin import PLUGIN
-from tests.support.judging import layered
+from tests.support.judging import recorded_by
 from tests.support.messages_server import MessagesServer, message
 
 pytest_plugins = ["pytester"]
@@ -119,7 +118,7 @@ def test_what_a_mark_asks(recorded: pytest.Pytester, mark: str, outcome: str, sa
 def recorded(project: pytest.Pytester) -> pytest.Pytester:
     """The project with every judgment recorded: Ann has 8."""
     world = pp.load_world(project.path / "world")
-    judge = layered(ScriptedJudge(lambda request: 8), RecordingWriter(world.root / "recordings"))
+    judge = recorded_by(ScriptedJudge(lambda request: 8), world.root / "recordings")
     pp.evaluate(world, judge=judge)
     world.store.close()
     return project

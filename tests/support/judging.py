@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.verdict import Answer, Judge, JudgeRequest, Layer, Question
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world.models import Entry, Trajectory
 
 LINES = (
@@ -40,30 +43,11 @@ def requests(count: int, **changes: object) -> Sequence[JudgeRequest]:
     return [request(f"Michael has habit {index}", f"habit_{index}", **changes) for index in range(count)]
 
 
-@dataclass(frozen=True)
-class ClaimsOnly:
-    """A backend whose claims a judge of one's own judges."""
-
-    judging: Judge
-
-    @property
-    def name(self) -> str:
-        return self.judging.name
-
-    @property
-    def live(self) -> bool:
-        return self.judging.live
-
-    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        told = await self.judging.judge([question.requests[0] for question in questions])
-        return [Answer.of(verdict) for verdict in told]
-
-
-def layered(judge: Judge, *layers: Layer) -> OpenedJudge:
-    """Return a judge under further layers, the outermost first."""
-    if isinstance(judge, OpenedJudge):
-        return replace(judge, layers=(*layers, *judge.layers))
-    return OpenedJudge(ClaimsOnly(judge), layers)
+def recorded_by(judge: Judge, folder: Path, *, first: bool = False) -> OpenedJudge:
+    """Return a judge whose answers are recorded in a folder; ``first``: what is recorded there is taken before it is asked."""
+    opened = judge if isinstance(judge, OpenedJudge) else OpenedJudge(judge)
+    recorded = RecordedBackend(folder) if first else None
+    return replace(opened, recorded=recorded, writer=RecordingWriter(folder))
 
 
 def every_entry(evidence: str) -> list[dict[str, Any]]:

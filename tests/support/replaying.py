@@ -14,13 +14,12 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.claims import suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
-from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-from tests.support.judging import layered
+from tests.support.judging import recorded_by
 
 AGENTS = ("ann", "bob", "cid")
 CLAIMS, WEEKS = 4, 4
@@ -137,7 +136,7 @@ def write_world(root: Path) -> Path:
 
 def recording(judge: Judge, folder: Path) -> Judge:
     """Return a live judge whose verdicts are recorded, as ``open_judge`` opens one."""
-    return layered(judge, RecordedFirst(RecordedBackend(folder)), RecordingWriter(folder))
+    return recorded_by(judge, folder, first=True)
 
 
 def cases(count: int, failing: float = 0.005, failing_again: float | None = None) -> list[Case]:

@@ -256,30 +256,21 @@ WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".j
 
 def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
     """Run the command without ``--watch``, now and after each change except of ``outputs``; Ctrl-C ends it."""
-    from watchfiles import run_process
+    from watchfiles import DefaultFilter, run_process
 
     folders = sorted({path.resolve().parent for path in suites})
-    written = {path.resolve() for path in outputs}
+    ignored = (*DefaultFilter.ignore_dirs, ".persona")
+    changed = DefaultFilter(ignore_dirs=ignored, ignore_paths=[path.resolve() for path in outputs])
     typer.echo(f"watching {', '.join(map(str, folders))}; press Ctrl-C to end", err=True)
     command = [sys.executable, "-m", "persona_pipeline", *(word for word in sys.argv[1:] if word != "--watch")]
     run_process(
         *folders,
         target=shlex.join(command),
         target_type="command",
-        watch_filter=lambda _, name: is_watched(Path(name), folders, written),
+        watch_filter=lambda change, name: Path(name).suffix in WATCHED and changed(change, name),
         callback=_say,
     )
     end()
-
-
-def is_watched(path: Path, folders: Sequence[Path], written: set[Path]) -> bool:
-    """Return whether a change of a file starts another run."""
-    if path.suffix not in WATCHED or path.resolve() in written:
-        return False
-    inside = next(
-        (path.resolve().relative_to(folder) for folder in folders if path.resolve().is_relative_to(folder)), path
-    )
-    return not any(part.startswith(".") or part == "__pycache__" for part in inside.parts)
 
 
 def _say(changes: "set[tuple[Change, str]]") -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json
-from persona_pipeline.judging.layers import Claims, OpenedJudge
+from persona_pipeline.judging.judge import Claims, OpenedJudge
 from persona_pipeline.judging.model.messages import (
     Prefix,
     RequestStyle,
@@ -22,7 +23,7 @@ from persona_pipeline.judging.model.messages import (
     traits_of,
 )
 from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, require_price
-from persona_pipeline.judging.pace import Cost, Limit, Pacer, fan_out
+from persona_pipeline.judging.pace import Cost, Limit, Pacer
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Question, Unscored, Usage
@@ -48,48 +49,9 @@ def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterato
         seen.add(call.key)
 
 
-# Tokens of an answer before the first one.
+# Tokens that an answer is expected to have, and the margin by which a prefix may have more tokens than its length says.
 _ANSWER_TOKENS = 400.0
-# Margin for estimated tokens before the first answer.
 _GENEROUS = 1.5
-
-
-class Expected:
-    """Tokens that calls of this run are expected to take, learnt from its answers."""
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self._warm: set[Prefix] = set()
-        self._output_tokens = _ANSWER_TOKENS
-        self._density = 0.0
-
-    def learn(self, call: Call, usage: Usage, *, shared: bool) -> None:
-        """Learn from what a call took; ``shared``: its prefix was marked for the API's cache."""
-        self._output_tokens += (usage.output_tokens - self._output_tokens) / 10 if usage.output_tokens else 0
-        if shared and not call.question.context_recurs:
-            self._warm.add(call.prefix)
-        sent = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
-        if sent:
-            self._density = sent / (call.prefix.tokens + estimated_tokens(call.question.ask))
-
-    def is_cacheable(self, group: Sequence[Call]) -> bool:
-        """Whether the API is to cache what these calls share."""
-        first = group[0]
-        if len(group) == 1 and not first.question.context_recurs:
-            return False
-        # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
-        expected = cached_tokens(first.style, first.question) * (self._density or _GENEROUS)
-        return expected >= traits_of(self.model).cache_minimum
-
-    def cost(self, call: Call) -> Cost:
-        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
-        asks = estimated_tokens(call.question.ask)
-        return {
-            Limit.REQUESTS: 1,
-            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
-            Limit.OUTPUT_TOKENS: self._output_tokens,
-            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
-        }
 
 
 class SharedClient:
@@ -135,7 +97,7 @@ _FALLBACK_TRIES = 2
 
 def live_judge(backend: "ModelBackend", grouping: int = 1) -> OpenedJudge:
     """Return a judge that puts everything to a model; claims in groups of ``grouping``."""
-    return OpenedJudge(backend, (Claims(backend.options.max_tokens, grouping),))
+    return OpenedJudge(backend, Claims(backend.options.max_tokens, grouping))
 
 
 class ModelBackend:
@@ -184,7 +146,8 @@ class ModelBackend:
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
-        self._expected = Expected(self.options.model)
+        # Prefixes that the API's cache holds.
+        self._warm: set[Prefix] = set()
         self._client = SharedClient(self.options, self.pacer)
         self._stack = AsyncExitStack()
 
@@ -237,11 +200,20 @@ class ModelBackend:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
+                async def asked(group: Sequence[Call]) -> None:
+                    # The first call goes alone, so that the others find its prefix in the API's cache; a second one if it fails.
+                    rest = deque(group)
+                    for _ in range(2 if group[0].prefix in shared else 0):
+                        if not rest or await answer(rest.popleft()):
+                            break
+                    await asyncio.gather(*map(answer, rest))
+
                 by_prefix = grouped(pending.values(), lambda call: call.prefix)
-                groups = list(by_prefix.values())
-                shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
+                shared = {prefix for prefix, group in by_prefix.items() if self._is_cacheable(group)}
                 try:
-                    await fan_out(groups, answer, leads=lambda group: group[0].prefix in shared)
+                    async with asyncio.TaskGroup() as tasks:
+                        for group in by_prefix.values():
+                            tasks.create_task(asked(group))
                 finally:
                     # Paid answers are kept also when the run is stopped.
                     if self.cache:
@@ -261,6 +233,25 @@ class ModelBackend:
         key = request_key(prefix, question, self.options.endpoint, provider=self.options.provider)
         return Call(question, style, key, prefix)
 
+    def _is_cacheable(self, group: Sequence[Call]) -> bool:
+        """Whether the API is to cache what these calls share."""
+        first = group[0]
+        if len(group) == 1 and not first.question.context_recurs:
+            return False
+        # A mark on too short a prefix costs nothing; one that is missing costs every claim its transcript.
+        expected = cached_tokens(first.style, first.question) * _GENEROUS
+        return expected >= traits_of(self.options.model).cache_minimum
+
+    def _cost(self, call: Call) -> Cost:
+        """What a call takes of the server's limits: where input is counted alone, tokens read from the cache do not count."""
+        asks = estimated_tokens(call.question.ask)
+        return {
+            Limit.REQUESTS: 1,
+            Limit.INPUT_TOKENS: asks + (0 if call.prefix in self._warm else call.prefix.tokens),
+            Limit.OUTPUT_TOKENS: _ANSWER_TOKENS,
+            Limit.TOKENS: asks + call.prefix.tokens + call.question.max_tokens,
+        }
+
     async def _answer(self, call: Call, *, shared: bool) -> Answer:
         async with self._client.places:
             agent_id = call.question.agent_id
@@ -273,7 +264,7 @@ class ModelBackend:
             if now >= latest:
                 detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
                 return Answer(unscored=Unscored.TIMEOUT, detail=detail)
-            leave = Leave(min(now + self.options.deadline, latest), latest, self._expected.cost(call))
+            leave = Leave(min(now + self.options.deadline, latest), latest, self._cost(call))
             try:
                 answer = await self._attempt(call, leave, shared=shared)
             except Exception as error:
@@ -378,7 +369,8 @@ class ModelBackend:
         else:
             self.breaker.succeeded()
             self.refused.succeeded(call.question.agent_id)
-        self._expected.learn(call, usage, shared=shared)
+        if shared and not call.question.context_recurs:
+            self._warm.add(call.prefix)
         return answer
 
     def _may_fall_back(self, call: Call) -> bool:

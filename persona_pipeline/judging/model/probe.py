@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from persona_pipeline.judging.layers import OpenedJudge
+from persona_pipeline.judging.judge import OpenedJudge
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.messages import UNKNOWN_MODEL, traits_of
 from persona_pipeline.judging.providers.base import ModelOptions, connect

@@ -89,7 +89,7 @@ class KnownVerdicts:
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
-                    said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
+                    said.append(recording.as_answer)
                 # Answers written by --record are in both places.
                 stored = (_named(rows[row], name) for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
@@ -98,7 +98,7 @@ class KnownVerdicts:
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
         rows = self.kept.answers(list(wanted)) if self.kept else ()
-        return {key: Answer(data, model=model, prompt_version=prompt) for key, data, model, prompt in rows}
+        return {key: Answer(data, model=model, prompt_version=prompt, cached=True) for key, data, model, prompt in rows}
 
 
 def _named(answer: Answer, proposition_id: str) -> Answer:

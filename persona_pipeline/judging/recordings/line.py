@@ -5,14 +5,26 @@ import hmac
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import shortened
 from persona_pipeline.judging.claims import is_quote
-from persona_pipeline.judging.verdict import PROPOSITION, SCALE, Unscored, answer_subject, recording_key, shown_subject
+from persona_pipeline.judging.verdict import (
+    PROPOSITION,
+    SCALE,
+    Answer,
+    Unscored,
+    answer_subject,
+    recording_key,
+    shown_subject,
+)
 
 SIGNATURE = "signature"
 
@@ -40,12 +52,18 @@ _LAST = ("model", "prompt_version", "recorded_at")
 # Agents that a recording is filed under when it has none.
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_KEY = re.compile(r"[0-9a-f]{64}")
 # Characters of a failure's detail.
 MOST_DETAIL = 400
 
 
-@dataclass(frozen=True)
+def _pairs(value: Any) -> Any:
+    """Return quotes as pairs, from the objects of a line."""
+    if isinstance(value, list) and all(map(is_quote, value)):
+        return tuple((item["message"], item["quote"]) for item in value)
+    return value
+
+
+@dataclass(frozen=True, config=ConfigDict(strict=True))
 class Recording:
     """One recorded judgment: of kind ``proposition`` a verdict, of any other kind an ``answer``; or why there is none.
 
@@ -63,7 +81,7 @@ class Recording:
         signature: HMAC-SHA256 of the other fields; empty: it is not signed.
     """
 
-    key: str
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     kind: str = PROPOSITION
     agent_id: str = ""
     dimension: str = ""
@@ -72,16 +90,16 @@ class Recording:
     persona: str | None = None
     trajectory: str = ""
     subject: str = ""
-    sample: int = 0
-    score: int | None = None
-    unscored: Unscored | None = None
+    sample: Annotated[int, Field(ge=0)] = 0
+    score: Annotated[int, Field(ge=SCALE[0], le=SCALE[-1])] | None = None
+    unscored: Annotated[Unscored, Field(strict=False)] | None = None
     detail: str = ""
-    min_coverage: float | None = None
+    min_coverage: Annotated[float, Field(ge=0, le=1)] | None = None
     reasoning: str = ""
-    evidence: tuple[tuple[str, str], ...] = ()
-    ideas: tuple[str, ...] = ()
+    evidence: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
+    ideas: Annotated[tuple[str, ...], Field(strict=False)] = ()
     label: str = ""
-    answer: Mapping[str, Any] | None = None
+    answer: dict[str, Any] | None = None
     model: str | None = None
     prompt_version: str | None = None
     recorded_at: str = ""
@@ -112,6 +130,11 @@ class Recording:
             "score": self.score,
         }
         return {"verdicts": [verdict]}
+
+    @property
+    def as_answer(self) -> Answer:
+        """The recorded answer, as a judge gives one."""
+        return Answer(self.data, model=self.model, prompt_version=self.prompt_version, cached=True)
 
     @property
     def proper_key(self) -> str:
@@ -147,10 +170,6 @@ class Recording:
 
 
 _FIELDS = {field.name for field in fields(Recording)}
-_STRINGS = (
-    *("kind", "agent_id", "dimension", "proposition_id", "claim", "trajectory", "subject"),
-    *("detail", "reasoning", "label", "recorded_at", "signature"),
-)
 
 
 def parse_line(line: str, secret: bytes | None = None, unsigned: bool = False) -> Recording:
@@ -164,74 +183,42 @@ def parse_line(line: str, secret: bytes | None = None, unsigned: bool = False) -
             data[SIGNATURE] = signature_of(data, secret)
         elif not unsigned:
             raise ValueError("not signed with PERSONA_RECORDINGS_SECRET")
-    if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
-        raise ValueError("'key' is not a SHA-256 in hex")
-    kind = data.get("kind", PROPOSITION)
-    for name in _STRINGS:
-        if not isinstance(data.get(name, ""), str):
-            raise ValueError(f"{name!r} is not a string")
-    if type(data.get("sample", 0)) is not int or data.get("sample", 0) < 0:
-        raise ValueError("'sample' is not a whole number from 0")
-    for name in ("persona", "model", "prompt_version"):
-        if not isinstance(data.get(name), str | None):
-            raise ValueError(f"{name!r} is neither a string nor null")
-    data["unscored"] = _unscored(data, kind)
-    if kind == PROPOSITION:
-        data["evidence"] = _evidence(data.get("evidence", []))
-        ideas = data.get("ideas", [])
-        if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
-            raise ValueError("'ideas' is not a list of strings")
-        data["ideas"] = tuple(ideas)
-    recording = Recording(**data)
-    if not (recording.trajectory or recording.subject):
-        raise ValueError("recorded by an older version, without the hash of what was judged")
-    if recording.key != recording.proper_key:
-        raise ValueError("its key is not that of what the line says was judged: a field or the key was changed by hand")
+    try:
+        recording = Recording(**data)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        value = f" {shortened(json.dumps(wrong['input']), 60)}" if wrong["type"] != "missing" else ""
+        raise ValueError(f"{wrong['loc'][0]!r}{value}: {wrong['msg'][0].lower()}{wrong['msg'][1:]}") from None
+    if problem := _problem(recording):
+        raise ValueError(problem)
     return recording
 
 
-def _unscored(data: Mapping[str, Any], kind: str) -> Unscored | None:
-    """Return why a line has no score; also check the fields that belong to it."""
-    said = "score" if kind == PROPOSITION else "answer"
-    for name in ("dimension", "proposition_id") if kind == PROPOSITION else ():
-        if not data.get(name):
-            raise ValueError(f"{name!r} is missing")
-    answer, unscored = data.get(said), data.get("unscored")
-    if (answer is None) == (unscored is None):
-        raise ValueError(f"exactly one of {said!r} and 'unscored' has a value")
-    if unscored is None:
-        if kind != PROPOSITION and not isinstance(answer, dict):
-            raise ValueError(f"a recording of kind {kind!r} has an object under 'answer'")
-        if kind == PROPOSITION and (type(answer) is not int or answer not in SCALE):
-            raise ValueError(f"score {json.dumps(answer)} is not a whole number from 0 to 9")
-        _check_failure(data, False)
-        return None
-    known = [reason for reason in Unscored if reason.is_failed_call or (kind == PROPOSITION and reason.is_answer)]
-    if unscored not in known:
-        raise ValueError(f"'unscored' {json.dumps(unscored)} is none of {', '.join(known)}")
-    _check_failure(data, Unscored(unscored).is_failed_call)
-    return Unscored(unscored)
-
-
-def _check_failure(data: Mapping[str, Any], failed: bool) -> None:
-    detail, coverage = data.get("detail", ""), data.get("min_coverage")
-    if not failed and (detail or coverage is not None):
-        raise ValueError("only what failed has 'detail' and 'min_coverage'")
-    if detail != in_one_line(detail):
-        raise ValueError(f"'detail' is not one line of at most {MOST_DETAIL} printable characters")
-    if coverage is not None and (type(coverage) not in (int, float) or not 0 <= coverage <= 1):
-        raise ValueError("'min_coverage' is not a number from 0 to 1")
+def _problem(item: Recording) -> str | None:
+    """Return what in a recording does not fit together, or None."""
+    is_claim, failed = item.kind == PROPOSITION, item.unscored is not None and item.unscored.is_failed_call
+    said = item.score if is_claim else item.answer
+    for name in ("dimension", "proposition_id") if is_claim else ():
+        if not getattr(item, name):
+            return f"{name!r} is missing"
+    if (said is None) == (item.unscored is None):
+        return f"exactly one of {'score' if is_claim else 'answer'!r} and 'unscored' has a value"
+    if item.unscored and not (failed or (is_claim and item.unscored.is_answer)):
+        return f"'unscored' is no reason that is recorded of kind {item.kind!r}: {item.unscored}"
+    if not failed and (item.detail or item.min_coverage is not None):
+        return "only what failed has 'detail' and 'min_coverage'"
+    if item.detail != in_one_line(item.detail):
+        return f"'detail' is not one line of at most {MOST_DETAIL} printable characters"
+    if not (item.trajectory or item.subject):
+        return "recorded by an older version, without the hash of what was judged"
+    if item.key != item.proper_key:
+        return "its key is not that of what the line says was judged: a field or the key was changed by hand"
+    return None
 
 
 def in_one_line(detail: str) -> str:
     """Return an error, which may be a server's text, on a line of bounded length."""
     return visible(detail)[:MOST_DETAIL].strip()
-
-
-def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, list) or not all(map(is_quote, value)):
-        raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
-    return tuple((item["message"], item["quote"]) for item in value)
 
 
 def _safe(name: str) -> str:

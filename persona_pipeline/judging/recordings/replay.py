@@ -2,10 +2,9 @@
 
 import os
 import random
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -13,12 +12,10 @@ from persona_pipeline.base.documents.json import write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.judging.claims import suspicious_entries, verdicts_of
-from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recordings.line import Recording, read_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,
-    Ask,
     Judge,
     JudgeRequest,
     Question,
@@ -68,10 +65,12 @@ class RecordedBackend:
         self.replayed: set[str] = set()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Return recorded answers; the rest is ``unscored(unrecorded)``."""
-        return [
-            self._on_claim(*question.requests) if question.requests else self._of(question) for question in questions
-        ]
+        """Return recorded answers to questions that are not about claims; the rest is ``unscored(unrecorded)``."""
+        return [self._answer(question) for question in questions]
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return recorded verdicts; the rest is ``unscored(unrecorded)``."""
+        return [self._verdict(request) for request in requests]
 
     def find(self, key: str) -> tuple[Recording | None, Recording | None]:
         """Return the recorded answer or failure of a key, and note that it was asked for."""
@@ -89,7 +88,7 @@ class RecordedBackend:
         found = [not request.trajectory.entries or any(request.key in some for some in known) for request in requests]
         return bool(found) and all(found)
 
-    def _of(self, question: Question) -> Answer:
+    def _answer(self, question: Question) -> Answer:
         recording, failure = self.find(question.key)
         if failure:
             return Answer(
@@ -103,18 +102,17 @@ class RecordedBackend:
                 unscored=Unscored.UNRECORDED,
                 detail=f"no recording of {question.label}; run it with a live judge and --record",
             )
-        data = recording.data
-        if problem := question.problem(data):
+        if problem := question.problem(recording.data):
             detail = f"recording of {question.label}: {problem}"
             return Answer(unscored=Unscored.INVALID_OUTPUT, detail=detail)
-        return Answer(data, model=recording.model, prompt_version=recording.prompt_version, cached=True)
+        return recording.as_answer
 
-    def _on_claim(self, request: JudgeRequest) -> Answer:
+    def _verdict(self, request: JudgeRequest) -> Verdict:
         if self.claims is not None:
             self.claims.append(request)
         recording, failure = self.find(request.key)
         if failure:
-            verdict = Verdict(
+            return Verdict(
                 request.proposition_id,
                 unscored=failure.unscored,
                 reasoning=failure.reasoning,
@@ -124,15 +122,12 @@ class RecordedBackend:
                 prompt_version=failure.prompt_version,
                 injection_suspected=bool(suspicious_entries(request.trajectory)),
             )
-        elif recording is None or recording.kind != PROPOSITION:
-            verdict = Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
-        else:
-            answer = Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version)
-            (verdict,) = verdicts_of([request], answer)
-            if is_unsupported(verdict):
-                detail = "none of its recorded quotes stands in the transcript; record it again"
-                verdict = unsupported(verdict, detail)
-        return Answer.of(verdict)
+        if recording is None or recording.kind != PROPOSITION:
+            return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
+        (verdict,) = verdicts_of([request], recording.as_answer)
+        if is_unsupported(verdict):
+            verdict = unsupported(verdict, "none of its recorded quotes stands in the transcript; record it again")
+        return verdict
 
     def _why_not(self, request: JudgeRequest) -> str:
         """Return how a judgment differs from the recordings of its claim."""
@@ -219,36 +214,6 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
             if write_if_changed(path, text):
                 changed.append(path)
     return changed
-
-
-@dataclass(frozen=True)
-class RecordedFirst:
-    """Takes recorded answers whose content is unchanged and asks for the rest. Progress counts both.
-
-    ``taken`` counts the answers that came from recordings, by the model that made them.
-    """
-
-    recorded: RecordedBackend
-    progress: Progress | None = None
-    taken: Counter[str] = field(default_factory=Counter)
-
-    def notes(self, asked: str) -> Iterator[str]:
-        """Yield notes for a report about the origin of answers; ``asked``: the name of the live judge."""
-        if self.taken:
-            made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
-            yield f"taken from recordings: {made}; --fresh asks {asked} anew"
-
-    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return answers in the order of the questions; outdated recordings are asked again."""
-        answers = await self.recorded.ask(questions)
-        missing = [place for place, answer in enumerate(answers) if answer.data is None]
-        self.taken.update(answer.model or "" for answer in answers if answer.data is not None)
-        if self.progress:
-            self.progress.knew(len(answers) - len(missing))
-        asked = await below([questions[place] for place in missing]) if missing else []
-        for place, answer in zip(missing, asked, strict=True):
-            answers[place] = answer
-        return answers
 
 
 # Honest judges differ by about a point; on the scale 0-9 this much apart is another opinion.

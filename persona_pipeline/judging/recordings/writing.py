@@ -1,6 +1,6 @@
 """Recording: answers and failures of live judges are written as they come, and signed where a secret is set."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from persona_pipeline.base.documents.json import rfc3339, write_if_changed
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.judging.recordings.line import Recording, in_one_line
 from persona_pipeline.judging.recordings.replay import load_recording_file
-from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question, Unscored, Verdict
+from persona_pipeline.judging.verdict import Answer, JudgeRequest, Question, Unscored, Verdict
 from persona_pipeline.world.models import grouped
 
 
@@ -89,7 +89,7 @@ class RecordingWriter:
                 label=question.label,
                 subject=question.subject_hash,
                 sample=question.sample,
-                answer=answer.data,
+                answer=None if answer.data is None else dict(answer.data),
                 **_outcome(answer, self.min_coverage, datetime.now(UTC)),
             )
             for question, answer in zip(questions, answers, strict=True)
@@ -99,18 +99,6 @@ class RecordingWriter:
     def write(self, recordings: Iterable[Recording]) -> None:
         """Add recordings to the folder, replacing those of the same key."""
         self.written.update(write_recordings(self.folder, recordings, self.secret))
-
-    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return what the layer below answers, written."""
-        answers = await below(questions)
-        pairs = list(zip(questions, answers, strict=True))
-        claims = [(question.requests[0], answer.verdict) for question, answer in pairs if answer.verdict]
-        others = [(question, answer) for question, answer in pairs if not answer.verdict]
-        if claims:
-            self.record(*zip(*claims, strict=True))
-        if others:
-            self.record_answers(*zip(*others, strict=True))
-        return answers
 
 
 def write_recordings(folder: Path, recordings: Iterable[Recording], secret: bytes | None = None) -> list[Path]:

@@ -1,8 +1,9 @@
-"""Layers between callers and a backend. One of them checks a model's answers on claims."""
+"""A judge: recorded answers first, then a backend whose answers on claims are checked; and claims with a known answer."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import regex
@@ -10,21 +11,19 @@ import regex
 from persona_pipeline.judging.claims import (
     TEXTS,
     no_entries,
-    proposition_question,
     questions_of,
     reads_as_injection,
     suspicious_entries,
     verdicts_of,
 )
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Answer,
     Ask,
-    Backend,
     Judge,
     JudgeRequest,
-    Layer,
     Question,
     Unscored,
     Verdict,
@@ -49,19 +48,33 @@ _WORDINGS = (
 _HALF = 4.5
 _OBEYS = "the judge got a claim with a known answer wrong: it obeys what it reads, or cannot judge this transcript"
 
-LayerT = TypeVar("LayerT")
+Asked = TypeVar("Asked", JudgeRequest, Question)
+Told = TypeVar("Told", Verdict, Answer)
 
 
 @dataclass(frozen=True)
 class OpenedJudge:
-    """A judge: a backend under layers, the outermost first. It answers questions of any kind, including claims."""
+    """A judge. What recordings do not answer goes to a backend, and its answers are recorded.
 
-    backend: Backend
-    layers: tuple[Layer, ...] = ()
+    Attributes:
+        backend: answers questions; without ``claims`` it is a judge of requests, too.
+        claims: how claims are put to the backend as questions, and checked.
+        recorded: answers that are taken where their content is unchanged; None: everything is asked.
+        writer: records the answers; None: nothing does.
+        progress: counts what recordings answer.
+        taken: number of answers that came from recordings, by the model that made them.
+    """
+
+    backend: Any
+    claims: "Claims | None" = None
+    recorded: RecordedBackend | None = None
+    writer: RecordingWriter | None = None
+    progress: Progress | None = None
+    taken: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
-        grouping = next((layer.grouping for layer in self._of(Claims)), 1)
+        grouping = self.claims.grouping if self.claims else 1
         return self.backend.name + (f" grouped by {grouping}" if grouping > 1 else "")
 
     @property
@@ -77,21 +90,19 @@ class OpenedJudge:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a report should say of how this judge works, and of where its judgments come from."""
-        taken = (note for layer in self._of(RecordedFirst) for note in layer.notes(self.name))
-        return (*getattr(self.backend, "notes", ()), *taken)
+        notes = getattr(self.backend, "notes", ())
+        if not self.taken:
+            return notes
+        made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
+        return (*notes, f"taken from recordings: {made}; --fresh asks {self.name} anew")
 
     @property
     def budget(self) -> "Budget | None":
         return getattr(self.backend, "budget", None)
 
-    @property
-    def writer(self) -> RecordingWriter | None:
-        """What records the answers; None: nothing does."""
-        return next(self._of(RecordingWriter), None)
-
     def without_recorded(self) -> "OpenedJudge":
         """Return the same judge without recorded answers."""
-        return replace(self, layers=tuple(layer for layer in self.layers if not isinstance(layer, RecordedFirst)))
+        return replace(self, recorded=None)
 
     def with_model(self, model: str) -> "OpenedJudge":
         """Return the same judge that asks another model, where it asks one."""
@@ -99,27 +110,42 @@ class OpenedJudge:
         return replace(self, backend=other(model)) if other else self
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Return answers in the order of the questions."""
-        return await self._asking(0)(questions)
+        """Return answers to questions that are not about claims, in the order of the questions."""
+        recorded = self.recorded and self.recorded.ask
+        return await self._recorded_first(questions, recorded, self.backend.ask, RecordingWriter.record_answers)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests. Requests without entries are ``no_evidence`` without a call."""
         shown = [request for request in requests if request.trajectory.entries]
-        questions = [proposition_question([request]) for request in shown]
-        answers = iter(await self.ask(questions) if questions else ())
-        return [
-            verdicts_of([request], next(answers))[0] if request.trajectory.entries else no_entries(request)
-            for request in requests
-        ]
+        recorded, record = self.recorded and self.recorded.judge, RecordingWriter.record
+        verdicts = iter(await self._recorded_first(shown, recorded, self._judged, record) if shown else ())
+        return [next(verdicts) if request.trajectory.entries else no_entries(request) for request in requests]
 
-    def _asking(self, place: int) -> Ask:
-        if place == len(self.layers):
-            return self.backend.ask
-        layer, below = self.layers[place], self._asking(place + 1)
-        return lambda questions: layer.ask(questions, below)
+    async def _judged(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        return await (self.claims.judge(requests, self.backend.ask) if self.claims else self.backend.judge(requests))
 
-    def _of(self, kind: type[LayerT]) -> Iterator[LayerT]:
-        return (layer for layer in self.layers if isinstance(layer, kind))
+    async def _recorded_first(
+        self,
+        asked: Sequence[Asked],
+        recorded: Callable[[Sequence[Asked]], Awaitable[list[Told]]] | None,
+        ask: Callable[[Sequence[Asked]], Awaitable[list[Told]]],
+        record: Callable[[RecordingWriter, Sequence[Asked], Sequence[Told]], None],
+    ) -> list[Told]:
+        """Return recorded answers, and for the rest, outdated recordings included, new ones."""
+        found: dict[int, Told] = {}
+        if recorded:
+            found = {place: told for place, told in enumerate(await recorded(asked)) if not told.has_failed}
+            self.taken.update(told.model or "" for told in found.values())
+            if self.progress:
+                self.progress.knew(len(found))
+        missing = [place for place in range(len(asked)) if place not in found]
+        if missing:
+            questions = [asked[place] for place in missing]
+            answers = await ask(questions)
+            if self.writer:
+                record(self.writer, questions, answers)
+            found |= zip(missing, answers, strict=True)
+        return [found[place] for place in range(len(asked))]
 
 
 def replayed_by(judge: Judge) -> RecordedBackend | None:
@@ -147,44 +173,36 @@ class Claims:
     grouping: int = 1
     canaries: float = 0.0
 
-    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return the answers, those on claims with their verdicts."""
-        claims = [question for question in questions if question.requests]
-        others = [question for question in questions if not question.requests]
-        verdicts = iter(await self._judged(claims, below) if claims else ())
-        answers = iter(await below(others) if others else ())
-        return [Answer.of(next(verdicts)) if question.requests else next(answers) for question in questions]
-
-    async def _judged(self, questions: Sequence[Question], below: Ask) -> list[Verdict]:
-        shown = [question.requests[0] for question in questions]
+    async def judge(self, shown: Sequence[JudgeRequest], ask: Ask) -> list[Verdict]:
+        """Return verdicts in the order of the requests; ``ask``: puts questions to the model."""
         canaries = canaries_for(shown, self.canaries)
         asked = [*shown, *(canary.request for canary in canaries)]
-        told = await self._told(asked, below)
+        told = await self._told(asked, ask)
         known = dict(zip(canaries, told[len(shown) :], strict=True))
-        supported = await self._supported(shown, told[: len(shown)], below)
+        supported = await self._supported(shown, told[: len(shown)], ask)
         checked = without_compromised(shown, supported, known)
         if canaries:
             paid = sum((verdict.usage for verdict in known.values()), checked[0].usage)
             checked[0] = replace(checked[0], usage=paid)
         return checked
 
-    async def _told(self, requests: Sequence[JudgeRequest], below: Ask, *, again: bool = False) -> list[Verdict]:
+    async def _told(self, requests: Sequence[JudgeRequest], ask: Ask, *, again: bool = False) -> list[Verdict]:
         asking = questions_of(requests, max_tokens=self.max_tokens, grouping=self.grouping, again=again)
-        answers = await below([question for _, question in asking])
+        answers = await ask([question for _, question in asking])
         verdicts: dict[int, Verdict] = {}
-        for (places, question), answer in zip(asking, answers, strict=True):
-            verdicts |= dict(zip(places, verdicts_of(question.requests, answer), strict=True))
+        for (places, _), answer in zip(asking, answers, strict=True):
+            verdicts |= zip(places, verdicts_of([requests[place] for place in places], answer), strict=True)
         return [verdicts[place] for place in range(len(requests))]
 
     async def _supported(
-        self, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], below: Ask
+        self, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], ask: Ask
     ) -> list[Verdict]:
         """Ask once more for verdicts whose quotes all fail; what fails again is ``unscored(unsupported)``."""
         supported = list(verdicts)
         places = [place for place, verdict in enumerate(verdicts) if is_unsupported(verdict)]
         if not places:
             return supported
-        told = await self._told([requests[place] for place in places], below, again=True)
+        told = await self._told([requests[place] for place in places], ask, again=True)
         for place, second in zip(places, told, strict=True):
             usage = verdicts[place].usage + second.usage
             if second.has_failed or is_unsupported(second):
