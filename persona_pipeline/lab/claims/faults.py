@@ -11,6 +11,7 @@ import regex
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
+from persona_pipeline.lab.claims.matrix import FaultColumn
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.scoring.text.agreement import language_of
@@ -246,30 +247,9 @@ FAULTS: Mapping[str, Operator] = {
 }
 
 
-def stands_for(name: str) -> str:
-    return (FAULTS[name].__doc__ or "").partition("\n")[0]
-
-
 # Fewer broken messages leave the agent itself: nothing that a claim should see.
 FEWEST_CHANGED = 1 / 3
 _MOST_LINES = 400
-
-
-@dataclass(frozen=True)
-class BrokenCase:
-    """A planted fault.
-
-    Attributes:
-        what: describes the fault.
-        changed: share (0-1) of the agent's messages that differ.
-        case: None: it could not be planted, for the reason in ``why_not``.
-    """
-
-    name: str
-    what: str
-    changed: float = 0.0
-    case: AgentCase | None = None
-    why_not: str = ""
 
 
 def material_of(case: AgentCase) -> Material:
@@ -285,21 +265,21 @@ def material_of(case: AgentCase) -> Material:
     return Material(words_of(texts), others, [case.name_of(agent) for agent in sorted({*others, case.agent_id})])
 
 
-def break_case(case: AgentCase, name: str, seed: int = 0) -> BrokenCase:
+def break_case(case: AgentCase, name: str, seed: int = 0) -> FaultColumn:
     """Return a case with a fault in the agent's own messages of the window: ids, times, places and all others' stay as they are."""
     texts = [message.text for message in case.messages]
     generator = random.Random(case.seed("fault", name, str(seed)))
-    what = stands_for(name)
+    fault = FaultColumn(name=name, what=(FAULTS[name].__doc__ or "").partition("\n")[0])
     try:
         broken = FAULTS[name](texts, material_of(case), generator)
     except NotApplicableError as error:
-        return BrokenCase(name, what, why_not=str(error))
+        return fault.model_copy(update={"why_not": str(error)})
     changed = sum(old != new for old, new in zip(texts, broken, strict=True)) / len(texts)
     if changed < FEWEST_CHANGED:
-        return BrokenCase(name, what, changed, why_not=f"it changes only {changed:.0%} of the messages")
-    return BrokenCase(
-        name, what, changed, with_texts(case, dict(zip((m.id for m in case.messages), broken, strict=True)))
-    )
+        why = f"it changes only {changed:.0%} of the messages"
+        return fault.model_copy(update={"changed": changed, "why_not": why})
+    planted = with_texts(case, dict(zip((m.id for m in case.messages), broken, strict=True)))
+    return fault.model_copy(update={"changed": changed, "case": planted})
 
 
 def with_texts(case: AgentCase, texts: Mapping[str, str]) -> AgentCase:

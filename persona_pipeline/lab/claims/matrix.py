@@ -85,12 +85,20 @@ class ClaimRow(_Model):
 
 
 class FaultColumn(_Model):
-    """A fault as it was planted. ``why_not``: it could not be planted."""
+    """A fault as it was planted.
+
+    Attributes:
+        what: describes the fault.
+        changed: share (0-1) of the agent's messages that differ.
+        why_not: it could not be planted.
+        case: the agent's case with the fault; None: it could not be planted.
+    """
 
     name: str
     what: str
     changed: float = 0.0
     why_not: str = ""
+    case: Any = Field(default=None, exclude=True, repr=False)
 
 
 class KillMatrix(_Model):

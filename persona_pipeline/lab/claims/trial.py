@@ -17,7 +17,7 @@ from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
+from persona_pipeline.lab.claims.faults import FAULTS, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import (
     ASSUMED_SD,
     ClaimCell,
@@ -87,7 +87,7 @@ class Trial:
 
     request: TrialRequest
     windows: Mapping[str, AgentPlan]
-    broken: Sequence[BrokenCase]
+    broken: Sequence[FaultColumn]
     others: Sequence[str]
     own: Mapping[str, frozenset[str]]
 
@@ -200,10 +200,7 @@ def run_trial(trial: Trial, judge: Judge) -> KillMatrix:
         judge_sd=sd,
         sd_measured=measured,
         claims=rows,
-        faults=[
-            FaultColumn(name=item.name, what=item.what, changed=item.changed, why_not=item.why_not)
-            for item in trial.broken
-        ],
+        faults=[item.model_copy(update={"case": None}) for item in trial.broken],
         usage=add_usage(cost for item in (*judged.values(), *again.values()) for cost in item.costs.values()),
         failed=sum((Counter(item.failed) for own in scores.values() for item in own.values()), Counter()),
         judgments=len(trial.requests) + sum(_more(trial, name, item) for name, item in again.items()),

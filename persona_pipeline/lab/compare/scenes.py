@@ -321,7 +321,6 @@ class Answering:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     with_persona: bool = True
     allow_code: bool = False
-    timeout: float = 120.0
     budget: Budget | None = None
     prices: str = ""
     asked: int = 0
@@ -374,7 +373,6 @@ class Answering:
             messages,
             "\n\n".join(f"@[{message['role'].capitalize()}]:\n{message['content']}" for message in messages),
             attempt=item.scene.attempt,
-            timeout=self.timeout,
             request_key=request_key(messages, {}),
             turn=turn,
             conversation=content_hash([self.run, item.key(fingerprint)])[:32],

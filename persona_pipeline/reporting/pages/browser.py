@@ -25,6 +25,7 @@ from persona_pipeline.reporting.page import (
     PageCard,
     PageRow,
     Quote,
+    Score,
     Section,
     Span,
     Table,
@@ -267,7 +268,7 @@ def _everybody(view: ReportView, shown: dict[str, AgentBlock], histories: Mappin
         scores = [score_of(cell) for cell in row.cells]
         line = small_line([point["overall"] for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
         judged = f"{row.n_scored}/{row.n_expected}"
-        whole = replace(score_of(row.cells[0]), value=row.overall, change=row.overall_delta, whole=True)
+        whole = Score(row.overall, row.overall_delta, whole=True)
         rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
     columns = [Column("Agent", number=False), Column("State", number=False), *map(dimension_column, view.dimensions)]
     columns += [Column("Overall"), Column("History", number=False), Column("Judged")]
