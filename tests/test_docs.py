@@ -37,7 +37,7 @@ from persona_pipeline.scoring.facts.known import CanonFact, CanonFile
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreement
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants
-from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format import registry
 from persona_pipeline.suites.format import tests as suite_tests
 from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.format.suite import SuiteFields

@@ -132,7 +132,7 @@ def test_everything_a_file_can_say() -> None:
         ([{"id": "a", "asserts": [short]}], "input is required"),
         ([pp.Test(id="a", input="x", asserts=[short])] * 2, "duplicate test id 'a'"),
         ([{"id": "a", "input": "x", "assert": [{"type": "contians"}]}], "did you mean 'contains'"),
-        ([{"id": "a", "input": "x", "asserts": [{"type": "function"}]}], "call is required"),
+        ([{"id": "a", "input": "x", "asserts": [{"type": "function"}]}], "type 'function' is unknown"),
         ([{"id": "a", "input": "x", "asserts": [short], "trails": {}}], "unknown key 'trails'"),
     ],
 )

@@ -9,9 +9,15 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from persona_pipeline.suites.asserts.limits import SeveralLimits
-from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
-from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, SimulatedUser, WorkspaceFields
-from persona_pipeline.suites.format.suite import MOST_DESCRIPTION, SuiteFields
+from persona_pipeline.suites.format.models import (
+    MOST_DESCRIPTION,
+    AssertFields,
+    ExecutionFields,
+    SimulatedUser,
+    WorkspaceFields,
+)
+from persona_pipeline.suites.format.registry import ALIASES, BUILT_IN, canonical_type, find_type
+from persona_pipeline.suites.format.suite import SuiteFields
 from persona_pipeline.suites.format.tests import ROLES, TestFields, TurnFields
 from tests.conftest import PROJECT
 
@@ -113,7 +119,7 @@ def suite_schema() -> dict[str, Any]:
 
 
 def _spellings(*names: str) -> list[str]:
-    found = {*names, *(old for old, new in ALIASES.items() if canonical_type(new) in names)}
+    found = {*names, *(old for old in ALIASES if canonical_type(old) in names)}
     return sorted(found | {name.replace("_", "-") for name in found})
 
 
@@ -124,7 +130,7 @@ def _finish_assert(name: str, model: type[AssertFields], definition: dict[str, A
     # Fields of which one is enough.
     renamed = next((pair for pair in model.older_names.items() if pair[0] in definition.get("required", ())), ())
     one_of = ("minimums", "expected") if name == "tool_trajectory" else renamed
-    one_of = model.limits if issubclass(model, SeveralLimits) else one_of
+    one_of = model.limits if issubclass(model, SeveralLimits) and not renamed else one_of
     definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
     if one_of:
         definition["anyOf"] = [{"required": [field]} for field in one_of]

@@ -25,7 +25,7 @@ from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import RunOptions, SuiteResult, read_responses, run_suite
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.answering.output import parse_output
-from persona_pipeline.suites.asserts.registry import TYPES, find_type
+from persona_pipeline.suites.format.registry import TYPES, find_type
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.opening import SuiteFile, grants_for, load_suite, open_targets, suite_roots
 from persona_pipeline.suites.running.suite_run import look_at_suite

@@ -1,6 +1,5 @@
 """``persona-pipeline suite``: check, show, explain, import, run and compare eval suites."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -96,7 +95,7 @@ def explain(
     found = open_targets(suite, targets, get_settings(), environment=allow_env, network=allow_targets)
     explained = explain_suite(suite, tests, found)
     if as_json:
-        print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
+        print_json({"suite": suite.name, "tests": explained})
     else:
         print_lines([template_text("suite_explained", {"tests": explained})])
     end(looked_at=len(explained), looked_for=f"tests in {file}")

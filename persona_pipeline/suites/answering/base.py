@@ -14,13 +14,12 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import open_regular, read_regular, repository_of
+from persona_pipeline.base.files import open_regular, read_regular
 from persona_pipeline.base.turns import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, ReasonedError
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.tests import find_file_part
-from persona_pipeline.suites.format.text import json_file, json_rows, stringify
+from persona_pipeline.suites.format.text import content_texts, json_file, json_rows
 
 VERSION = 1
 # The key of an answer for all tests without their own.
@@ -100,30 +99,22 @@ class Responses:
         """Return the key of a test's answer: with its target, without it, or that of a session, which answers every test."""
         return next((key for key in (f"{test_id}@{target}", test_id, WHATEVER_TEST) if key in self.answers), test_id)
 
-    def raw(self, test_id: str, target: str | None, attempt: int) -> Any:
-        """Return the recorded answer for one attempt. Raises ``ResponseError``: it is missing."""
-        key = self.key(test_id, target)
-        if key not in self.answers:
-            raise ResponseError(
-                "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
-            )
-        value = messages_of(self.answers[key])
-        if not isinstance(value, list) or is_one_answer(value):
-            return value
-        if attempt >= len(value):
-            raise ResponseError(
-                "no_response",
-                f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more",
-            )
-        return value[attempt]
-
     def output(self, test_id: str, target: str | None, attempt: int, request_key: str | None = None) -> Output:
         """Return the answer of an attempt.
 
         ``request_key``: of the current request; an answer recorded for another key is stale. Raises ``ResponseError``: the
         answer is missing, stale, a recorded error, or of an unknown shape.
         """
-        value = self.raw(test_id, target, attempt)
+        key = self.key(test_id, target)
+        if key not in self.answers:
+            said = f"{self.source} has no answer for {key!r}; record one or leave the test out"
+            raise ResponseError("no_response", said)
+        value = messages_of(self.answers[key])
+        if isinstance(value, list) and not is_one_answer(value):
+            if attempt >= len(value):
+                said = f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more"
+                raise ResponseError("no_response", said)
+            value = value[attempt]
         if isinstance(value, Mapping):
             error = value.get("error")
             if error:
@@ -204,42 +195,25 @@ def read_results_file(path: Path, roots: Sequence[Path] | None = None) -> str:
     return text
 
 
-class PromptFiles:
-    """Finds and reads the file parts of messages, in the same folders as other files of the suite."""
+def sent_messages(test: Test, files: Files) -> list[dict[str, str]]:
+    """Return a test's messages with text as content. Raises ``FileError``: a file cannot be read."""
+    return [
+        {"role": message["role"], "content": _sent(message.get("content"), test, files)}
+        for message in test.input_messages
+    ]
 
-    def __init__(self, suite: Suite) -> None:
-        self.files = Files(suite.roots)
-        self.suite_folder = suite.path.absolute().parent
-        self.top = repository_of(self.suite_folder)
 
-    def find(self, reference: str, test: Test) -> Path:
-        """Return the file of a file part. Raises ``FileError``: it is missing."""
-        own = Path(test.entry.source.path).parent if test.entry else self.suite_folder
-        return find_file_part(self.files, reference, [own, self.suite_folder], self.top)
-
-    def read(self, reference: str, test: Test) -> str:
-        return self.files.read(self.find(reference, test))
-
-    def messages(self, test: Test) -> list[dict[str, str]]:
-        """Return a test's messages with text as content. Raises ``FileError``: a file is missing or cannot be read."""
-        return [
-            {"role": message["role"], "content": self._text(message.get("content"), test)}
-            for message in test.input_messages
-        ]
-
-    def _text(self, content: Any, test: Test) -> str:
-        """Return a message's content as text; a file part is the file's text between marks."""
-        if isinstance(content, str):
-            return content
-        if isinstance(content, dict):
-            return stringify(content, indent=2)
-        texts = []
-        for part in content if isinstance(content, list) else ():
-            if part.get("type") == "file" and isinstance(part.get("value"), str):
-                texts.append(f'<file path="{part["value"]}">\n{self.read(part["value"], test)}\n</file>')
-            elif isinstance(part.get("value", part.get("text")), str):
-                texts.append(part.get("value", part.get("text")))
-        return "\n".join(texts)
+def _sent(content: Any, test: Test, files: Files) -> str:
+    """Return a message's content as text; a file part is the file's text between marks."""
+    if not isinstance(content, list):
+        return "".join(content_texts(content))
+    texts = []
+    for part in content:
+        if part.get("type") == "file" and isinstance(part.get("value"), str):
+            texts.append(f'<file path="{part["value"]}">\n{files.read(test.files[part["value"]])}\n</file>')
+        elif isinstance(part.get("value", part.get("text")), str):
+            texts.append(part.get("value", part.get("text")))
+    return "\n".join(texts)
 
 
 def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
@@ -247,12 +221,12 @@ def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
     Raises ``ConfigError``: a file that a message names is missing.
     """
-    files = PromptFiles(suite)
+    files = Files(suite.roots)
     for test in suite.tests:
         first = [*test.input_messages, *(test.turns[0].input_messages if test.turns else ())]
         try:
             if first:
-                yield test.id, files.messages(replace(test, input_messages=tuple(first)))
+                yield test.id, sent_messages(replace(test, input_messages=tuple(first)), files)
         except FileError as error:
             raise ConfigError(error.problem(suite.path)) from error
 
@@ -268,18 +242,6 @@ def persona_prompt(name: str, persona: str) -> str:
     """Return the system prompt of a model that plays a persona."""
     # Plain replacement: a persona is not a template.
     return _PERSONA.replace("{name}", name).replace("{persona}", persona)
-
-
-def file_parts(test: Test) -> list[str]:
-    """Return the paths of file parts of the input, and of the user's lines of a conversation, as they are written."""
-    return [
-        part["value"]
-        for asked in (test, *test.turns)
-        for message in asked.input_messages
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if part.get("type") == "file" and isinstance(part.get("value"), str)
-    ]
 
 
 def request_key(messages: Any, files: Mapping[str, str]) -> str:
@@ -413,21 +375,22 @@ class TargetFields(StrictFields):
     def prepare(self) -> None:
         """Load modules and connect, before an attempt's time begins. Raises ``TargetError``: the target cannot answer."""
 
+    def failure(self, reason: str, said: str, *, transient: bool = False) -> TargetError:
+        """Return an error of this target, whose name is put before what it says."""
+        return TargetError(reason, f"target {self.name!r}: {said}", transient=transient)
+
     def require_network(self) -> None:
         """Raise ``TargetError`` if the target has no permission to ask a server."""
         if not self._grants.reaches:
-            raise TargetError(
-                "target_not_allowed",
-                f"target {self.name!r} asks a server; pass --allow-targets if you trust it, or give a targets file of your own",
-            )
+            said = "it asks a server; pass --allow-targets if you trust it, or give a targets file of your own"
+            raise self.failure("target_not_allowed", said)
 
     def allowed(self, name: str) -> Path:
         """Return the file or folder that a target names. Raises ``ConfigError``: its folder is not allowed."""
         path, roots = self.folder / name, self._grants.within
         if roots is not None and not any(path.resolve().is_relative_to(root) for root in roots):
-            raise ConfigError(
-                f"target {self.name!r}: {name!r} lies outside the repository; move it, or allow its folder with --allow-path"
-            )
+            said = f"{name!r} lies outside the repository; move it, or allow its folder with --allow-path"
+            raise ConfigError(f"target {self.name!r}: {said}")
         return path
 
     def close(self) -> None:
@@ -440,6 +403,18 @@ class TargetFields(StrictFields):
         """
         data = self.model_dump(mode="json", exclude={"api_key"})
         return {key: sorted(value) if key == "headers" else value for key, value in data.items()}
+
+
+def chat_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as OpenAI's APIs take them. A tool's message becomes the user's: the call that it answers is not known."""
+    return [
+        {
+            "role": role if (role := message["role"]) in ("system", "assistant") else "user",
+            "content": message["content"],
+        }
+        for message in messages
+        if message["content"].strip()
+    ]
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
@@ -456,6 +431,8 @@ def ask(target: TargetFields, request: Request, *, most_retries: int, deadline: 
         left = request.timeout if deadline is None or retry else deadline - time.monotonic()
         try:
             return target.respond(replace(request, timeout=max(0.001, left)))
+        except OutputError as problem:
+            raise target.failure("invalid_response", str(problem)) from problem
         except TargetError as problem:
             if not problem.transient or retry == most_retries:
                 raise

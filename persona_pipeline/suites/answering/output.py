@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any, Self, TypeGuard
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, is_one_answer, read_turns
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import present
 from persona_pipeline.suites.format.text import parse_object, stringify
 
@@ -19,14 +20,14 @@ _TEXTS = ("file_changes", "start_time", "end_time")
 _NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 
 
-class OutputError(Exception):
+class OutputError(ReasonedError):
     """A recorded or reported answer has no known shape.
 
     ``hides_a_call``: a part of it looks like a tool call, so it cannot be graded as plain text either.
     """
 
     def __init__(self, problem: TurnError | str) -> None:
-        super().__init__(str(problem))
+        super().__init__("invalid_response", str(problem))
         self.hides_a_call = isinstance(problem, UnknownCallError)
 
 
@@ -335,24 +336,17 @@ class Need(StrEnum):
 
     def is_in(self, output: Output) -> bool:
         """Return whether an answer has it."""
-        match self:
-            case Need.TEXT:
-                return bool(output.text.strip())
-            case Need.ANSWER:
-                return bool(output.text.strip() or output.tool_calls or output.file_changes)
-            case Need.COMPLETE:
-                return not output.truncated
-            case Need.CALLS:
-                return bool(output.messages) and output.calls_reported
-            case Need.JSON:
-                return parse_object(output.text) is not None
-            case _:
-                return getattr(output, _REPORTED[self]) is not None
+        return bool(_IS_IN[self](output))
 
 
-_REPORTED = {
-    Need.DURATION: "duration_ms",
-    Need.FIRST_TOKEN: "first_token_ms",
-    Need.COST: "cost_usd",
-    Need.TOKENS: "token_usage",
+_IS_IN: dict[Need, Callable[[Output], Any]] = {
+    Need.TEXT: lambda output: output.text.strip(),
+    Need.ANSWER: lambda output: output.text.strip() or output.tool_calls or output.file_changes,
+    Need.COMPLETE: lambda output: not output.truncated,
+    Need.CALLS: lambda output: output.messages and output.calls_reported,
+    Need.DURATION: lambda output: output.duration_ms is not None,
+    Need.FIRST_TOKEN: lambda output: output.first_token_ms is not None,
+    Need.COST: lambda output: output.cost_usd is not None,
+    Need.TOKENS: lambda output: output.token_usage is not None,
+    Need.JSON: lambda output: parse_object(output.text) is not None,
 }

@@ -20,20 +20,16 @@ from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import PatternError, compile_pattern, search, stringify
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.judge_questions import (
-    FREEFORM_RULES,
-    FREEFORM_SCHEMA,
+    FREEFORM,
     RULES,
     Criteria,
+    Reply,
     ask_judge,
     checks_asked,
+    checks_reply,
     evidence,
     fill_prompt,
-    freeform_grade,
-    freeform_problem,
-    grade_checks,
     rename_description,
-    reply_problem,
-    rules_and_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
@@ -159,35 +155,33 @@ class AgentJudge(Prompted):
     def grade(self, output: Output, context: Context) -> Grade:
         if output.workspace is None:
             raise UngradedError("no_workspace", "agent_judge needs a workspace; give the suite or the test one")
-        data = self._seen(Path(output.workspace), evidence(output, context, self._prompt_text), context)
-        problem = reply_problem(data, self.criteria) if self.criteria else freeform_problem(data)
-        if problem:
+        reply = checks_reply(self.criteria) if self.criteria else FREEFORM
+        data = self._seen(Path(output.workspace), evidence(output, context, self._prompt_text), context, reply)
+        if problem := reply.problem(data):
             raise UngradedError("invalid_output", problem)
-        return grade_checks(data, self.criteria) if self.criteria else freeform_grade(data)
+        return reply.grade(data)
 
-    def _seen(self, folder: Path, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    def _seen(self, folder: Path, shown: Mapping[str, Any], context: Context, reply: Reply) -> Mapping[str, Any]:
         """Return the judge's reply after its steps."""
         prompt = self._prompt_text
-        rules, schema = rules_and_schema(self.criteria) if self.criteria else (FREEFORM_RULES, FREEFORM_SCHEMA)
+        step = Reply(reply.rules + RULES["steps"], _step_schema(reply.schema), _step_problem)
         ask = fill_prompt(prompt) if prompt else "Judge whether the work in the workspace meets the goal."
         ask = checks_asked(self.criteria, ask) if self.criteria else ask
         steps: list[dict[str, Any]] = []
         for left in range(self.max_steps, -1, -1):
-            reply = ask_judge(
+            data = ask_judge(
                 "agent_judge",
                 {**shown, "steps": list(steps), "steps_left": left},
+                step,
                 context=context,
                 name=f"step {len(steps) + 1} of {self.name}",
-                rules=rules + RULES["steps"],
                 ask=ask,
-                schema=_step_schema(schema),
                 subject={"prompt": prompt, "criteria": [item.asked() for item in self.criteria or ()]},
-                check=_step_problem,
                 model=self.model,
             )
-            if reply["action"] == "finish":
-                return reply["result"]
+            if data["action"] == "finish":
+                return data["result"]
             if left:
-                action = {key: reply[key] for key in ("action", "path", "pattern")}
+                action = {key: data[key] for key in ("action", "path", "pattern")}
                 steps.append({**action, "found": look(folder, **action)})
         raise UngradedError("invalid_output", f"the judge had not decided after {self.max_steps} steps")

@@ -13,16 +13,16 @@ from pydantic import BeforeValidator, Field
 
 from persona_pipeline.base.calls import positional_arguments
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.base import file_parts
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.files import SHELL, source_file
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import parse_json
-from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.base import OLDER, Assert, Context
 from persona_pipeline.suites.grading.results import TOLERANCE, Grade, SuiteVerdict, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 LARGE_OUTPUT = 50_000
+_OLDER = {**OLDER, "output_messages": "output", "input_messages": "input", "trace_summary": "trace"}
 _KNOWN = ("name", "type", "weight", "required", "negate", "script", "cwd", "target", "config")
 
 
@@ -169,29 +169,23 @@ def payload(output: Output, context: Context, config: dict[str, Any] | None, fol
     if len(text) > LARGE_OUTPUT:
         path, messages = folder / "output.json", None
         path.write_text(text, encoding="utf-8")
-    trace = output.trace()
-    return {
+    data = {
         "question": test.question,
         "criteria": test.expected_outcome,
-        "expected_outcome": test.expected_outcome,
         "expected_output": list(test.expected_messages),
-        "expected_messages": list(test.expected_messages),
         "reference_answer": test.reference_answer,
         "answer": output.text,
-        "candidate_answer": output.text,
         "output": messages,
-        "output_messages": messages,
         "output_path": None if path is None else str(path),
         "guideline_files": [],
-        "input_files": file_parts(context.test),
+        "input_files": list(test.files),
         "input": list(test.input_messages),
-        "input_messages": list(test.input_messages),
-        "trace": trace,
-        "trace_summary": trace,
+        "trace": output.trace(),
         "file_changes": output.file_changes,
         "workspace_path": output.workspace,
         "config": config,
     }
+    return data | {older: data[name] for older, name in _OLDER.items()}
 
 
 def run_script(

@@ -16,7 +16,7 @@ from persona_pipeline.suites.format.models import AssertFields, Share, StrictFie
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.tests import read_asserts
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
-from persona_pipeline.suites.grading.judge_questions import ask_freeform
+from persona_pipeline.suites.grading.judge_questions import FREEFORM, ask_judge
 from persona_pipeline.suites.grading.results import (
     AssertResult,
     Grade,
@@ -165,15 +165,17 @@ class Composite(Assert):
             context.require_code(f"the aggregator of {self.name!r}")
             printed = run_script(how.script, shown, context.suite.path.parent, context)
             return read_grade(printed, own_verdict=True)
-        return ask_freeform(
+        data = ask_judge(
             "composite",
             {"question": context.question, "criteria": context.test.expected_outcome, **json.loads(json.dumps(shown))},
+            FREEFORM,
             context=context,
             name=self.name,
             ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', self._prompt_text or _SUM_UP),
-            prompt=self._prompt_text,
+            subject={"prompt": self._prompt_text},
             model=how.model,
         )
+        return FREEFORM.grade(data)
 
 
 def _members_key(data: Mapping[str, Any]) -> str:

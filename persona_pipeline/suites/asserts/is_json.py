@@ -12,8 +12,6 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
-# Fields that other names of the type imply.
-SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}
 _MOST_PLACES = 1000
 _MOST_DIGITS = 4000
 
@@ -77,7 +75,6 @@ class IsJson(Assert):
     """
 
     needs = (Need.TEXT, Need.COMPLETE)
-    spellings = SPELLINGS
     unsaid: ClassVar = {"anywhere": False}
 
     schema_: Annotated[dict[str, Any], AfterValidator(usable_schema)] | None = Field(

@@ -13,22 +13,20 @@ from persona_pipeline.suites.asserts.code_judge import Script, payload, run_scri
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.base import OLDER, Assert, Context
 from persona_pipeline.suites.grading.judge_questions import (
-    OLDER,
+    FREEFORM,
     RULES,
     VARIABLES,
     Criteria,
-    ask_freeform,
+    Reply,
     ask_judge,
     checks_asked,
+    checks_reply,
     evidence,
     fill_prompt,
-    grade_checks,
     is_analytic,
     rename_description,
-    reply_problem,
-    rules_and_schema,
     unknown_variables,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
@@ -68,6 +66,12 @@ class Prompted(Assert):
         if isinstance(self.prompt, str):
             self._prompt_text = read_prompt(self.prompt, entry, reader, known=self.known)
 
+    def judged_by(self, reply: Reply, output: Output, context: Context, prompt: str | None, **asked: Any) -> Grade:
+        """Return the judge's grade of an output. ``asked``: ``ask`` and ``subject`` of the question."""
+        shown = evidence(output, context, prompt)
+        data = ask_judge(self.type, shown, reply, context=context, name=self.name, model=self.model, **asked)
+        return reply.grade(data)
+
 
 class LlmJudge(Prompted):
     """The score, 0-1, of a judge for how well the answer meets the test's goal, or ``prompt``.
@@ -92,15 +96,8 @@ class LlmJudge(Prompted):
         prompt = self._prompt_text
         if isinstance(self.prompt, PromptScript):
             prompt = printed_prompt(self.prompt, output, context)
-        return ask_freeform(
-            "llm_judge",
-            evidence(output, context, prompt),
-            context=context,
-            name=self.name,
-            ask=RULES["ask_freeform"] if prompt is None else fill_prompt(prompt),
-            prompt=prompt,
-            model=self.model,
-        )
+        ask = RULES["ask_freeform"] if prompt is None else fill_prompt(prompt)
+        return self.judged_by(FREEFORM, output, context, prompt, ask=ask, subject={"prompt": prompt})
 
 
 class Rubrics(Prompted):
@@ -121,21 +118,11 @@ class Rubrics(Prompted):
         return data
 
     def grade(self, output: Output, context: Context) -> Grade:
-        prompt, (rules, schema) = self._prompt_text, rules_and_schema(self.criteria)
+        prompt = self._prompt_text
         subject = {"criteria": [item.asked() for item in self.criteria], "analytic": is_analytic(self.criteria)}
-        data = ask_judge(
-            "rubrics",
-            evidence(output, context, prompt),
-            context=context,
-            name=self.name,
-            rules=rules,
-            ask=checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt)),
-            schema=schema,
-            subject=subject | ({} if prompt is None else {"prompt": prompt}),
-            check=lambda reply: reply_problem(reply, self.criteria),
-            model=self.model,
-        )
-        return grade_checks(data, self.criteria)
+        subject |= {} if prompt is None else {"prompt": prompt}
+        ask = checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt))
+        return self.judged_by(checks_reply(self.criteria), output, context, prompt, ask=ask, subject=subject)
 
 
 def read_prompt(prompt: str, entry: ConfigEntry, reader: Reader, *, known: Collection[str] = ()) -> str:

@@ -16,6 +16,7 @@ from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_SCHEMA,
     RULES,
+    Reply,
     evidence,
     fill_prompt,
     judge_question,
@@ -105,12 +106,10 @@ class Pairwise(Prompted):
             judge_question(
                 "pairwise",
                 {**shown, "first": first, "second": second},
+                Reply(RULES["pairwise"], PAIRWISE_SCHEMA, reply_problem),
                 label=f"{label_of(self.name, context)}, answer {place}",
-                rules=RULES["pairwise"],
                 ask=asked,
-                schema=PAIRWISE_SCHEMA,
                 subject={"prompt": prompt},
-                check=reply_problem,
             )
             for place, first, second in (("first", own, other), ("second", other, own))
         ]

@@ -17,7 +17,7 @@ from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.tests import content_texts
+from persona_pipeline.suites.format.text import content_texts
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.results import UngradedError
 from persona_pipeline.world.models import Message, Persona, Window

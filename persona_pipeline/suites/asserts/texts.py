@@ -12,16 +12,6 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade
 
-# Fields that other names of the type imply.
-SPELLINGS: dict[str, dict[str, Any]] = {
-    "icontains": {"ignore_case": True},
-    "contains_all": {},
-    "contains_any": {"of": "any"},
-    "icontains_all": {"ignore_case": True},
-    "icontains_any": {"ignore_case": True, "of": "any"},
-    "starts_with": {"at": "start"},
-    "ends_with": {"at": "end"},
-}
 # Characters of a pattern that are shown in a default name.
 _PATTERN_LENGTH = 30
 _SAID = {"anywhere": ("contains", "contain"), "start": ("starts with", "start with"), "end": ("ends with", "end with")}
@@ -55,7 +45,6 @@ class Contains(Assert):
     """
 
     needs = (Need.TEXT, Need.COMPLETE)
-    spellings = SPELLINGS
     unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere", "trim": True}
 
     value: Texts = Field(description="The text to find, or a list of texts.")

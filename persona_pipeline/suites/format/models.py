@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import question_text, reference_answer
 
 PASS, BORDERLINE = 0.8, 0.6
 # The JSON schema of a suite file; ``python -m tests.support.suite_schema`` generates it from the models.
@@ -46,14 +48,11 @@ Gate = Annotated[
 class AssertFields(StrictFields):
     """One assert. Types with other spellings override ``prepare``."""
 
-    # Whether grading asks the judge, runs code of the suite, or reads the test's workspace.
+    # Whether grading asks the judge, or reads the test's workspace.
     judged: ClassVar[bool] = False
-    runs_code: ClassVar[bool] = False
     needs_workspace: ClassVar[bool] = False
     # Older names of fields.
     older_names: ClassVar[dict[str, str]] = {}
-    # Fields that other names of the type imply.
-    spellings: ClassVar[Mapping[str, dict[str, Any]]] = {}
     # Values that the normalised form leaves out.
     unsaid: ClassVar[Mapping[str, Any]] = {}
 
@@ -90,7 +89,7 @@ class AssertFields(StrictFields):
     @property
     def needs_code(self) -> bool:
         """Whether it runs code of the suite."""
-        return self.runs_code or self.program is not None or any(part.needs_code for part in self.parts)
+        return self.program is not None or any(part.needs_code for part in self.parts)
 
     @property
     def has_gate(self) -> bool:
@@ -127,8 +126,7 @@ class AssertFields(StrictFields):
 
         ``older_names`` are renamed afterwards. Problems are added to the reader.
         """
-        said = cls.spellings.get(str(entry.data["type"]).replace("-", "_"), {})
-        return data | {key: data.get(key, value) for key, value in said.items()}
+        return data
 
     def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
         """Find the files that the assert names; called once after validation. Problems are added to the reader."""
@@ -181,16 +179,31 @@ STRATEGIES = ("pass_at_k", "mean", "confidence_interval", "all")
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 
-class Metadata(StrictFields):
-    """Description of a suite; present only if the file has a ``name``."""
+MOST_DESCRIPTION = 1024
 
-    name: str
-    description: str
-    version: str | None = None
+
+class Requires(BaseModel):
+    """What the suite needs; keys other than ``agentv`` are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    agentv: str | None = None
+
+
+class Metadata(StrictFields):
+    """Description of a suite; a loaded suite has it only if the file has a ``name``."""
+
+    name: str | None = Field(
+        None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on."
+    )
+    description: str | None = Field(
+        None, description=f"What the suite measures: required with name, then up to {MOST_DESCRIPTION} characters."
+    )
+    version: str | None = Field(None, description="Semantic version, quoted.")
     author: str | None = None
-    tags: list[str] | None = None
-    license: str | None = None
-    requires: dict[str, Any] | None = None
+    tags: list[str] | None = Field(None, description="For finding and filtering.")
+    license: str | None = Field(None, description="SPDX identifier.")
+    requires: Requires | None = None
 
 
 class TrialsFields(StrictFields):
@@ -313,12 +326,11 @@ class Test:
 
     Attributes:
         expected_outcome: the goal in words, or "".
-        question: text of all input messages on one line.
-        reference_answer: the last expected message as text.
         asserts: the test's own, then the suite's.
         turns: the user's lines in a conversation, each a test of the answer.
         user: the simulated user after these turns.
         each_turn: asserts for every answer.
+        files: the files of the input and of the turns, by the paths as they are written.
         entry: its place in a file.
     """
 
@@ -328,8 +340,6 @@ class Test:
     input_messages: tuple[dict[str, Any], ...]
     expected_outcome: str = ""
     expected_messages: tuple[dict[str, Any], ...] = ()
-    question: str = ""
-    reference_answer: str = ""
     dataset: str = ""
     asserts: tuple[AssertFields, ...] = ()
     conversation_id: str | None = None
@@ -341,7 +351,18 @@ class Test:
     turns: "tuple[Test, ...]" = ()
     user: SimulatedUser | None = None
     each_turn: tuple[AssertFields, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     entry: ConfigEntry | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def question(self) -> str:
+        """The text of all input messages on one line."""
+        return question_text(self.input_messages)
+
+    @cached_property
+    def reference_answer(self) -> str:
+        """The last expected message as text."""
+        return reference_answer(self.expected_messages)
 
     @property
     def is_conversation(self) -> bool:
@@ -419,7 +440,7 @@ class Suite:
     @property
     def name(self) -> str:
         """Its name: that in the metadata, else the file's name without endings."""
-        return self.metadata.name if self.metadata else self.path.name.split(".")[0]
+        return (self.metadata and self.metadata.name) or self.path.name.split(".")[0]
 
     def trials_of(self, test: Test) -> TrialsFields | None:
         """Return the trials of a test; None: it runs once. Its own ``trials`` win."""

@@ -1,12 +1,13 @@
 """All problems of a suite, each with its place, in one wording."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,37 +19,29 @@ from persona_pipeline.suites.format.files import FileError, Files, missing_file
 
 @dataclass(frozen=True)
 class LineSource:
-    """One line of a JSONL file. YAML's parser finds columns, because JSON is YAML's flow style."""
+    """One line of a JSONL file, one row of a CSV file, or a place in a program.
+
+    ``text``: that of a JSON line; YAML's parser finds columns, because JSON is YAML's flow style. ``columns``: for a field of
+    the test, the number of its cell in a row, from 1.
+    """
 
     path: str
     line: int
-    text: str
-
-    def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
-        try:
-            column = parse_document(self.text, self.path).where(location, key=key)[1]
-        except ConfigError:
-            column = 1
-        return Problem(message, self.path, self.line, column)
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """One row of a CSV file. ``columns``: for a field of the test, the number of its cell, from 1."""
-
-    path: str
-    line: int
+    text: str = ""
     columns: dict[str, int] = field(default_factory=dict)
 
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
         # The column of an item, such as assert[1], comes before the column of the list.
         names = (_dotted(tuple(location[:2])), str(location[0])) if location else ()
         column = next((self.columns[name] for name in names if name in self.columns), 1)
+        if self.text:
+            with contextlib.suppress(ConfigError):
+                column = parse_document(self.text, self.path).where(location, key=key)[1]
         return Problem(message, self.path, self.line, column)
 
 
 Fields = TypeVar("Fields", bound=BaseModel)
-ConfigSource = Document | LineSource | RowSource
+ConfigSource = Document | LineSource
 
 
 @dataclass(frozen=True)
@@ -85,22 +78,11 @@ class ConfigEntry:
         return self.source.problem((*self.location, *keys), message, key=key)
 
 
-class AssertTypes(Protocol):
-    """The types of asserts that a suite may name. The caller passes them, because they are a layer above the format."""
-
-    def canonical_type(self, spelled: str) -> str: ...
-
-    def find_type(self, name: str) -> type[Any] | None: ...
-
-    def unknown_type(self, spelled: str) -> str: ...
-
-
 @dataclass
 class Reader:
     """State of a loading: the files, the suite's folder, and the problems and warnings so far.
 
     Attributes:
-        assert_types: None where no asserts are read.
         missing: files of programs that do not exist; a run reports them when it needs them.
         depth: number of composites around the current assert.
         broken: ids of invalid values, so that a YAML alias of an invalid value is not reported twice.
@@ -108,7 +90,6 @@ class Reader:
 
     files: Files
     suite_folder: Path
-    assert_types: AssertTypes | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
@@ -147,11 +128,6 @@ class Reader:
         except ValidationError as error:
             add_model_problems(self, entry, error, model)
             return None
-
-    @property
-    def types(self) -> AssertTypes:
-        assert self.assert_types is not None, "this reader was given no types of asserts"
-        return self.assert_types
 
     @property
     def clean(self) -> bool:

@@ -1,17 +1,19 @@
-"""Reading a whole suite."""
+"""Reading a whole suite, with its tests in other files: YAML lists, JSON lines, CSV tables, globs of them."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 
-from persona_pipeline.base.documents.yaml import Document, parse_document
+from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.suites.format.external_tests import SUITE_LIMITS, check_numbers, json_lines, test_entries
-from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, grouped
+from persona_pipeline.suites.format.files import MAX_BYTES, FileError, Files, is_pattern
+from persona_pipeline.suites.format.models import MOST_DESCRIPTION, Metadata, Suite, Test, Text
+from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, grouped
+from persona_pipeline.suites.format.registry import canonical_type, find_type, unknown_type
 from persona_pipeline.suites.format.tests import (
     INPUT,
     ITEMS,
@@ -22,9 +24,9 @@ from persona_pipeline.suites.format.tests import (
     read_test,
     read_workspace,
 )
+from persona_pipeline.suites.format.text import json_file, json_rows
 
 SCHEMA_NAME = "agentv-eval-v2"
-MOST_DESCRIPTION = 1024
 # Keys of a suite with this prefix hold YAML anchors and are not read.
 EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
@@ -39,31 +41,12 @@ _TESTS: Any = WithJsonSchema({
 })  # fmt: skip
 
 
-class Requires(BaseModel):
-    """What the suite needs; keys other than ``agentv`` are kept as they are."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    agentv: str | None = None
-
-
-class SuiteFields(StrictFields):
+class SuiteFields(Metadata):
     """A suite as it is written."""
 
     model_config = ConfigDict(populate_by_name=True, json_schema_extra={"patternProperties": {f"^{EXTENSION}": {}}})
 
     schema_: str | None = Field(None, alias="$schema")
-    name: str | None = Field(
-        None, min_length=1, max_length=64, pattern="^[a-z0-9-]+$", description="Turns the metadata on."
-    )
-    description: str | None = Field(
-        None, description=f"What the suite measures: required with name, then up to {MOST_DESCRIPTION} characters."
-    )
-    version: str | None = Field(None, description="Semantic version, quoted.")
-    author: str | None = None
-    tags: list[str] | None = Field(None, description="For finding and filtering.")
-    license: str | None = Field(None, description="SPDX identifier.")
-    requires: Requires | None = None
     assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="Added to every test's asserts.")
     assertions: Annotated[Any, ITEMS] = Field(None, description="Another name of assert.", deprecated=True)
     evaluators: Annotated[Any, ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
@@ -78,25 +61,37 @@ class SuiteFields(StrictFields):
     evaluator: Text = Field("llm_judge", description="The assert type of a test that has no asserts at all.")
 
 
-def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: AssertTypes) -> Suite:
-    """Read a suite file. ``types``: the types of asserts. See ``load_suite``."""
-    path = Path(path)
-    confined = None if roots is None else tuple(Path(root) for root in roots)
-    reader = Reader(Files(confined), path.absolute().parent, types)
-    return _valid(reader, _read(reader, path.absolute()))
+def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:
+    """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
+
+    Args:
+        path: the file. JSON lines are tests; a YAML file of the same name next to them has the rest.
+        roots: folders that every file of the suite must be in, links followed. None: no limit.
+
+    Returns:
+        The normalised suite; ``warnings`` has deprecated and suspicious parts.
+
+    Raises:
+        ConfigError: the suite is not valid; with every problem at its file, line and column.
+    """
+    path = Path(path).absolute()
+    reader = _reader(path, roots)
+    return _valid(reader, _read(reader, path))
 
 
-def build_suite(
-    data: dict[str, Any], path: Path, line: int, roots: Iterable[Path | str] | None, types: AssertTypes
-) -> Suite:
+def build_suite(data: dict[str, Any], path: Path, line: int, roots: Iterable[Path | str] | None) -> Suite:
     """Build a suite from data. ``path``, ``line``: its place in messages. Raises ``ConfigError`` with every problem."""
-    reader = Reader(Files(None if roots is None else tuple(map(Path, roots))), path.parent, types)
+    reader = _reader(path, roots)
     suite = None
     with reader.collecting():
-        source = LineSource(str(path), line, "")
+        source = LineSource(str(path), line)
         check_numbers(data, source)
         suite = _suite(reader, path, ConfigEntry(data, source), None)
     return _valid(reader, suite)
+
+
+def _reader(path: Path, roots: Iterable[Path | str] | None) -> Reader:
+    return Reader(Files(None if roots is None else tuple(map(Path, roots))), path.parent)
 
 
 def _valid(reader: Reader, suite: Suite | None) -> Suite:
@@ -120,7 +115,7 @@ def _read(reader: Reader, path: Path) -> Suite | None:
 
 
 def _document(reader: Reader, path: Path, text: str) -> Document | None:
-    document = parse_document(text, str(path), limits=SUITE_LIMITS)
+    document = read_document(path, text)
     if not isinstance(document.data, dict):
         reader.problems.append(document.problem((), "must be a mapping with tests"))
         return None
@@ -129,7 +124,6 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
         said = f"is not a suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"
         reader.problems.append(document.problem(("$schema",), said))
         return None
-    check_numbers(document.data, document)
     return document
 
 
@@ -165,9 +159,7 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
             reader.fail(entry, f"execution: cache_path: {problem}", "execution", "cache_path")
     workspace = read_workspace(reader, entry)
     asserts = read_all_asserts(reader, entry)
-    asked: tuple[dict[str, Any], ...] = ()
-    if data.get("input") is not None:
-        asked = input_messages(reader, entry.named("suite"), "input")
+    asked = ((), {}) if data.get("input") is None else input_messages(reader, entry.named("suite"), "input")
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
     defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=not reader.clean)
     tests = _tests(reader, entry, path, lines, defaults)
@@ -175,11 +167,11 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
-    metadata = {key: data.get(key) for key in Metadata.model_fields}
+    about = {key: data.get(key) for key in Metadata.model_fields}
     return Suite(
         path=path,
         tests=tests,
-        metadata=None if fields.name is None else Metadata.model_validate(metadata),
+        metadata=None if fields.name is None else Metadata.model_validate(about),
         tags=tuple(fields.tags or ()),
         target=execution.target or vars(fields)["target"],
         targets=None if execution.targets is None else tuple(dict.fromkeys(execution.targets)),
@@ -187,7 +179,7 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
         cache=execution.cache,
         cache_path=execution.cache_path,
         workspace=workspace,
-        evaluator=reader.types.canonical_type(fields.evaluator),
+        evaluator=canonical_type(fields.evaluator),
         roots=reader.files.roots,
         warnings=tuple(grouped(reader.warnings)),
         missing=tuple(dict.fromkeys(reader.missing)),
@@ -215,10 +207,10 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
 
 
 def _check_evaluator(reader: Reader, entry: ConfigEntry, spelled: str) -> None:
-    name = reader.types.canonical_type(spelled)
-    model = reader.types.find_type(name)
+    name = canonical_type(spelled)
+    model = find_type(name)
     if model is None:
-        reader.fail(entry, f"evaluator: {reader.types.unknown_type(spelled)}", "evaluator")
+        reader.fail(entry, f"evaluator: {unknown_type(spelled)}", "evaluator")
         return
     try:
         model.model_validate({"type": name})
@@ -240,7 +232,7 @@ def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, de
             if other in entry.data and other != key:
                 said = f"{other} is ignored, because {key} holds the tests; move its tests there"
                 reader.warn(entry, said, other, key=True)
-        found = test_entries(reader, entry.child(key))
+        found = _test_entries(reader, entry.child(key))
     tests: list[Test] = []
     places: dict[str, ConfigEntry] = {}
     for item in found:
@@ -253,3 +245,130 @@ def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, de
             reader.problems.append(item.problem(said, "id"))
         tests.append(test)
     return tuple(tests)
+
+
+SUITE_LIMITS = Limits(size=MAX_BYTES, depth=64, nodes=5_000_000)
+ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".csv")
+_MOST_NESTED = 16
+
+
+def _test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[ConfigEntry]:
+    """Yield each test under ``tests``, also those in other files.
+
+    ``entry``: the value of ``tests``: a list of tests and ``file://`` references, or one path.
+    """
+    value = entry.data
+    if isinstance(value, str):
+        for path in _referenced(reader, entry.named("tests"), value):
+            yield from _file_tests(reader, entry, path, (path,))
+    elif isinstance(value, list):
+        yield from _list_tests(reader, entry, "tests", ())
+    else:
+        reader.fail(entry, "tests must be a list of tests, or the path of a .yaml, .jsonl or .csv file")
+
+
+def _list_tests(reader: Reader, entry: ConfigEntry, name: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
+    for index, item in enumerate(entry.data):
+        place = entry.child(index, label=f"{name}[{index}]")
+        if not isinstance(item, str):
+            yield place
+        elif not item.startswith("file://"):
+            reader.fail(place, f"must be a test, or a reference that starts with file://; found {item!r}")
+        else:
+            for path in _referenced(reader, place, item):
+                if path in seen or len(seen) >= _MOST_NESTED:
+                    reader.fail(place, f"{path.name} refers to itself")
+                else:
+                    yield from _file_tests(reader, place, path, (*seen, path))
+
+
+def _referenced(reader: Reader, entry: ConfigEntry, reference: str) -> list[Path]:
+    """Return the test files that a reference names: one, or the matches of a pattern."""
+    suffix, pattern = Path(reference).suffix, is_pattern(reference)
+    if not pattern and suffix.lower() not in ENDINGS:
+        said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
+        reader.fail(entry, said)
+        return []
+    try:
+        if not pattern:
+            return [reader.files.find(reference, reader.folders(entry))]
+        found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
+    except FileError as problem:
+        reader.fail(entry, str(problem))
+        return []
+    if not found:
+        reader.fail(entry, f"{reference!r} matches no test file; correct or remove it")
+    return found
+
+
+def _file_tests(reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
+    try:
+        text = reader.files.read(path)
+    except FileError as problem:
+        reader.problems.append(problem.problem(path))
+        return
+    first = next(found := _entries_of(reader, path, text, seen), None)
+    if first is not None:
+        yield first
+        yield from found
+    elif reader.clean:
+        reader.problems.append(entry.problem(f"{path.name} holds no tests; add one, or remove the reference"))
+
+
+def _entries_of(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
+    if path.suffix.lower() == ".jsonl":
+        yield from json_lines(reader, str(path), text)
+        return
+    if path.suffix.lower() == ".csv":
+        from persona_pipeline.suites.format.csv_tests import read_rows
+
+        yield from read_rows(reader, str(path), text)
+        return
+    with reader.collecting():
+        document = read_document(path, text)
+        if document.data is None:
+            return
+        if not isinstance(document.data, list):
+            said = "must be a list (a YAML array) of tests; a suite cannot be nested in a suite"
+            reader.problems.append(document.problem((), said))
+            return
+        yield from _list_tests(reader, ConfigEntry(document.data, document), path.name, seen)
+
+
+def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
+    """Return a YAML or JSON file with its places. ``merge``: resolve merge keys (<<).
+
+    Raises ``ConfigError``: it is not valid, or has a number that is not finite.
+    """
+    if path.suffix.lower() == ".json":
+        return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)
+    document = parse_document(text, str(path), limits=replace(SUITE_LIMITS, merge=merge))
+    check_numbers(document.data, document)
+    return document
+
+
+def json_lines(
+    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {error}"
+) -> Iterator[ConfigEntry]:
+    """Yield the object of every line that is not blank. ``malformed``: the message for a line that is not JSON."""
+    for number, line, value in json_rows(text, path, malformed, reader.problems):
+        yield ConfigEntry(value, LineSource(path, number, line), label=f"line {number}")
+
+
+def check_numbers(data: Any, source: Any) -> None:
+    """Refuse NaN and infinity: scores cannot use them, and JSON cannot hold them."""
+    problems = [
+        source.problem(location, f"{location[-1] if location else 'the value'}: must be a finite number, not {value}")
+        for location, value in _not_finite(data)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _not_finite(value: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield (), value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(item, float | dict | list):
+            yield from (((key, *inside), number) for inside, number in _not_finite(item))

@@ -1,6 +1,6 @@
 """Reading a test: messages and their short forms, asserts, turns, how it is run, and the texts derived from messages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,6 @@ from pydantic import Field, WithJsonSchema
 
 from persona_pipeline.base.documents.yaml import braces_hint
 from persona_pipeline.base.errors import nearest
-from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import (
     STRATEGIES,
     AssertFields,
@@ -23,32 +22,34 @@ from persona_pipeline.suites.format.models import (
     rename,
 )
 from persona_pipeline.suites.format.problems import ConfigEntry, Fields, Reader
-from persona_pipeline.suites.format.text import stringify
+from persona_pipeline.suites.format.registry import FUNCTIONS, TYPES, type_meant, unknown_type
 
 ROLES = ("system", "user", "assistant", "tool")
 _ROLES_TEXT = ", ".join(ROLES)
 MAX_NESTING = 16
 
 
-def input_messages(reader: Reader, entry: ConfigEntry, key: str) -> tuple[dict[str, Any], ...]:
+# Messages, and the files that they name, by the paths as they are written.
+Asked = tuple[tuple[dict[str, Any], ...], dict[str, Path]]
+
+
+def input_messages(reader: Reader, entry: ConfigEntry, key: str) -> Asked:
     """Return the messages at ``input``, ``input_messages`` or a turn's ``user``; text is one user message.
 
     The files that they name must exist.
     """
     value = entry.data[key]
     if isinstance(value, str) and key != "input_messages":
-        return ({"role": "user", "content": value},)
+        return ({"role": "user", "content": value},), {}
     if not isinstance(value, list):
         wanted = "a list of messages" if key == "input_messages" else "a string or a list of messages"
         reader.fail(entry, f"{key} must be {wanted}{braces_hint(value)}", key)
-        return ()
+        return (), {}
     if not value:
         reader.fail(entry, f"{key} must hold at least one message", key)
     before = len(reader.problems)
     messages = _messages(reader, entry, key)
-    if len(reader.problems) == before:
-        _check_file_parts(reader, entry, key, messages)
-    return messages
+    return messages, _find_files(reader, entry, key, messages) if len(reader.problems) == before else {}
 
 
 def expected_messages(reader: Reader, entry: ConfigEntry, key: str | None) -> tuple[dict[str, Any], ...]:
@@ -116,62 +117,31 @@ def _check_tool_calls(reader: Reader, entry: ConfigEntry, calls: Any) -> None:
             reader.fail(entry, f"tool_calls[{index}]: tool is required, a string", "tool_calls", index)
 
 
-def _check_file_parts(reader: Reader, entry: ConfigEntry, key: str, messages: Sequence[dict[str, Any]]) -> None:
-    """Check that every ``{type: file, value: path}`` part names a file that exists."""
+def file_parts(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the ``{type: file, value: path}`` parts of messages, each with the numbers of its message and part."""
     for index, message in enumerate(messages):
         parts = message.get("content")
         for number, part in enumerate(parts if isinstance(parts, list) else ()):
-            place = (key, index, "content", number)
-            if part.get("type") != "file":
-                continue
-            if not isinstance(part.get("value"), str):
-                reader.fail(entry, "a file part needs value, a path", *place)
-                continue
-            with reader.placing(entry, key, *place):
-                find_file_part(reader.files, part["value"], reader.folders(entry), reader.top)
+            if part.get("type") == "file":
+                yield index, number, part
 
 
-def find_file_part(files: Files, reference: str, folders: Sequence[Path], top: Path) -> Path:
-    """Return the file of a file part: in one of the folders, or above them up to the repository's top."""
-    return files.find(reference, [*folders, *(above for above in folders[-1].parents if above.is_relative_to(top))])
+def _find_files(reader: Reader, entry: ConfigEntry, key: str, messages: Sequence[dict[str, Any]]) -> dict[str, Path]:
+    """Return the files of file parts, by the paths as they are written; each must exist.
 
-
-def question_text(messages: Sequence[dict[str, Any]]) -> str:
-    """Return the text of all messages, each trimmed, joined by one space; blank ones are left out."""
-    texts = (text.strip() for message in messages for text in content_texts(message.get("content")))
-    return " ".join(text for text in texts if text)
-
-
-def content_texts(content: Any) -> list[str]:
-    """Return the texts of a message's content: a string, a mapping as JSON, or the text parts of a list."""
-    if isinstance(content, str):
-        return [content]
-    if isinstance(content, dict):
-        return [stringify(content, indent=2)]
-    parts = content if isinstance(content, list) else ()
-    texts = [
-        part.get("value", part.get("text")) for part in parts if isinstance(part, dict) and part.get("type") == "text"
-    ]
-    return [text for text in texts if isinstance(text, str)]
-
-
-def under_roles(said: Iterable[tuple[str, str]]) -> str:
-    """Return texts, each under its speaker's role; blank ones are left out, and a single text has no role."""
-    texts = [(role, text) for role, text in said if text.strip()]
-    if len(texts) == 1:
-        return texts[0][1]
-    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
-
-
-def reference_answer(messages: Sequence[dict[str, Any]]) -> str:
-    """Return the last message as text: its content, else its tool calls; data as indented JSON."""
-    if not messages:
-        return ""
-    content = messages[-1].get("content")
-    if isinstance(content, str):
-        return content
-    value = content if content is not None else messages[-1].get("tool_calls")
-    return "" if value is None else stringify(value, indent=2)
+    They are in the folder of the naming file or of the suite, or above them up to the repository's top.
+    """
+    found: dict[str, Path] = {}
+    folders = reader.folders(entry)
+    above = [folder for folder in folders[-1].parents if folder.is_relative_to(reader.top)]
+    for index, number, part in file_parts(messages):
+        place = (key, index, "content", number)
+        if not isinstance(part.get("value"), str):
+            reader.fail(entry, "a file part needs value, a path", *place)
+            continue
+        with reader.placing(entry, key, *place):
+            found[part["value"]] = reader.files.find(part["value"], [*folders, *above])
+    return found
 
 
 def read_execution(reader: Reader, entry: ConfigEntry) -> ExecutionFields:
@@ -262,22 +232,25 @@ def _read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int, depth
         place = ("type",) if "type" in data else ()
         reader.fail(entry, f"{key}[{index}]: type is required, such as type: contains", *place)
         return None
-    name = reader.types.canonical_type(spelled)
+    name, implied = type_meant(spelled)
     if name == "llm_judge" and data.get("rubrics") is not None:
         name = "rubrics"
     with reader.collecting():
-        model = reader.types.find_type(name)
+        # No file holds a function.
+        model = (FUNCTIONS if callable(data.get("call")) else TYPES).find(name)
         if model is None:
-            reader.fail(entry, f"{key}[{index}]: {reader.types.unknown_type(spelled)}", "type")
+            reader.fail(entry, f"{key}[{index}]: {unknown_type(spelled)}", "type")
             return None
         shown = data["name"] if isinstance(data.get("name"), str) and data["name"] else index
-        return _build(reader, entry.named(f"{key}[{shown}] ({spelled})"), model, name, depth)
+        place = entry.named(f"{key}[{shown}] ({spelled})")
+        return _build(reader, place, model, {**implied, **data, "type": name}, depth)
     return None
 
 
-def _build(reader: Reader, entry: ConfigEntry, model: type[AssertFields], name: str, depth: int) -> AssertFields | None:
+def _build(
+    reader: Reader, entry: ConfigEntry, model: type[AssertFields], data: dict[str, Any], depth: int
+) -> AssertFields | None:
     before, found = len(reader.problems), len(reader.files.found)
-    data: dict[str, Any] = {**entry.data, "type": name}
     if data.get("name", "") is None:
         del data["name"]
     reader.depth = depth
@@ -360,7 +333,7 @@ class Defaults:
 
     dataset: str
     asserts: Sequence[AssertFields] = ()
-    input_messages: Sequence[dict[str, Any]] = ()
+    asked: Asked = ((), {})
     workspace: WorkspaceFields | None = None
     invalid: bool = False
 
@@ -382,7 +355,7 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
     skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
     part = _part(reader, entry, "user", SimulatedUser)
     user = part and part[1]
-    asked = _input(reader, entry)
+    asked, files = _input(reader, entry)
     expected = expected_messages(reader, entry, _present(entry, *_ANSWERS))
     asserts = _asserts(reader, entry)
     turns = _turns(reader, entry, defaults)
@@ -394,7 +367,8 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
     workspace = read_workspace(reader, entry)
     if len(reader.problems) > before:
         return None
-    messages = asked if skip_defaults else (*defaults.input_messages, *asked)
+    if not skip_defaults:
+        asked, files = (*defaults.asked[0], *asked), {**defaults.asked[1], **files}
     goal = next((data[key] for key in _GOALS if isinstance(data.get(key), str)), "")
     asserts = asserts if skip_defaults else [*asserts, *defaults.asserts]
     checked = asserts or goal or expected or every or any(turn.asserts for turn in turns)
@@ -409,11 +383,9 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
     targets = execution.targets or ([execution.target] if execution.target is not None else None)
     return Test(
         id=data["id"],
-        input_messages=tuple(messages),
+        input_messages=asked,
         expected_outcome=goal,
         expected_messages=expected,
-        question=question_text(messages),
-        reference_answer=reference_answer(expected),
         dataset=defaults.dataset,
         asserts=tuple(asserts),
         conversation_id=data.get("conversation_id"),
@@ -425,6 +397,7 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
         turns=turns,
         user=user,
         each_turn=tuple(every),
+        files=files | {name: path for turn in turns for name, path in turn.files.items()},
         entry=entry,
     )
 
@@ -451,7 +424,7 @@ def _turn(reader: Reader, entry: ConfigEntry, defaults: Defaults, name: str) -> 
     before = len(reader.problems)
     if reader.validated(TurnFields, present(entry.data), entry) is None:
         return None
-    said = input_messages(reader, entry, "user")
+    said, files = input_messages(reader, entry, "user")
     expected = expected_messages(reader, entry, _present(entry, "expected_output"))
     asserts = read_asserts(reader, entry, "assert") if entry.data.get("assert") is not None else []
     if len(reader.problems) > before:
@@ -461,22 +434,21 @@ def _turn(reader: Reader, entry: ConfigEntry, defaults: Defaults, name: str) -> 
         input_messages=said,
         expected_outcome=entry.data.get("criteria") or "",
         expected_messages=expected,
-        question=question_text(said),
-        reference_answer=reference_answer(expected),
         dataset=defaults.dataset,
         asserts=tuple(asserts),
+        files=files,
         entry=entry,
     )
 
 
-def _input(reader: Reader, entry: ConfigEntry) -> tuple[dict[str, Any], ...]:
+def _input(reader: Reader, entry: ConfigEntry) -> Asked:
     key = _present(entry, "input_messages", "input")
     if key is not None:
         return input_messages(reader, entry, key)
     misspelt = (nearest(name, ("input", "input_messages")) for name in entry.data.keys() - TestFields.model_fields)
     if _present(entry, "turns", "user") is None and not any(misspelt):
         reader.fail(entry, "input is required")
-    return ()
+    return (), {}
 
 
 def _present(entry: ConfigEntry, *keys: str) -> str | None:

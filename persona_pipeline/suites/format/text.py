@@ -1,10 +1,10 @@
-"""JSON, and regular expressions of Python's ``regex`` package with a time limit."""
+"""JSON, texts of messages, and regular expressions of Python's ``regex`` package with a time limit."""
 
 import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -102,6 +102,44 @@ def json_rows(
                 problems.append(problem)
             elif number < len(lines):
                 raise ConfigError(problem) from error
+
+
+def question_text(messages: Sequence[dict[str, Any]]) -> str:
+    """Return the text of all messages, each trimmed, joined by one space; blank ones are left out."""
+    texts = (text.strip() for message in messages for text in content_texts(message.get("content")))
+    return " ".join(text for text in texts if text)
+
+
+def content_texts(content: Any) -> list[str]:
+    """Return the texts of a message's content: a string, a mapping as JSON, or the text parts of a list."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, dict):
+        return [stringify(content, indent=2)]
+    parts = content if isinstance(content, list) else ()
+    texts = [
+        part.get("value", part.get("text")) for part in parts if isinstance(part, dict) and part.get("type") == "text"
+    ]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def under_roles(said: Iterable[tuple[str, str]]) -> str:
+    """Return texts, each under its speaker's role; blank ones are left out, and a single text has no role."""
+    texts = [(role, text) for role, text in said if text.strip()]
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
+
+
+def reference_answer(messages: Sequence[dict[str, Any]]) -> str:
+    """Return the last message as text: its content, else its tool calls; data as indented JSON."""
+    if not messages:
+        return ""
+    content = messages[-1].get("content")
+    if isinstance(content, str):
+        return content
+    value = content if content is not None else messages[-1].get("tool_calls")
+    return "" if value is None else stringify(value, indent=2)
 
 
 MAX_PATTERN = 10_000

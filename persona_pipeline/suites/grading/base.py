@@ -12,21 +12,25 @@ from persona_pipeline.base.text import storable_data
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
-from persona_pipeline.suites.format.tests import content_texts, under_roles
+from persona_pipeline.suites.format.text import content_texts, under_roles
 from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
+    Attempt,
     Failure,
     Grade,
     SuiteVerdict,
     UngradedError,
     verdict_of,
+    weighted_mean,
 )
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 DEFAULT_TIMEOUT = 120.0
+# Older names of what programs and prompts are given.
+OLDER = {"candidate_answer": "answer", "expected_messages": "expected_output", "expected_outcome": "criteria"}
 # The reason for missing evidence.
 NOT_REPORTED = "not_reported"
 # Fields of a grade that an assert's result copies.
@@ -140,3 +144,19 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     score = min(1.0, max(0.0, grade.score))
     said = {name: storable_data(getattr(grade, name)) for name in _SAID}
     return replace(result, score=score, verdict=grade.verdict or verdict_of(score), **said)
+
+
+def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
+    """Return an answer with its score.
+
+    A missed gate makes the score 0. Otherwise an assert without a score makes the test an error, because a number without it
+    would be a guess. Otherwise the score is the weighted mean.
+    """
+    gates = tuple(item.name for item in results if item.gate_failed)
+    if gates:
+        return Attempt(number, 0.0, SuiteVerdict.FAIL, results, output, gates)
+    scored = [(item.score, item.weight) for item in results if item.score is not None]
+    if len(scored) < len(results) or not results:
+        return Attempt(number, None, SuiteVerdict.ERROR, results, output)
+    score = weighted_mean(scored) or 0.0
+    return Attempt(number, score, verdict_of(score), results, output)

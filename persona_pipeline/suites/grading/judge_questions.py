@@ -4,6 +4,8 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import StrictFields, Text, Weight, present
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
-from persona_pipeline.suites.grading.base import Context, shown_messages
+from persona_pipeline.suites.grading.base import OLDER, Context, shown_messages
 from persona_pipeline.suites.grading.results import Grade, SuiteVerdict, weighted_mean
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ MAX_TOKENS = 2048
 VARIABLES = (
     "answer", "expected_output", "question", "criteria", "reference_answer", "input", "output", "file_changes", "tool_calls",
 )  # fmt: skip
-# Older names of variables.
-OLDER = {"candidate_answer": "answer", "expected_messages": "expected_output", "expected_outcome": "criteria"}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 RULES: dict[str, str] = tomllib.loads((Path(__file__).parent / "data" / "rules.toml").read_text(encoding="utf-8"))
@@ -110,21 +110,32 @@ def freeform_grade(data: Mapping[str, Any]) -> Grade:
     )
 
 
+@dataclass(frozen=True)
+class Reply:
+    """The form of a judge's reply.
+
+    Attributes:
+        rules: what the judge is told.
+        schema: JSON schema of the reply.
+        problem: returns the problem of a reply, or None.
+        grade: returns the grade of a reply without problems.
+    """
+
+    rules: str
+    schema: Mapping[str, Any]
+    problem: Callable[[Any], str | None]
+    grade: Callable[[Mapping[str, Any]], Grade] = freeform_grade
+
+
+FREEFORM = Reply(FREEFORM_RULES, FREEFORM_SCHEMA, freeform_problem)
+
+
 def judge_question(
-    kind: str,
-    shown: Mapping[str, Any],
-    *,
-    label: str,
-    rules: str,
-    ask: str,
-    schema: Mapping[str, Any],
-    subject: Mapping[str, Any],
-    check: Callable[[Any], str | None],
+    kind: str, shown: Mapping[str, Any], reply: Reply, *, label: str, ask: str, subject: Mapping[str, Any]
 ) -> "Question":
     """Return a question about evidence.
 
-    ``subject``: key of the recording, together with the evidence: the question, not its wording. ``check``: returns the problem of
-    a reply, or None.
+    ``subject``: key of the recording, together with the evidence: the question, not its wording.
     """
     from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import plain_json
@@ -134,46 +145,27 @@ def judge_question(
         kind=kind,
         subject={"kind": kind, **subject, "evidence": shown},
         label=label,
-        system=rules,
+        system=reply.rules,
         evidence=plain_json(shown),
         ask=ask,
-        schema=schema,
+        schema=reply.schema,
         max_tokens=MAX_TOKENS,
-        prompt_version=content_hash([rules, schema])[:8],
-        check=check,
+        prompt_version=content_hash([reply.rules, reply.schema])[:8],
+        check=reply.problem,
     )
 
 
 def ask_judge(
-    kind: str, shown: Mapping[str, Any], *, context: Context, name: str, model: str | None, **asked: Any
+    kind: str, shown: Mapping[str, Any], reply: Reply, *, context: Context, name: str, model: str | None, **asked: Any
 ) -> Mapping[str, Any]:
     """Ask the judge about evidence and return its reply. ``asked``: further arguments of ``judge_question``."""
-    question = judge_question(kind, shown, label=label_of(name, context), **asked)
+    question = judge_question(kind, shown, reply, label=label_of(name, context), **asked)
     return context.judge.ask(question, context.time_left(), model=model)
 
 
 def label_of(name: str, context: Context) -> str:
     """Return the name of a question about a test."""
     return f"{name} of {context.suite.name}/{context.test.id}"
-
-
-def ask_freeform(
-    kind: str, shown: Mapping[str, Any], *, context: Context, name: str, ask: str, prompt: str | None, model: str | None
-) -> Grade:
-    """Ask the judge for a score from 0 to 1 and return its grade. ``prompt``: of the suite, or None."""
-    data = ask_judge(
-        kind,
-        shown,
-        context=context,
-        name=name,
-        rules=FREEFORM_RULES,
-        ask=ask,
-        schema=FREEFORM_SCHEMA,
-        subject={"prompt": prompt},
-        check=freeform_problem,
-        model=model,
-    )
-    return freeform_grade(data)
 
 
 TOP, GOOD = 10, 7
@@ -295,19 +287,19 @@ def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
     return listed if task is None else f"{task}\n\n{listed}"
 
 
-def rules_and_schema(criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]]:
-    """Return the judge's rules and the JSON schema of its reply. Reasons come before the decision."""
+def checks_reply(criteria: Sequence[Criterion]) -> Reply:
+    """Return the form of a reply that checks criteria. Reasons come before the decision."""
     check: dict[str, Any] = {"id": {"type": "string"}, "reasoning": {"type": "string"}}
     if is_analytic(criteria):
         rules, check["score"] = ANALYTIC_RULES, {"type": "integer", "enum": list(range(TOP + 1))}
     else:
         rules, check["satisfied"] = CHECKLIST_RULES, {"type": "boolean"}
     checks = list_schema(object_schema(check))
-    return rules, object_schema({"checks": checks, "overall_reasoning": {"type": "string"}})
+    schema = object_schema({"checks": checks, "overall_reasoning": {"type": "string"}})
+    return Reply(rules, schema, partial(_checks_problem, criteria), partial(_checks_grade, criteria))
 
 
-def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
-    """Return the problem of a judge's reply; None if every criterion is checked exactly once."""
+def _checks_problem(criteria: Sequence[Criterion], data: Any) -> str | None:
     analytic = is_analytic(criteria)
     checks = data.get("checks") if isinstance(data, Mapping) else None
     if not isinstance(checks, list) or not all(isinstance(item, Mapping) for item in checks):
@@ -326,7 +318,7 @@ def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:
     return None
 
 
-def grade_checks(data: Mapping[str, Any], criteria: Sequence[Criterion]) -> Grade:
+def _checks_grade(criteria: Sequence[Criterion], data: Mapping[str, Any]) -> Grade:
     """Return the grade of a valid reply.
 
     Checklist: satisfied weight over all weight. Analytic: weighted mean of score / 10. Either is 0 and fails if a required

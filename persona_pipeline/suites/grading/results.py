@@ -144,9 +144,8 @@ class Grade:
 
 # Fields that rows hold unchanged, of an assert and of a test.
 _OF_AN_ASSERT = ("name", "type", "score", "weight", "required", "reasoning", "details")
-_OF_A_TEST = (
-    "id", "score", "target", "dataset", "conversation_id", "metadata", "aggregation", "request_key", "digest", "timestamp",
-)  # fmt: skip
+_OF_SOME_TESTS = ("conversation_id", "metadata", "aggregation", "request_key", "digest", "timestamp")
+_OF_A_TEST = ("id", "score", "target", "dataset", *_OF_SOME_TESTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +182,8 @@ class AssertResult:
         return self.verdict is not SuiteVerdict.PASS if self.required is True else not reaches(self.score, self.gate)
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {
-            "name": self.name,
-            "type": self.type,
-            "score": self.score,
-            "weight": self.weight,
-            "verdict": self.verdict.value,
-            "hits": list(self.hits),
-            "misses": list(self.misses),
-            "reasoning": self.reasoning,
-        }
+        data = {name: getattr(self, name) for name in ("name", "type", "score", "weight", "reasoning")}
+        data |= {"verdict": self.verdict.value, "hits": list(self.hits), "misses": list(self.misses)}
         optional = {
             "required": self.required or None,
             "details": dict(self.details or {}) or None,
@@ -326,12 +317,8 @@ class TestResult:
         """Return the row as plain JSON."""
         best, output = self.best, self.best.output
         scored, expected = self.coverage
-        data: dict[str, Any] = {
-            "id": self.id,
-            "test_id": self.test_id,
-            "target": self.target,
-            "dataset": self.dataset,
-            "score": self.score,
+        data = {name: getattr(self, name) for name in ("id", "test_id", "target", "dataset", "score")}
+        data |= {
             "verdict": self.verdict.value,
             "hits": [text for item in best.results for text in item.hits],
             "misses": [text for item in best.results for text in item.misses],
@@ -348,15 +335,10 @@ class TestResult:
             "file_changes": output.file_changes if output else None,
             "workspace_path": best.workspace_kept,
             "trials": [attempt.to_dict() for attempt in self.attempts] or None,
-            "aggregation": self.aggregation,
             "cost_limited": self.cost_limited or None,
-            "conversation_id": self.conversation_id,
-            "metadata": self.metadata,
             "cached": best.cached or None,
             "notes": list(self.notes) or None,
-            "request_key": self.request_key,
-            "digest": self.digest,
-            "timestamp": self.timestamp,
+            **{name: getattr(self, name) for name in _OF_SOME_TESTS},
         }
         return data | present(optional)
 

@@ -32,9 +32,9 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
         if isinstance(prompt, dict | list) or (isinstance(prompt, str) and PROGRAM.search(prompt)):
-            return item.none(f"{item.type} with a program as its prompt", "write the prompt out")
+            return item.refused(f"{item.type} with a program as its prompt", "write the prompt out")
         if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
-            prompt = item.part.file(prompt, "prompt").written()
+            prompt = item.file(prompt, "prompt").written()
             if prompt is None:
                 return None
         value = value if value is not None else criteria
@@ -44,12 +44,12 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
             made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, one, scored) for one in value]}
             return made | ({"prompt": prompt} if prompt else {})
         if isinstance(value, dict):
-            return item.none(f"{item.type} with data as its value", "write a list of criteria")
+            return item.refused(f"{item.type} with data as its value", "write a list of criteria")
         passes = item.threshold if item.threshold is not None else limit
         if passes is None and isinstance(value, str) and not prompt:
             return {"type": "rubrics", "criteria": [prefix + value]}
         if value is not None and prompt:
-            item.part.none("a value beside a prompt", "value", remedy="write it into the prompt")
+            item.none("a value beside a prompt", "value", remedy="write it into the prompt")
         text = prompt if prompt is not None else value
         made = {"type": "llm_judge"} | ({"prompt": prefix + text} if isinstance(text, str) else {})
         return made | ({"_passes_from": passes} if passes else {})
@@ -67,7 +67,7 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
     if value.get("operator") == "contradiction":
         made["outcome"] = f"Says nothing that contradicts this, or does not speak of it: {made.get('outcome', '')}"
     elif value.get("operator") not in (None, "correctness"):
-        item.part.none(f"operator {value['operator']}", "value")
+        item.none(f"operator {value['operator']}", "value")
     if isinstance(value.get("min_score"), int | float):
         made["required_min_score"] = math.ceil(10 * value["min_score"] - 1e-9)
     if not scored:
@@ -186,9 +186,9 @@ def _converted(part: FilePart, variables: Mapping[str, Any], gates: bool) -> dic
         return None
     if findings.promptfoo and any(isinstance(variables.get(name), dict | list) for name in alone_in(value)):
         part.warn("data in an assert's template is [object Object] there; here it is JSON", "value")
-    item = ConvertedAssert(part, kind, {**data, **inner}, variables, gates=gates)
-    limit = item.data.get(part.first("threshold", "min_score") or "")
-    part.take("threshold", "min_score")
+    whole = ConfigEntry({**data, **inner}, part.entry.source, part.entry.location)
+    item = ConvertedAssert(findings, whole, part.label, part.used, kind, variables, gates=gates)
+    limit = item.take("threshold", "min_score")
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     made = convert(item)
     negated = negated != (made is not None and item.take("negate") is True)
@@ -210,15 +210,15 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
     # With a weight of 0 an assert's verdict does not count, but that of a set does.
     gate = required or (gates and not always and (weight != 0 or item.kind == "assert_set"))
     if always:
-        item.part.warn(f"{item.type} with a threshold of 0 passes always; here its score still counts", "threshold")
+        item.warn(f"{item.type} with a threshold of 0 passes always; here its score still counts", "threshold")
     if gate:
         made["required"] = required if limit is None or isinstance(required, float) else limit
         made["required"] = made["required"] or True
     if limit and gate and limit < PASSES:
         said = f"passes from {limit:g} on, and counts with its score: below {PASSES} it can keep a test from passing"
-        item.part.warn(f"{item.type} {said}", "threshold")
+        item.warn(f"{item.type} {said}", "threshold")
     elif (limit or item.threshold) and not gate and not item.findings.promptfoo:
-        item.part.none(f"threshold of {item.type} that is not required", "threshold")
+        item.none(f"threshold of {item.type} that is not required", "threshold")
     return head | made
 
 
@@ -227,13 +227,13 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     members = item.take(key)
     aggregator = item.take("aggregator")
     if not isinstance(members, list):
-        return item.none(f"{item.type} without asserts")
-    findings, here = item.findings, (id(item.part.entry.source), item.part.entry.location)
+        return item.refused(f"{item.type} without asserts")
+    findings, here = item.findings, (id(item.entry.source), item.entry.location)
     if here in findings.groups:
-        return item.none(f"{item.type} that holds itself")
-    findings.spend("groups", 1, item.part)
+        return item.refused(f"{item.type} that holds itself")
+    findings.spend("groups", 1, item)
     strict = item.gates and item.threshold is None
-    places = [item.part.child(key, index) for index in range(len(members))]
+    places = [item.child(key, index) for index in range(len(members))]
     for place in (part for part in places if isinstance(part.data, dict)):
         if findings.promptfoo and place.data.get("type") == "assert-set":
             place.warn("an assert-set in an assert-set is an error there; here it counts")
@@ -244,7 +244,7 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     found = read_asserts(findings, places, item.variables, gates=strict)
     findings.groups.pop()
     if not found:
-        return item.none(f"{item.type} of which nothing is left")
+        return item.refused(f"{item.type} of which nothing is left")
     made = {"type": "composite", "assert": found, "aggregator": aggregator or {"type": "weighted_average"}}
     return made | ({"_passes_from": item.threshold} if item.threshold else {})
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.format.external_tests import METADATA, json_lines
-from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
+from persona_pipeline.suites.format.csv_tests import METADATA
+from persona_pipeline.suites.format.problems import ConfigEntry, LineSource
+from persona_pipeline.suites.format.suite import json_lines
 from persona_pipeline.suites.format.tests import Defaults, read_test
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
 from persona_pipeline.suites.importing.findings import (
@@ -99,12 +100,12 @@ def _table(part: FilePart, path: str, text: str) -> Iterator[FilePart]:
     names = [name.strip() for name in next(rows, (1, []))[1]]
     for line, cells in rows:
         if any(cell.strip() for cell in cells):
-            source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
+            source = LineSource(path, line, columns={name: index for index, name in enumerate(names, start=1)})
             row = FilePart(part.findings, ConfigEntry(dict(zip(names, cells, strict=False)), source), "column {}")
             yield part.findings.part(ConfigEntry(_row_test(row, source), source), ROW)
 
 
-def _row_test(row: FilePart, source: RowSource) -> dict[str, Any]:
+def _row_test(row: FilePart, source: LineSource) -> dict[str, Any]:
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}, "options": {}}
     metric = row.data.get("__metric")
     for name, cell in row.data.items():

@@ -3,19 +3,19 @@
 import csv
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
-from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.importing.findings import PROGRAM, TABLES, FilePart, Findings, listed
+from persona_pipeline.suites.format.registry import OF_CONTAINS
+from persona_pipeline.suites.importing.findings import PROGRAM, TABLES, FilePart, listed
 from persona_pipeline.suites.importing.prompts import plain
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
-_SAME_TEXT = ("equals", "contains", *SPELLINGS)
+_SAME_TEXT = ("equals", "contains", *OF_CONTAINS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 # Parts of patterns that differ in JavaScript.
 _DIFFERENT: dict[str, str] = TABLES["asserts"]["different_in_patterns"]
@@ -26,46 +26,37 @@ _DRAFT_7 = ("dependencies", "additionalItems")
 _SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
 
 
-@dataclass
-class ConvertedAssert:
-    """One assert during conversion, with its templates filled."""
+@dataclass(eq=False)
+class ConvertedAssert(FilePart):
+    """One assert during conversion, with its templates filled; keys that are read count as read in the file."""
 
-    part: FilePart
-    kind: str
-    data: dict[str, Any]
-    variables: Mapping[str, Any]
+    kind: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict)
     threshold: float | None = None
     gates: bool = False
 
     @property
-    def findings(self) -> Findings:
-        return self.part.findings
-
-    @property
     def type(self) -> str:
         """The type as the file spells it."""
-        return str(self.part.data["type"])
+        return str(self.data["type"])
 
-    def take(self, *names: str) -> Any:
-        """Return the value of the first present key, and mark it as read."""
-        name = next((name for name in names if self.data.get(name) is not None), None)
-        if name is None:
-            return None
-        self.part.used.add(name)
-        return self.data.pop(name)
+    def left(self, *but: str) -> dict[str, Any]:
+        """Return what no rule has read, and mark it as read."""
+        return {key: self.take(key) for key in list(self.data) if key not in self.used and key not in (*COMMON, *but)}
 
     def value(self) -> Any:
         """Return ``value``, or the text of the file that it names."""
         given = self.take("value")
         if isinstance(given, str) and given.startswith("file://"):
-            return None if PROGRAM.search(given) else self.part.file(given, "value").read()
+            return None if PROGRAM.search(given) else self.file(given, "value").read()
         return given
 
     def differs(self, said: str) -> None:
-        self.part.warn(said, "value")
+        self.warn(said, "value")
 
-    def none(self, what: str = "", remedy: str = "") -> None:
-        self.part.dropped(f"assert {what or self.type}", remedy)
+    def refused(self, what: str = "", remedy: str = "") -> None:
+        """Report the whole assert as one without a counterpart."""
+        self.dropped(f"assert {what or self.type}", remedy)
 
 
 def _text(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -73,7 +64,7 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     if item.kind == "equals" and isinstance(value, dict | list):
         return {"type": "is_json", "schema": {"const": value}}
     if isinstance(value, dict) or value is None:
-        return item.none(f"{item.type} with data", "compare fields with field_accuracy")
+        return item.refused(f"{item.type} with data", "compare fields with field_accuracy")
     if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
         line = value.strip(" \t\r\n,").replace("\n", " ")
         if '"' in line:
@@ -83,8 +74,8 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
         try:
             value = [text.strip() for row in csv.reader([line], strict=True, skipinitialspace=True) for text in row]
         except csv.Error:
-            return item.none(f"{item.type} with quotes that do not end before a comma")
-    item.part.name_numbers(value, "value")
+            return item.refused(f"{item.type} with quotes that do not end before a comma")
+    item.name_numbers(value, "value")
     texts = [plain(part) for part in listed(value)]
     made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
     exact = item.findings.strict and item.kind in ("equals", "starts_with", "ends_with")
@@ -94,7 +85,7 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
 def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
     pattern, flags = plain(item.value() or ""), "" if item.findings.promptfoo else str(item.take("flags") or "")
     if set(flags) - set("imsg"):
-        return item.none(f"regex with flags {flags}")
+        return item.refused(f"regex with flags {flags}")
     kept = "".join(flag for flag in "ims" if flag in flags)
     for sign, said in _DIFFERENT.items():
         if re.search(sign, f"(?{kept}:{pattern}"):
@@ -108,7 +99,7 @@ def _json(item: ConvertedAssert) -> dict[str, Any] | None:
         try:
             schema = parse_document(schema).data
         except ConfigError:
-            return item.none(f"{item.type} with a schema that is no YAML")
+            return item.refused(f"{item.type} with a schema that is no YAML")
     if item.kind == "contains_json" and item.findings.promptfoo:
         item.differs(
             "contains-json passes there for text in braces that is almost JSON, and for no list; here it must be JSON"
@@ -132,33 +123,33 @@ def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | 
     def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         limit = item.take(key, "threshold", "budget", "value")
         item.threshold = None
-        return item.none(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
+        return item.refused(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
 
     return convert
 
 
 def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
     item.threshold = None
-    for check in listed(item.data.get("fields")):
+    made = item.left()
+    for check in listed(made.get("fields")):
         if said := _DIFFERENT_FIELDS.get(str(check.get("match"))) if isinstance(check, dict) else None:
-            item.part.warn(said, "fields")
-    return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in COMMON}
+            item.warn(said, "fields")
+    return {"type": item.kind} | made
 
 
 def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     script, cwd = item.take("command", "script"), item.take("cwd")
     if script is None:
-        return item.none(f"{item.type} without a command")
+        return item.refused(f"{item.type} without a command")
     made: dict[str, Any] = {"type": "code_judge", "script": script}
-    made["cwd"] = item.part.file(cwd if isinstance(cwd, str) else ".", "cwd").written()
+    made["cwd"] = item.file(cwd if isinstance(cwd, str) else ".", "cwd").written()
     if made["cwd"] is None:
         return None
     config = item.take("config")
     if item.take("target"):
-        item.part.none(f"target of {item.type}", "target", remedy="a program here grades what was answered")
+        item.none(f"target of {item.type}", "target", remedy="a program here grades what was answered")
     # Further keys belong to the program.
-    own = {key: item.take(key) for key in list(item.data) if key not in (*COMMON, "transform")}
-    return made | own | (config if isinstance(config, dict) else {})
+    return made | item.left("transform") | (config if isinstance(config, dict) else {})
 
 
 # Programs that run an assert's code. They print its score, or for a gate whether it passes.
@@ -173,7 +164,7 @@ def _code(item: ConvertedAssert) -> dict[str, Any] | None:
     """Convert an assert with code to a program of the suite, which runs if code is allowed."""
     code = item.value()
     if not isinstance(code, str) or not code.strip():
-        return item.none(remedy="write a code_judge")
+        return item.refused(remedy="write a code_judge")
     least, item.threshold = item.threshold, None
     variables = dict(item.variables) if "vars" in code else {}
     config = {"code": code.strip(), "threshold": least, "gate": item.gates, "vars": variables}
@@ -187,10 +178,10 @@ def _used(item: ConvertedAssert) -> dict[str, Any] | None:
     for tool in tools:
         name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
         if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
-            return item.none(f"{item.type} with patterns or maxima")
+            return item.refused(f"{item.type} with patterns or maxima")
         minimums[name] = least
     made = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
-    return _all_of(item, made, len(minimums)) if minimums else item.none()
+    return _all_of(item, made, len(minimums)) if minimums else item.refused()
 
 
 def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -199,7 +190,7 @@ def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     steps, mode = given.get("steps"), given.get("mode", "in_order")
     named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
     if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
-        return item.none(f"{item.type} with patterns")
+        return item.refused(f"{item.type} with patterns")
     made = {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
     return _all_of(item, made, len(named))
 
@@ -219,7 +210,7 @@ def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
     name, arguments, mode = given.get("name"), given.get("args", given.get("arguments")), given.get("mode", "partial")
     unread = set(given) - {"name", "args", "arguments", "mode"}
     if unread or not isinstance(name, str) or not isinstance(arguments, dict):
-        return item.none(f"{item.type} with patterns, defaults or arguments to ignore")
+        return item.refused(f"{item.type} with patterns, defaults or arguments to ignore")
     if mode == "partial" and any(isinstance(argument, dict | list) for argument in arguments.values()):
         item.differs(f"{item.type} compares data within arguments whole here, there key by key")
     call = {"tool": name, "args": arguments} | ({"args_match": "exact"} if mode == "exact" else {})
@@ -229,7 +220,7 @@ def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
 def _steps(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     if not isinstance(value, dict) or set(value) != {"type", "max"} or value["type"] != "tool":
-        return item.none(f"{item.type} but for the most tools")
+        return item.refused(f"{item.type} but for the most tools")
     return {"type": "execution_metrics", "max_tool_calls": value["max"]}
 
 

@@ -9,11 +9,10 @@ from typing import Any
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
-from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import Files, default_roots
-from persona_pipeline.suites.format.models import apart
+from persona_pipeline.suites.format.models import MOST_DESCRIPTION, apart
 from persona_pipeline.suites.format.problems import Reader
-from persona_pipeline.suites.format.suite import MOST_DESCRIPTION, SuiteFields
+from persona_pipeline.suites.format.suite import SuiteFields
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.findings import (
     AGENTV,
@@ -55,7 +54,7 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
         said = "is no eval file that can be read: its name must end in .yaml, .yml or .json"
         raise ConfigError(Problem(said, str(path)))
     # Only files in the eval file's repository are read.
-    reader = Reader(Files(default_roots(path)), path.parent, registry)
+    reader = Reader(Files(default_roots(path)), path.parent)
     entry = whole(reader.files.text_of(path), path)
     if not isinstance(entry.data, dict):
         raise ConfigError(entry.problem("must be a mapping with tests"))

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from persona_pipeline.base.documents.yaml import Document, Location
+from persona_pipeline.base.documents.yaml import Location
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.format.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.suite import read_document
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
 # A file of code, optionally with the name of a function.
@@ -136,7 +136,7 @@ class FilePart:
 
     def valid(self, data: Any, read: Callable[[Reader, ConfigEntry], Any]) -> bool:
         """Return whether converted data is valid in a suite; its problems are findings at this place."""
-        reader = Reader(self.findings.reader.files, self.findings.out, self.findings.reader.assert_types)
+        reader = Reader(self.findings.reader.files, self.findings.out)
         found = read(reader, ConfigEntry(data, self.entry.source, self.entry.location)) is not None
         self.findings.reader.warnings += () if found else reader.problems
         return found
@@ -276,8 +276,7 @@ class FileReference:
 
 def whole(text: str, path: Path) -> ConfigEntry:
     """Return the content of another tool's file. Raises ``ConfigError``: it is not valid."""
-    document: Document = read_document(path, text, merge=True)
-    check_numbers(document.data, document)
+    document = read_document(path, text, merge=True)
     return ConfigEntry(document.data, document)
 
 

@@ -23,11 +23,11 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import ask_git, digest_within, look_of, read_regular, repository_of
-from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
+from persona_pipeline.suites.answering.base import Responses
 from persona_pipeline.suites.asserts.code_judge import Function
-from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.files import FileError, default_roots, state_folder
+from persona_pipeline.suites.format.files import default_roots, state_folder
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.registry import default_assert
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.sandbox.processes import Opened, recording
@@ -254,10 +254,6 @@ class Bases:
         state = state_folder(self.suite.path, self.options.state)
         return Looks(self.top, self.roots, state.resolve(), {path.resolve() for path in self.options.written})
 
-    @cached_property
-    def prompts(self) -> PromptFiles:
-        return PromptFiles(self.suite)
-
     def digest(self, basis: Basis) -> str:
         """Return the current digest of a basis: SHA-256, independent of the repository's path."""
         return content_hash([basis.values, self.looks.digest(self.entries(basis))])
@@ -332,12 +328,7 @@ class Bases:
             if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
                 basis.add(self.of_answer(test.user.target, test))
                 _add_persona(basis, self.world, test.user.agent)
-        for reference in file_parts(test):
-            try:
-                basis.entries.add((str(self.prompts.find(reference, test)), ""))
-            except FileError as problem:
-                # The run reports it.
-                basis.values[f"file {reference}"] = problem.said
+        basis.entries |= {(str(path), "") for path in test.files.values()}
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
             self._add_assert(basis, item, test)

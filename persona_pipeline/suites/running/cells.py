@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -13,76 +13,29 @@ from typing import TYPE_CHECKING, Any, cast
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import (
     OutputCache,
-    PromptFiles,
     Request,
     Responses,
     TargetError,
     TargetFields,
     ask,
     cache_key,
-    file_parts,
     request_key,
-)
-from persona_pipeline.suites.answering.conversation import (
-    hold_conversation,
-    recorded_conversation,
-    turns_with_input,
-    user_messages,
+    sent_messages,
 )
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.files import FileError, ReasonedError, state_folder
+from persona_pipeline.suites.format.files import FileError, Files, ReasonedError, state_folder
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.format.tests import under_roles
-from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
-from persona_pipeline.suites.grading.results import (
-    AssertResult,
-    Attempt,
-    Failure,
-    SuiteVerdict,
-    TestResult,
-    UngradedError,
-)
+from persona_pipeline.suites.format.registry import default_assert
+from persona_pipeline.suites.format.tests import file_parts
+from persona_pipeline.suites.format.text import under_roles
+from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert, score_test
+from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteVerdict, TestResult, UngradedError
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
-from persona_pipeline.suites.running.trials import run_trials, score_test
+from persona_pipeline.suites.running.plan import AskedTurn, PlannedTest, RunOptions, Targets
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
     from persona_pipeline.suites.sandbox.workspaces import WorkspaceFolder, Workspaces
-
-
-@dataclass(frozen=True)
-class AskedTurn:
-    """A turn of a conversation: a test whose input is the conversation so far, its number, and the conversation's name."""
-
-    test: Test
-    number: int
-    conversation: str
-
-
-def _graded_turns(output: Output, context: Context) -> Iterator[AssertResult]:
-    """Yield the results of asserts for single turns, then for every turn, where the worst turn counts."""
-    test = context.test
-    graded: list[list[AssertResult]] = [[] for _ in test.each_turn]
-    for number, (turn, answer) in enumerate(turns_with_input(test, output), start=1):
-        own = dataclasses.replace(context, test=turn)
-        if number <= len(test.turns):
-            for item in cast(Sequence[Assert], turn.asserts):
-                yield dataclasses.replace(result := run_assert(item, answer, own), name=f"turn {number}: {result.name}")
-        for item, found in zip(cast(Sequence[Assert], test.each_turn), graded, strict=True):
-            found.append(dataclasses.replace(result := run_assert(item, answer, own), name=f"turn {number}"))
-    for item, found in zip(test.each_turn, graded, strict=True):
-        yield _worst(f"each turn: {item.name}", found)
-
-
-def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
-    """Return one result for a list of turns: a missed gate, else an error, else the worst."""
-    gate = next((item for item in turns if item.gate_failed), None)
-    worst = gate or min(turns, key=lambda item: -1.0 if item.score is None else item.score)
-    misses = [f"{item.name}: {text}" for item in turns for text in item.misses]
-    hits = [f"{len(turns)} turns"] if not misses and worst.error is None else []
-    return dataclasses.replace(worst, name=name, hits=hits, misses=misses, children=tuple(turns), details=None)
 
 
 @dataclass
@@ -91,14 +44,14 @@ class CellRunner:
 
     suite: Suite
     options: RunOptions
-    services: Services
     judge: SuiteJudge
     responses: Responses | None = None
     targets: Targets | None = None
     keyed: bool = True
 
     def __post_init__(self) -> None:
-        self.services = dataclasses.replace(self.services, answer=self._answer_of)
+        judge, options = self.judge if self.judge.given is not None else None, self.options
+        self.services = Services(judge, options.allow_code, options.world_root, self._answer_of)
         self._request_keys: dict[str, str] = {}
 
     @cached_property
@@ -116,8 +69,8 @@ class CellRunner:
         return Workspaces(self.suite, folder, self.options.allow_code, self.options.keep_workspaces)
 
     @cached_property
-    def files(self) -> PromptFiles:
-        return PromptFiles(self.suite)
+    def files(self) -> Files:
+        return Files(self.suite.roots)
 
     @cached_property
     def cache(self) -> OutputCache:
@@ -166,6 +119,8 @@ class CellRunner:
                 attempt = self._attempt(cell, 0, notes)
                 result = TestResult("", "", attempt.score, attempt.verdict, attempt)
             else:
+                from persona_pipeline.suites.running.trials import run_trials
+
                 gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
                 result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
         digest = self.bases.digest(basis) if basis and basis.programs else digest
@@ -202,9 +157,9 @@ class CellRunner:
     def request_key(self, test: Test) -> str:
         if test.id not in self._request_keys:
             files = {}
-            for reference in file_parts(test):
+            for reference, path in test.files.items():
                 try:
-                    raw = self.files.read(reference, test).encode("utf-8", "surrogatepass")
+                    raw = self.files.read(path).encode("utf-8", "surrogatepass")
                     files[reference] = hashlib.sha256(raw).hexdigest()
                 except FileError as problem:
                     files[reference] = str(problem)
@@ -223,11 +178,13 @@ class CellRunner:
             if self.responses is None and cell.test.workspace is not None:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
             if cell.test.is_conversation:
-                output, cached = self._converse(cell, number, made, held)
+                from persona_pipeline.suites.running import conversations
+
+                output, cached = conversations.converse(self, cell, number, made, held)
                 # The turns had their own time; so has grading.
                 deadline = time.monotonic() + self.options.timeout
             else:
-                output, cached = self._answer(cell, number, made, deadline)
+                output, cached = self.answer(cell, number, made, deadline)
         except ReasonedError as problem:
             failure = Failure(problem.reason, f"{problem.where}{problem.message}")
             answered = Output.of_turns(held) if held else None
@@ -245,7 +202,9 @@ class CellRunner:
             context = Context(self.suite, cell.test, self.services, number, deadline, key)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
             if cell.test.is_conversation:
-                results += _graded_turns(output, context)
+                from persona_pipeline.suites.running.conversations import graded_turns
+
+                results += graded_turns(output, context)
             attempt = dataclasses.replace(score_test(results, output, number), cached=cached)
         if made is None:
             return attempt
@@ -253,56 +212,16 @@ class CellRunner:
         notes += made.notes
         return dataclasses.replace(attempt, workspace_kept=kept)
 
-    def _converse(
-        self, cell: PlannedTest, number: int, made: "WorkspaceFolder | None", held: list[Output]
-    ) -> tuple[Output, bool]:
-        """Hold a conversation, or read a recorded one. ``held``: collects answers, so that they survive a failure."""
-        test = cell.test
-        if self.responses is not None or (cell.target and cell.target.is_recorded):
-            output, _ = self._answer(cell, number, made, time.monotonic() + self.options.timeout)
-            source = self.responses.source if self.responses is not None else f"target {cell.target_name!r}"
-            return recorded_conversation(test, output, source), False
-        name, known = uuid.uuid4().hex, []
-
-        def answer(turn: Test, index: int) -> Output:
-            deadline = time.monotonic() + self.options.timeout
-            output, cached = self._answer(cell, number, made, deadline, AskedTurn(turn, index, name))
-            known.append(cached)
-            return output
-
-        held.extend(hold_conversation(test, answer, lambda said: self._ask_user(cell, number, said)))
-        if not held:
-            raise TargetError("empty", f"target {test.user and test.user.target!r} said nothing as the user")
-        return Output.of_turns(held), all(known)
-
-    def _ask_user(self, cell: PlannedTest, number: int, said: Sequence[dict[str, Any]]) -> Output:
-        """Return the next line of the target that plays the user."""
-        from persona_pipeline.suites.targets.persona import agent_prompt
-
-        user = cell.test.user
-        assert user is not None and self.targets is not None
-        try:
-            target = self.targets.open(user.target)
-            root = self.options.world_root
-            if user.agent is not None and root is None:
-                raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
-            character = agent_prompt(root(), user.agent, self.targets.grants.within) if user.agent and root else ""
-        except ConfigError as problem:
-            raise TargetError("no_target", str(problem)) from problem
-        messages = user_messages(user, character, said)
-        playing = dataclasses.replace(cell, target_name=user.target, target=target)
-        turn = AskedTurn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
-        return self._answer(playing, number, None, time.monotonic() + self.options.timeout, turn)[0]
-
-    def _answer(
+    def answer(
         self,
         cell: PlannedTest,
         number: int,
-        made: "WorkspaceFolder | None",
-        deadline: float,
+        made: "WorkspaceFolder | None" = None,
+        deadline: float | None = None,
         turn: AskedTurn | None = None,
     ) -> tuple[Output, bool]:
-        """Return the output, and whether it is from the cache."""
+        """Return the output, and whether it is from the cache. ``deadline``: by default the options' time from now."""
+        deadline = deadline or time.monotonic() + self.options.timeout
         if self.responses is not None:
             return self.responses.output(cell.test.id, cell.target_name, number, self.request_key(cell.test)), False
         target = cell.target
@@ -348,12 +267,12 @@ class CellRunner:
         self, test: Test, key: str, number: int, made: "WorkspaceFolder | None", turn: AskedTurn | None = None
     ) -> Request:
         asked = turn.test if turn else test
-        messages = self.files.messages(asked)
+        messages = sent_messages(asked, self.files)
         return Request(
             test,
             messages,
             under_roles((message["role"], message["content"]) for message in messages),
-            [str(self.files.find(reference, asked)) for reference in file_parts(asked)],
+            [str(asked.files[part["value"]]) for *_, part in file_parts(asked.input_messages)],
             number,
             str(made.path) if made else None,
             self.options.timeout,
@@ -388,4 +307,4 @@ class CellRunner:
         if target is None and self.responses is None:
             raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
         cell = PlannedTest(test.id, test, name, target)
-        return self._answer(cell, context.attempt, None, time.monotonic() + context.time_left())[0]
+        return self.answer(cell, context.attempt, deadline=time.monotonic() + context.time_left())[0]

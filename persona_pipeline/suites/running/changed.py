@@ -154,13 +154,9 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
 
 
 def _values(bases: Bases, test: Test, target: str | None) -> dict[str, str]:
-    """Return the values of a test's basis as JSON, without the judge, which no commit has, and without file problems."""
+    """Return the values of a test's basis as JSON, without the judge, which no commit has."""
     values = bases.of(test, target).values.items()
-    return {
-        key: json.dumps(value, sort_keys=True, default=str)
-        for key, value in values
-        if key != "judge" and not key.startswith("file ")
-    }
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in values if key != "judge"}
 
 
 def _place_of(bases: Bases, part: str, diff: _Diff) -> str | None:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
@@ -19,12 +18,11 @@ from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did
 from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants
-from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.external_tests import check_numbers
 from persona_pipeline.suites.format.files import Files, default_roots, is_pattern
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.format.suite import build_suite, read_suite
+from persona_pipeline.suites.format.suite import build_suite, check_numbers
+from persona_pipeline.suites.format.suite import load_suite as load_suite
 from persona_pipeline.suites.grading.suite_judge import BackedJudge, GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.plan import Targets, target_names
 
@@ -57,18 +55,13 @@ def make_suite(
 
     ``path``, ``line``: its place in the program. Raises ``ConfigError`` with every problem.
     """
-    from persona_pipeline.suites.asserts.code_judge import Function
-
     data = {
         "name": name,
         "description": name,
         **_in_place(fields),
         "tests": [{"id": f"test-{n}", **_in_place(test)} for n, test in enumerate(tests, start=1)],
     }
-    # The types of files, plus functions.
-    types: Any = SimpleNamespace(**vars(registry))
-    types.find_type = lambda name: Function if name == "function" else registry.find_type(name)
-    suite = build_suite(data, path, line, roots, types)
+    suite = build_suite(data, path, line, roots)
     return replace(suite, content_hash=content_hash([suite.content_hash, suite.model_dump()]))
 
 
@@ -83,22 +76,6 @@ def _in_place(said: Mapping[str, Any]) -> dict[str, Any]:
         data["turns"] = [_in_place(turn) if isinstance(turn, Mapping) else turn for turn in said["turns"]]
     how = {key: said[key] for key in _HOW if key in said}
     return {**data, "execution": {**how, **said.get("execution", {})}} if how else data
-
-
-def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:
-    """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
-
-    Args:
-        path: the file. JSON lines are tests; a YAML file of the same name next to them has the rest.
-        roots: folders that every file of the suite must be in, links followed. None: no limit.
-
-    Returns:
-        The normalised suite; ``warnings`` has deprecated and suspicious parts.
-
-    Raises:
-        ConfigError: the suite is not valid; with every problem at its file, line and column.
-    """
-    return read_suite(path, roots, registry)
 
 
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
@@ -235,13 +212,13 @@ def grants_for(
         environment, network: permissions of a file inside, by default those of the settings.
         folders: further folders for its files.
     """
-    from persona_pipeline.suites.targets.persona import world_or_none
+    from persona_pipeline.world.personas import is_world
 
     (top,) = default_roots(suite)
     # A link in the repository belongs to the repository, also as a folder on the path.
     named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
     places = [place.resolve() for place in (targets, named, *named.parents)]
-    world = world_or_none(settings.world_root)
+    world = settings.world_root if is_world(settings.world_root) else None
     return Grants(
         frozenset([*environment] or settings.suite_environment),
         network or settings.suite_allow_targets,

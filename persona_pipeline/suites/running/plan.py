@@ -12,10 +12,10 @@ from typing import Any
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
-from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.registry import default_assert
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
 from persona_pipeline.suites.grading.results import TestResult, gate_of
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
@@ -217,6 +217,15 @@ class PlannedTest:
     target: TargetFields | None
 
 
+@dataclass(frozen=True)
+class AskedTurn:
+    """A turn of a conversation: a test whose input is the conversation so far, its number, and the conversation's name."""
+
+    test: Test
+    number: int
+    conversation: str
+
+
 def plan(
     suite: Suite, options: RunOptions, targets: Targets | None = None, responses: Responses | None = None
 ) -> Iterator[PlannedTest]:
@@ -343,43 +352,16 @@ def targets_of(
     return tuple(name for name in targets.names if targets.path or not test.user or name != test.user.target)
 
 
-@dataclass(frozen=True)
-class ExplainedAssert:
-    """One assert that will run.
+def explain(suite: Suite, tests: Sequence[Test], targets: Targets | None = None) -> list[dict[str, Any]]:
+    """Return each test as JSON: its targets, attempts and asserts, and what the answer and the asserts need.
 
-    ``origin``: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none). ``share``: its part of the
-    score, 0-1; None if all weights are 0. ``place``: ``file:line``; None for a default.
+    ``targets``: those to choose from; None without a targets file. An assert's ``origin`` is ``test`` (its own), ``suite``
+    (inherited) or ``fallback`` (the test has none), its ``share`` of the score 0-1; None: all weights are 0.
     """
-
-    name: str
-    type: str
-    origin: str
-    weight: float
-    share: float | None
-    gate: float | None
-    needs: tuple[str, ...]
-    place: str | None
+    return [_explained(suite, test, targets) for test in tests]
 
 
-@dataclass(frozen=True)
-class ExplainedTest:
-    """One test: its targets, attempts and asserts. ``needs``: needs of the answer itself."""
-
-    id: str
-    place: str | None
-    targets: tuple[str, ...]
-    attempts: int
-    strategy: str | None
-    needs: tuple[str, ...]
-    asserts: tuple[ExplainedAssert, ...]
-
-
-def explain(suite: Suite, tests: Sequence[Test], targets: Targets | None = None) -> list[ExplainedTest]:
-    """Return the targets and asserts of each test. ``targets``: those to choose from; None without a targets file."""
-    return [_test(suite, test, targets) for test in tests]
-
-
-def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
+def _explained(suite: Suite, test: Test, targets: Targets | None) -> dict[str, Any]:
     trials = suite.trials_of(test)
     named = test.targets or suite.targets or ((suite.target,) if suite.target else (DEFAULT_TARGET,))
     if targets is not None:
@@ -390,15 +372,15 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
     needs = [need for name in asked for need in _target_needs(name, targets)]
     if test.workspace is not None and test.workspace.hooks:
         needs.append("code (workspace hooks)")
-    return ExplainedTest(
-        test.id,
-        test.entry and test.entry.place,
-        tuple(named),
-        trials.count if trials else 1,
-        trials.label if trials else None,
-        tuple(needs),
-        tuple(_assert(item, test, total, targets, turn) for turn, item in asserts),
-    )
+    return {
+        "id": test.id,
+        "place": test.entry and test.entry.place,
+        "targets": list(named),
+        "attempts": trials.count if trials else 1,
+        "strategy": trials.label if trials else None,
+        "needs": needs,
+        "asserts": [_explained_assert(item, test, total, targets, turn) for turn, item in asserts],
+    }
 
 
 def _named(test: Test) -> list[tuple[str, AssertFields]]:
@@ -421,22 +403,24 @@ def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
         yield f"the environment variable {variable} (target {name}; --allow-env {variable})"
 
 
-def _assert(item: AssertFields, test: Test, total: float, targets: Targets | None, turn: str) -> ExplainedAssert:
+def _explained_assert(
+    item: AssertFields, test: Test, total: float, targets: Targets | None, turn: str
+) -> dict[str, Any]:
     needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
     if item.asked is not None:
         needs += _target_needs(item.asked, targets)
     elif item.needs_workspace and test.workspace is None:
         needs.append("workspace (there is none)")
-    return ExplainedAssert(
-        f"{turn}{item.name}",
-        item.type,
-        "fallback" if not test.all_asserts else "test" if _within(item, test) else "suite",
-        item.weight,
-        item.weight / total if total else None,
-        gate_of(item.required),
-        tuple(needs),
-        item.entry and item.entry.place,
-    )
+    return {
+        "name": f"{turn}{item.name}",
+        "type": item.type,
+        "origin": "fallback" if not test.all_asserts else "test" if _within(item, test) else "suite",
+        "weight": item.weight,
+        "share": item.weight / total if total else None,
+        "gate": gate_of(item.required),
+        "needs": needs,
+        "place": item.entry and item.entry.place,
+    }
 
 
 def _within(item: AssertFields, test: Test) -> bool:

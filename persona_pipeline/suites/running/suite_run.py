@@ -16,7 +16,6 @@ from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.suites.answering.base import Responses
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteResult, SuiteVerdict, TestResult
 from persona_pipeline.suites.grading.suite_judge import GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.cells import CellRunner
@@ -86,13 +85,8 @@ def run_suite(
     cells = list(plan(suite, options, targets, responses))
     shared = judge if isinstance(judge, SuiteJudge) else SuiteJudge(judge)
     before = shared.usage
-    services = Services(
-        judge=shared if shared.given is not None else None,
-        allow_code=options.allow_code,
-        world_root=options.world_root,
-    )
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
-    runner = CellRunner(suite, options, services, shared, responses, targets, keyed)
+    runner = CellRunner(suite, options, shared, responses, targets, keyed)
     try:
         results = _run_all(cells, runner, on_result)
     finally:

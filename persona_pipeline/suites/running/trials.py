@@ -1,21 +1,18 @@
-"""Trials: the score of an answer, and the score from repeated attempts at a test."""
+"""Trials: the score from repeated attempts at a test."""
 
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, TrialsFields
 from persona_pipeline.suites.grading.results import (
-    AssertResult,
     Attempt,
     SuiteVerdict,
     TestResult,
     reaches,
     share_interval,
     verdict_of,
-    weighted_mean,
 )
 
 
@@ -28,22 +25,6 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
     # To three digits, as the tables of AgentV and its cases have it.
     half = round(float(stdtrit(len(values) - 1, 0.975)), 3) * spread / math.sqrt(len(values))
     return mean, mean - half, mean + half, spread
-
-
-def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
-    """Return an answer with its score.
-
-    A missed gate makes the score 0. Otherwise an assert without a score makes the test an error, because a number without it
-    would be a guess. Otherwise the score is the weighted mean.
-    """
-    gates = tuple(item.name for item in results if item.gate_failed)
-    if gates:
-        return Attempt(number, 0.0, SuiteVerdict.FAIL, results, output, gates)
-    scored = [(item.score, item.weight) for item in results if item.score is not None]
-    if len(scored) < len(results) or not results:
-        return Attempt(number, None, SuiteVerdict.ERROR, results, output)
-    score = weighted_mean(scored) or 0.0
-    return Attempt(number, score, verdict_of(score), results, output)
 
 
 def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated: bool = False) -> TestResult:

@@ -14,8 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from persona_pipeline.suites.answering.base import Request, TargetError
-from persona_pipeline.suites.answering.conversation import chat_messages
+from persona_pipeline.suites.answering.base import Request, TargetError, chat_messages
 from persona_pipeline.suites.format.models import Text, over_texts
 from persona_pipeline.suites.format.text import parse_object
 from persona_pipeline.suites.sandbox.processes import little_environment
@@ -58,7 +57,7 @@ class ClaudeAgentTarget(AwaitedTarget):
                 # Messages of a sub-agent are not the agent's.
                 if isinstance(event, sdk.AssistantMessage | sdk.UserMessage) and not event.parent_tool_use_id:
                     self._add(event, messages)
-        raise TargetError("crashed", f"target {self.name!r} ended without a result: {' '.join(log)[-_SHOWN:]}")
+        raise self.failure("crashed", f"it ended without a result: {' '.join(log)[-_SHOWN:]}")
 
     def _add(self, event: Any, messages: list[dict[str, Any]]) -> None:
         """Add a message of the SDK; one response of the model comes in several, with one id."""
@@ -66,7 +65,7 @@ class ClaudeAgentTarget(AwaitedTarget):
         if error := getattr(event, "error", None):
             said = " ".join(block.get("text", "") for block in blocks)
             reason = "refusal" if event.stop_reason == "refusal" else "api_error"
-            raise TargetError(reason, f"target {self.name!r}: {error}: {said[:_SHOWN]}")
+            raise self.failure(reason, f"{error}: {said[:_SHOWN]}")
         identity = getattr(event, "message_id", None)
         if identity and messages and messages[-1]["id"] == identity:
             messages[-1]["content"] += blocks
@@ -88,14 +87,12 @@ class ClaudeAgentTarget(AwaitedTarget):
         try:
             return sdk.ClaudeAgentOptions(**given, env=environment, stderr=log.append)
         except TypeError as error:
-            raise TargetError(
-                "invalid_options", f"target {self.name!r}: options do not fit the SDK: {error}"
-            ) from error
+            raise self.failure("invalid_options", f"options do not fit the SDK: {error}") from error
 
     def _finished(self, result: Any, messages: list[dict[str, Any]]) -> dict[str, Any]:
         if result.is_error:
             why = " ".join(result.errors or ()) or result.result or "it gave no reason"
-            raise TargetError(result.subtype, f"target {self.name!r}: {result.subtype}: {why[:_SHOWN]}")
+            raise self.failure(result.subtype, f"{result.subtype}: {why[:_SHOWN]}")
         answers = [message for message in messages if message["role"] == "assistant"]
         if answers and result.stop_reason:
             answers[-1]["stop_reason"] = result.stop_reason
@@ -131,7 +128,7 @@ class OpenAIAgentTarget(PythonTarget):
         sdk = self.sdk()
         agent = found() if callable(found) else found
         if not isinstance(agent, sdk.Agent):
-            raise TargetError("no_function", f"target {self.name!r}: {self.function} is not an Agent")
+            raise self.failure("no_function", f"{self.function} is not an Agent")
 
         async def run(messages: list[Mapping[str, Any]]) -> dict[str, Any]:
             config = sdk.RunConfig(tracing_disabled=True)
@@ -140,9 +137,9 @@ class OpenAIAgentTarget(PythonTarget):
                     agent, chat_messages(messages), max_turns=self.max_turns, run_config=config
                 )
             except (sdk.ModelRefusalError, sdk.OutputGuardrailTripwireTriggered) as error:
-                raise TargetError("refusal", f"target {self.name!r} refused to answer: {error}") from error
+                raise self.failure("refusal", f"it refused to answer: {error}") from error
             if result.interruptions:
-                raise TargetError("interrupted", f"target {self.name!r} waits for leave to call a tool")
+                raise self.failure("interrupted", "it waits for leave to call a tool")
             used = result.context_wrapper.usage
             cached = used.input_tokens_details.cached_tokens
             tokens = {"input": used.input_tokens - cached, "output": used.output_tokens, "cached": cached or None}
@@ -187,7 +184,7 @@ class McpTarget(AwaitedTarget):
         blocks = [getattr(block, "resource", block) for block in result.content]
         text = "\n".join(block.text for block in blocks if isinstance(getattr(block, "text", None), str))
         if result.is_error and not self.errors_are_answers:
-            raise TargetError("tool_error", f"target {self.name!r}: {tool} reports an error: {text[:_SHOWN]}")
+            raise self.failure("tool_error", f"{tool} reports an error: {text[:_SHOWN]}")
         structured = result.structured_content
         call = {"tool": tool, "input": arguments, "output": text if structured is None else structured}
         message = {"role": "assistant", "content": text or structured, "tool_calls": [call]}
@@ -200,8 +197,8 @@ class McpTarget(AwaitedTarget):
         asked = parse_object(request.last_message) or {}
         tool, arguments = asked.get("tool"), asked.get("arguments", {})
         if not isinstance(tool, str) or not isinstance(arguments, dict):
-            said = f"target {self.name!r} calls no tool; name its tool, or write the message {{tool: name, arguments: {{...}}}}"
-            raise TargetError("invalid_request", said)
+            said = "it calls no tool; name its tool, or write the message {tool: name, arguments: {...}}"
+            raise self.failure("invalid_request", said)
         return tool, arguments
 
 
@@ -229,10 +226,8 @@ class McpCommandTarget(McpTarget):
                 raise
             except Exception as error:
                 log.seek(0)
-                said = (
-                    f"target {self.name!r}: {said_by(error)}; its log ends: {log.read()[-_SHOWN:].strip() or 'nothing'}"
-                )
-                raise TargetError("crashed", said) from error
+                end = log.read()[-_SHOWN:].strip() or "nothing"
+                raise self.failure("crashed", f"{said_by(error)}; its log ends: {end}") from error
 
 
 class McpServerTarget(McpTarget):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator
 
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.base import Request, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.text import parse_json
@@ -111,8 +111,7 @@ class CliTarget(TargetFields):
                     identity = row.pop("id")
                     self._batch[identity] = parse_output(row)
                 except (ValueError, TypeError, KeyError, AttributeError, OutputError) as error:
-                    said = f"target {self.name!r}: a line of its batch is not an answer: {error}"
-                    raise TargetError("invalid_response", said) from error
+                    raise self.failure("invalid_response", f"a line of its batch is not an answer: {error}") from error
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "folder": str(self.folder)}
@@ -146,7 +145,7 @@ class CliTarget(TargetFields):
             return parse_output(value)
         except OutputError as error:
             if error.hides_a_call:
-                raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
+                raise
             # JSON of another shape is the answer's text.
             return parse_output(text)
 
@@ -155,10 +154,10 @@ class CliTarget(TargetFields):
             result = run_process(argv, cwd=cwd, stdin=stdin, timeout=timeout, environment=self.environment)
         except (ProcessError, ValueError) as problem:
             reason = getattr(problem, "reason", "target_failed")
-            raise TargetError(reason, f"target {self.name!r}: {problem}", transient=reason == "timeout") from problem
+            raise self.failure(reason, str(problem), transient=reason == "timeout") from problem
         if result.returncode != 0:
             text = result.error_text or "no message on standard error"
-            raise TargetError("target_failed", f"target {self.name!r}: {text} (exit code {result.returncode})")
+            raise self.failure("target_failed", f"{text} (exit code {result.returncode})")
         return result
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from persona_pipeline.suites.answering.base import Request, Responses, TargetError, TargetFields, load_responses
-from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.answering.output import Output, parse_output
 from persona_pipeline.suites.format.models import Limit, Text
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
@@ -32,13 +32,10 @@ class MockTarget(TargetFields):
         answer = (self.responses or {}).get(request.test.id, self.response)
         if request.test.is_conversation and isinstance(answer, list):
             if request.turn >= len(answer):
-                said = f"target {self.name!r} has {len(answer)} answers to {request.test.id!r}, and this is turn {request.turn + 1}"
-                raise TargetError("no_response", said)
+                said = f"it has {len(answer)} answers to {request.test.id!r}, and this is turn {request.turn + 1}"
+                raise self.failure("no_response", said)
             answer = answer[request.turn]
-        try:
-            return parse_output(answer)
-        except OutputError as problem:
-            raise TargetError("invalid_response", f"target {self.name!r}: {problem}") from problem
+        return parse_output(answer)
 
 
 class ReplayTarget(TargetFields):

@@ -94,13 +94,13 @@ class HttpTarget(AwaitedTarget):
                     text = await _content(response, self.name)
                     timing.ended = time.monotonic()
             except httpx2.HTTPError as error:
-                problem = TargetError("connection", f"target {self.name!r}: {error or type(error).__name__}")
+                problem = self.failure("connection", f"{error or type(error).__name__}")
                 pause = None
             else:
                 if response.is_success:
                     return text
                 shown = " ".join(text.split())[:_SHOWN]
-                problem = TargetError("api_error", f"target {self.name!r} said {response.status_code}: {shown}")
+                problem = self.failure("api_error", f"it said {response.status_code}: {shown}")
                 if response.status_code not in _PASSING:
                     raise problem
                 # Few servers send a date, so it is ignored.
@@ -123,19 +123,19 @@ class HttpTarget(AwaitedTarget):
     def _read(self, text: "str | list[str]") -> Output:
         if isinstance(text, list):
             if not (answer := "".join(map(self._piece, text))):
-                raise TargetError("invalid_response", f"target {self.name!r} sent a stream with no piece of an answer")
+                raise self.failure("invalid_response", "it sent a stream with no piece of an answer")
             return parse_output(answer)
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
             if self._path is not None:
                 shown = " ".join(text.split())[:_SHOWN]
-                raise TargetError("invalid_response", f"target {self.name!r} did not send JSON: {shown}") from None
+                raise self.failure("invalid_response", f"it did not send JSON: {shown}") from None
             return parse_output(text)
         if self._path is not None:
             found = self._path.findall(data)
             if not found:
-                raise TargetError("invalid_response", f"target {self.name!r}: there is nothing at {self.answer}")
+                raise self.failure("invalid_response", f"there is nothing at {self.answer}")
             data = found[0]
         try:
             return parse_output(data)
@@ -143,8 +143,7 @@ class HttpTarget(AwaitedTarget):
             if self._path is None and not error.hides_a_call:
                 # The shape is unknown: the whole reply is the answer.
                 return parse_output(text)
-            place = f", {self.answer}" if self.answer else ""
-            raise TargetError("invalid_response", f"target {self.name!r}{place}: {error}") from error
+            raise self.failure("invalid_response", f"{self.answer or 'the reply'}: {error}") from error
 
     def _piece(self, data: str) -> str:
         """Return the text of an event; without a path its data."""
@@ -153,7 +152,7 @@ class HttpTarget(AwaitedTarget):
         try:
             found = self._path.findall(json.loads(data))
         except (ValueError, RecursionError):
-            raise TargetError("invalid_response", f"target {self.name!r} sent an event that is not JSON") from None
+            raise self.failure("invalid_response", "it sent an event that is not JSON") from None
         return "".join(item for item in found if isinstance(item, str))
 
     def close(self) -> None:

@@ -13,10 +13,9 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator
 from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.base.turns import Turn, TurnError, read_turns
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.conversation import chat_messages
-from persona_pipeline.suites.answering.output import Output, OutputError, TokenUsage, parse_output
+from persona_pipeline.base.turns import Turn, read_turns
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, chat_messages
+from persona_pipeline.suites.answering.output import Output, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
 
 # Longest time of a request. The deadline of a run is usually earlier.
@@ -102,7 +101,7 @@ class ModelTarget(TargetFields):
             )
             self._client = connect(options)
         except ConfigError as error:
-            raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+            raise self.failure("no_credentials", str(error)) from error
 
     async def _send(self, body: dict[str, Any], timeout: float) -> tuple[Any, Timing]:
         from persona_pipeline.judging.providers.base import UNDER_WAY, CallError, Leave, find_provider, send
@@ -119,7 +118,7 @@ class ModelTarget(TargetFields):
         except CallError as error:
             # The SDK has already retried; only a later deadline could change the result.
             reason = str(error.reason)
-            raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
+            raise self.failure(reason, error.detail, transient=reason == "timeout") from error
         timing = UNDER_WAY.get().timing
         timing.ended = time.monotonic()
         return response, timing
@@ -135,13 +134,9 @@ class ModelTarget(TargetFields):
 
         answer = response.get(self.answer_key) if isinstance(response, Mapping) else None
         if not isinstance(answer, list):
-            said = f"target {self.name!r} did not send an answer: there is no list {self.answer_key}"
-            raise TargetError("invalid_response", said)
-        try:
-            turns, output = read_turns(response), parse_output(response)
-        except (TurnError, OutputError) as error:
-            raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
-        self.require_answer(response, turns)
+            raise self.failure("invalid_response", f"it did not send an answer: there is no list {self.answer_key}")
+        output = parse_output(response)
+        self.require_answer(response, read_turns(response))
         provider = find_provider(self._asks or self.provider)
         used, served = provider.usage_in(response), str(response.get("model") or self.model)
         given = self._grants.prices
@@ -162,13 +157,13 @@ class ModelTarget(TargetFields):
         """Raise ``TargetError`` for a failed response, a refusal, or an empty answer."""
         if response.get("status") in ("failed", "cancelled"):
             why = (response.get("error") or {}).get("message") or "it gave no reason"
-            raise TargetError("api_error", f"target {self.name!r}: the response {response['status']}: {why}")
+            raise self.failure("api_error", f"the response {response['status']}: {why}")
         if any(turn.refusal or turn.stop in _REFUSED for turn in turns):
-            raise TargetError("refusal", f"target {self.name!r} refused to answer")
+            raise self.failure("refusal", "it refused to answer")
         if not any(turn.text or turn.calls for turn in turns):
             at_limit = f" before its {self.max_tokens} tokens were used up; raise max_tokens"
             reason, more = ("truncated", at_limit) if any(turn.was_cut_off for turn in turns) else ("empty", "")
-            raise TargetError(reason, f"target {self.name!r} said nothing{more}")
+            raise self.failure(reason, f"it said nothing{more}")
 
     def close(self) -> None:
         if self._client is not None:

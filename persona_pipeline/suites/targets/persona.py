@@ -11,7 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import persona_prompt
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.targets.models import AnthropicTarget
-from persona_pipeline.world.personas import PERSONAS, is_agent_id, is_world, load_persona, yaml_stems
+from persona_pipeline.world.personas import PERSONAS, is_agent_id, load_persona, yaml_stems
 
 
 class PersonaTarget(AnthropicTarget):
@@ -60,8 +60,3 @@ def persona_files(world: Path, agent: str) -> list[Path]:
 def agents_of(world: Path) -> list[str]:
     """Return the names of the persona files of a world."""
     return yaml_stems(world / PERSONAS)
-
-
-def world_or_none(folder: Path) -> Path | None:
-    """Return the folder if it is a world."""
-    return folder if is_world(folder) else None

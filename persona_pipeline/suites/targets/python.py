@@ -15,8 +15,8 @@ from pydantic import Field, PrivateAttr
 from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.files import source_file
+from persona_pipeline.suites.answering.output import Output, parse_output
+from persona_pipeline.suites.format.files import ReasonedError, source_file
 
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
@@ -43,8 +43,8 @@ class AwaitedTarget(TargetFields):
         try:
             return importlib.import_module(module or self.package)
         except ImportError as error:
-            said = f"target {self.name!r} needs {self.package} ({error}); install it: pip install 'persona-pipeline[{self.extra}]'"
-            raise TargetError("not_installed", said) from error
+            said = f"it needs {self.package} ({error}); install it: pip install 'persona-pipeline[{self.extra}]'"
+            raise self.failure("not_installed", said) from error
 
     def prepare(self) -> None:
         if self.asks_network:
@@ -65,14 +65,12 @@ class AwaitedTarget(TargetFields):
         try:
             return answer_of(self.awaited(request))
         except TimeoutError:
-            said = f"target {self.name!r} took longer than {request.timeout:g} s"
-            raise TargetError("timeout", said, transient=self.retried) from None
-        except OutputError as error:
-            raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
-        except TargetError:
+            said = f"took longer than {request.timeout:g} s"
+            raise self.failure("timeout", said, transient=self.retried) from None
+        except ReasonedError:
             raise
         except Exception as error:  # One crash must not end the run.
-            raise TargetError("crashed", f"target {self.name!r}: {said_by(error)}") from error
+            raise self.failure("crashed", said_by(error)) from error
 
     def close(self) -> None:
         self._loop.close()
@@ -107,15 +105,15 @@ class PythonTarget(AwaitedTarget):
             for part in name.split("."):
                 found = getattr(found, part)
         except Exception as error:
-            said = f"target {self.name!r}: {self.function} cannot be imported ({type(error).__name__}: {error})"
-            raise TargetError("no_function", said) from error
+            said = f"{self.function} cannot be imported ({type(error).__name__}: {error})"
+            raise self.failure("no_function", said) from error
         self._call = self.callable_of(found)
         return self._call
 
     def callable_of(self, found: Any) -> Callable[..., Any]:
         """Return the function of an imported object. Raises ``TargetError``: it is not a function."""
         if not callable(found):
-            raise TargetError("no_function", f"target {self.name!r}: {self.function} is no function")
+            raise self.failure("no_function", f"{self.function} is no function")
         return found
 
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:

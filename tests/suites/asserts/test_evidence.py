@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.suites.asserts.registry import BUILT_IN, find_type
+from persona_pipeline.suites.format.registry import BUILT_IN, find_type
 from tests.suites.support import calls, run, suite_of
 
 TOOLS = {"type": "tool_trajectory"}

@@ -145,7 +145,7 @@ def test_another_target_answers_the_same_test(tmp_path: Path) -> None:
     judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
     result = run_suite(suite, targets=Given.of(old, new), judge=lambda: judge)
     assert (result.tests[0].score, old.asked, new.asked) == (0.5, ["t#0"], ["t#0"])
-    assert explain(suite, suite.tests)[0].asserts[0].needs == ("judge",)
+    assert explain(suite, suite.tests)[0]["asserts"][0]["needs"] == ["judge"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import offered
 from persona_pipeline.suites import Assert, Context, Grade, Output, register
-from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format import registry
+from tests.conftest import PROJECT
 from tests.suites.support import run, suite_of
 
 
@@ -93,11 +94,13 @@ def test_every_built_in_type_has_a_description_for_readers() -> None:
 
 
 def test_every_class_that_grades_is_a_registered_type() -> None:
-    folder = Path(registry.__file__).parent
+    folder = PROJECT / "persona_pipeline/suites/asserts"
     modules = [import_module(f"persona_pipeline.suites.asserts.{path.stem}") for path in sorted(folder.glob("*.py"))]
-    written = {item for module in modules for item in vars(module).values() if "grade" in getattr(item, "__dict__", ())}
+    classes = {item for module in modules for item in vars(module).values() if isinstance(item, type)}
+    written = {item for item in classes if issubclass(item, Assert) and "grade" in vars(item)}
     # Functions are asserts of suites in Python only.
     assert {item.__name__ for item in written - {registry.find_type(name) for name in registry.BUILT_IN}} == {
         "Function",
         "Assert",
+        "SeveralLimits",
     }

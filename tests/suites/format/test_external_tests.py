@@ -118,7 +118,7 @@ def test_a_file_without_a_test_beside_tests_is_no_pass(tmp_path: Path, name: str
         ),
         ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1: must be a mapping with id and input"),
         ("tests: https://host/c.yaml\n", {}, "is a URL; only files can be named"),
-        ("tests: 'file://{a,b'\n", {}, "ends in nothing"),
+        ("tests: 'file://{a,b'\n", {}, "matches no test file"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_another_file_is_placed_there(tmp_path: Path, text: str, files: dict[str, str], said: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import load_suite, read_responses, run_suite
-from persona_pipeline.suites.asserts.registry import BUILT_IN
+from persona_pipeline.suites.format.registry import BUILT_IN
 from tests.conftest import PROJECT
 
 WORDS = st.sampled_from([

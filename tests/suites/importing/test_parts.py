@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, run_suite
-from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.problems import Reader
 from persona_pipeline.suites.importing.cases import turns
@@ -545,7 +544,7 @@ turns:
   - {input: [{role: user, content: Bye}], wait: 5}
 """
     entry = whole(text, tmp_path / "t.yaml")
-    findings = Findings(Reader(Files(), tmp_path, registry), tmp_path, AGENTV)
+    findings = Findings(Reader(Files(), tmp_path), tmp_path, AGENTV)
     assert turns(findings.part(entry), {"name": "Pam"}) == [
         {
             "user": "Hi Pam",

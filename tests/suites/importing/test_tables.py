@@ -2,14 +2,17 @@
 
 import csv
 import io
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from persona_pipeline.suites.importing.asserts import REMEDIES
 from persona_pipeline.suites.importing.config import import_file
 from persona_pipeline.suites.importing.findings import PROMPTFOO
+from tests.conftest import PROJECT
 from tests.suites.support import write
 
 FIELD = Path(__file__).parent / "samples" / "one-word-cells"
@@ -125,3 +128,9 @@ def test_columns_say_more_of_every_cell(tmp_path: Path) -> None:
     assert (group["type"], group["required"]) == ("composite", 0.8)
     assert [(one["type"], one.get("name")) for one in group["assert"]] == [("llm_judge", "m"), ("contains", "m-2")]
     assert named == [(2, 9, "column __odd has no counterpart")]
+
+
+def test_remedies_name_only_options_that_there_are() -> None:
+    options = (PROJECT / "docs/reference/command-line.md").read_text(encoding="utf-8")
+    named = {option for remedy in REMEDIES.values() for option in re.findall(r"--[a-z-]+", remedy)}
+    assert [option for option in named if f"`{option}`" not in options] == []

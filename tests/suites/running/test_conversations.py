@@ -10,7 +10,7 @@ import yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
-from persona_pipeline.suites.answering.conversation import END
+from persona_pipeline.suites.running.conversations import END
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, load, run, target, write
 

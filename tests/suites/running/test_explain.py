@@ -29,18 +29,22 @@ tests:
 """,
     )
     first, second = explain(suite, suite.tests)
-    assert (first.targets, first.attempts, first.strategy) == (("a", "b"), 3, "mean")
-    assert [(item.type, item.origin, item.share, item.gate, item.needs) for item in first.asserts] == [
-        ("contains", "test", 0.6, 0.5, ()),
-        ("code_judge", "test", 0.2, None, ("code",)),
-        ("composite", "test", 0.0, None, ("judge",)),
-        ("agent_judge", "test", 0.0, None, ("judge", "workspace (there is none)")),
-        ("latency", "suite", 0.2, None, ()),
+    assert (first["targets"], first["attempts"], first["strategy"]) == (["a", "b"], 3, "mean")
+    assert [
+        (item["type"], item["origin"], item["share"], item["gate"], item["needs"]) for item in first["asserts"]
+    ] == [
+        ("contains", "test", 0.6, 0.5, []),
+        ("code_judge", "test", 0.2, None, ["code"]),
+        ("composite", "test", 0.0, None, ["judge"]),
+        ("agent_judge", "test", 0.0, None, ["judge", "workspace (there is none)"]),
+        ("latency", "suite", 0.2, None, []),
     ]
-    assert first.asserts[0].place == f"{tmp_path / 'suite.eval.yaml'}:9"
-    assert first.asserts[-1].place == f"{tmp_path / 'suite.eval.yaml'}:4"
-    assert second.targets == ("a",)
-    assert [(item.type, item.origin, item.place) for item in second.asserts] == [("llm_judge", "fallback", None)]
+    assert first["asserts"][0]["place"] == f"{tmp_path / 'suite.eval.yaml'}:9"
+    assert first["asserts"][-1]["place"] == f"{tmp_path / 'suite.eval.yaml'}:4"
+    assert second["targets"] == ["a"]
+    assert [(item["type"], item["origin"], item["place"]) for item in second["asserts"]] == [
+        ("llm_judge", "fallback", None)
+    ]
 
 
 TARGETS = """
@@ -72,7 +76,7 @@ def test_a_test_says_what_its_answer_needs(
     write(tmp_path, {"targets.yaml": targets or ""})
     suite = load(tmp_path, top + "tests: [{id: t, input: hi, criteria: c}]\n")
     (found,) = explain(suite, suite.tests, None if targets is None else load_targets(tmp_path / "targets.yaml"))
-    assert found.needs == needs
+    assert tuple(found["needs"]) == needs
 
 
 CONVERSATION = """
@@ -88,7 +92,7 @@ tests:
 def test_the_asserts_of_a_conversation_are_named_as_their_results_are(tmp_path: Path) -> None:
     suite = load(tmp_path, CONVERSATION)
     (found,) = explain(suite, suite.tests)
-    assert [item.name for item in found.asserts] == ["says b", "turn 1: says a", "each turn: says c"]
+    assert [item["name"] for item in found["asserts"]] == ["says b", "turn 1: says a", "each turn: says c"]
 
 
 @pytest.mark.parametrize(
@@ -103,4 +107,4 @@ def test_who_plays_the_user_is_needed_where_a_conversation_is_held(
     write(tmp_path, {"targets.yaml": TARGETS + more})
     suite = load(tmp_path, f"execution: {{target: {answering}}}\n{CONVERSATION}")
     (found,) = explain(suite, suite.tests, load_targets(tmp_path / "targets.yaml"))
-    assert found.needs == needs
+    assert tuple(found["needs"]) == needs

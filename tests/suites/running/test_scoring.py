@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persona_pipeline.suites.grading.base import score_test
 from persona_pipeline.suites.grading.results import AssertResult, SuiteVerdict
-from persona_pipeline.suites.running.trials import score_test
 from tests.suites.support import assert_result as result
 
 

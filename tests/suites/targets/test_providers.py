@@ -10,8 +10,9 @@ import pytest
 
 from persona_pipeline.suites import RunOptions, SuiteResult, run_suite
 from persona_pipeline.suites.answering.base import TargetFields
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.running.opening import load_targets
-from persona_pipeline.suites.targets import Request, TargetError
+from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import load, suite_of, three, write
 from tests.support.clock import LONG
@@ -28,8 +29,8 @@ def request(folder: Path, text: str = "hi", **fields: Any) -> Request:
     return Request(test, [{"role": "user", "content": text}], text, **{"timeout": LONG, **fields})
 
 
-def failure(found: TargetFields, asked: Request) -> TargetError:
-    with pytest.raises(TargetError) as raised:
+def failure(found: TargetFields, asked: Request) -> ReasonedError:
+    with pytest.raises(ReasonedError) as raised:
         found.respond(asked)
     return raised.value
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import read_responses, run_suite
-from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.output import Output, parse_output
+from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.judge_questions import evidence
 from tests.suites.support import suite_of
@@ -65,7 +65,7 @@ def test_servers(tmp_path: Path, agent: Agent, name: str) -> None:
     found = target(tmp_path, provider="http", url=agent.url)
     try:
         if name in UNKNOWN:
-            with pytest.raises(TargetError, match="tool") as raised:
+            with pytest.raises(ReasonedError, match="tool") as raised:
                 found.respond(request(tmp_path))
             assert UNKNOWN[name][1] in raised.value.message
         else:
@@ -80,7 +80,7 @@ def test_programs(tmp_path: Path, name: str) -> None:
     (tmp_path / "said.json").write_text(json.dumps(ANSWERS[name]), encoding="utf-8")
     found = target(tmp_path, provider="cli", command=[sys.executable, "-c", "print(open('said.json').read())"])
     if name in UNKNOWN:
-        with pytest.raises(TargetError, match=r"actions\[0\] looks like a tool call"):
+        with pytest.raises(ReasonedError, match=r"actions\[0\] looks like a tool call"):
             found.respond(request(tmp_path))
     else:
         assert [call["tool"] for call in found.respond(request(tmp_path)).tool_calls] == ["refund"]

@@ -1,19 +1,14 @@
-"""Tests in other files: YAML lists, JSON lines, CSV tables, globs of them."""
+"""Tests in CSV tables."""
 
-import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
-from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import Problem, did_you_mean
 from persona_pipeline.base.text import names_in
-from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
-from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
-from persona_pipeline.suites.format.text import json_file, json_rows, parse_float, parse_json
+from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader
+from persona_pipeline.suites.format.text import parse_float, parse_json
 
 _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL
@@ -96,7 +91,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[ConfigEntry]:
     for number, (line, cells) in enumerate(rows, start=1):
         if not any(cell.strip() for cell in cells):
             continue
-        source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
+        source = LineSource(path, line, columns={name: index for index, name in enumerate(names, start=1)})
         if len(cells) > len(names):
             reader.problems.append(Problem(f"the row has {len(cells)} cells, the header {len(names)}", path, line, 1))
             continue
@@ -205,129 +200,3 @@ def _number(text: str, column: str) -> float:
     if not 0 < value <= 1:
         raise RowError(column, f"must be above 0 and at most 1, not {text!r}")
     return value
-
-
-SUITE_LIMITS = Limits(size=MAX_BYTES, depth=64, nodes=5_000_000)
-ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".csv")
-_MOST_NESTED = 16
-
-
-def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[ConfigEntry]:
-    """Yield each test under ``tests``, also those in other files.
-
-    ``entry``: the value of ``tests``: a list of tests and ``file://`` references, or one path.
-    """
-    value = entry.data
-    if isinstance(value, str):
-        path = _find(reader, entry.named("tests"), value)
-        if path is not None:
-            yield from _file_tests(reader, entry, path, (path,))
-    elif isinstance(value, list):
-        yield from _list_tests(reader, entry, "tests", ())
-    else:
-        reader.fail(entry, "tests must be a list of tests, or the path of a .yaml, .jsonl or .csv file")
-
-
-def _list_tests(reader: Reader, entry: ConfigEntry, name: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
-    for index, item in enumerate(entry.data):
-        place = entry.child(index, label=f"{name}[{index}]")
-        if not isinstance(item, str):
-            yield place
-        elif not item.startswith("file://"):
-            reader.fail(place, f"must be a test, or a reference that starts with file://; found {item!r}")
-        else:
-            for path in _referenced(reader, place, item):
-                if path in seen or len(seen) >= _MOST_NESTED:
-                    reader.fail(place, f"{path.name} refers to itself")
-                else:
-                    yield from _file_tests(reader, place, path, (*seen, path))
-
-
-def _referenced(reader: Reader, entry: ConfigEntry, reference: str) -> list[Path]:
-    if not is_pattern(reference):
-        path = _find(reader, entry, reference)
-        return [path] if path else []
-    try:
-        found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-    except FileError as problem:
-        reader.fail(entry, str(problem))
-        return []
-    if not found:
-        reader.fail(entry, f"{reference!r} matches no test file; correct or remove it")
-    return found
-
-
-def _find(reader: Reader, entry: ConfigEntry, reference: str) -> Path | None:
-    suffix = Path(reference).suffix
-    if suffix.lower() not in ENDINGS:
-        said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
-        reader.fail(entry, said)
-        return None
-    try:
-        return reader.files.find(reference, reader.folders(entry))
-    except FileError as problem:
-        reader.fail(entry, str(problem))
-        return None
-
-
-def _file_tests(reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
-    try:
-        text = reader.files.read(path)
-    except FileError as problem:
-        reader.problems.append(problem.problem(path))
-        return
-    read = {".jsonl": json_lines, ".csv": read_rows}.get(path.suffix.lower())
-    found = _yaml_tests(reader, path, text, seen) if read is None else read(reader, str(path), text)
-    first = next(found, None)
-    if first is not None:
-        yield first
-        yield from found
-    elif reader.clean:
-        reader.problems.append(entry.problem(f"{path.name} holds no tests; add one, or remove the reference"))
-
-
-def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[ConfigEntry]:
-    with reader.collecting():
-        document = read_document(path, text)
-        if document.data is None:
-            return
-        if not isinstance(document.data, list):
-            said = "must be a list (a YAML array) of tests; a suite cannot be nested in a suite"
-            reader.problems.append(document.problem((), said))
-            return
-        check_numbers(document.data, document)
-        yield from _list_tests(reader, ConfigEntry(document.data, document), path.name, seen)
-
-
-def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
-    """Return a YAML or JSON file with its places. ``merge``: resolve merge keys (<<)."""
-    if path.suffix.lower() != ".json":
-        return parse_document(text, str(path), limits=replace(SUITE_LIMITS, merge=merge))
-    return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)
-
-
-def json_lines(
-    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {error}"
-) -> Iterator[ConfigEntry]:
-    """Yield the object of every line that is not blank. ``malformed``: the message for a line that is not JSON."""
-    for number, line, value in json_rows(text, path, malformed, reader.problems):
-        yield ConfigEntry(value, LineSource(path, number, line), label=f"line {number}")
-
-
-def check_numbers(data: Any, source: Any) -> None:
-    """Refuse NaN and infinity: scores cannot use them, and JSON cannot hold them."""
-    problems = [
-        source.problem(location, f"{location[-1] if location else 'the value'}: must be a finite number, not {value}")
-        for location, value in _not_finite(data)
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def _not_finite(value: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield (), value
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        if isinstance(item, float | dict | list):
-            yield from (((key, *inside), number) for inside, number in _not_finite(item))

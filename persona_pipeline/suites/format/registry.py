@@ -1,10 +1,11 @@
 """Assert types by name: built-in ones, and those of other packages (entry point ``persona_pipeline.asserts``)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.base.options import Registry
-from persona_pipeline.suites.asserts.is_json import SPELLINGS as OF_IS_JSON
-from persona_pipeline.suites.asserts.texts import SPELLINGS as OF_CONTAINS
-from persona_pipeline.suites.grading.base import Assert
+from persona_pipeline.suites.format.models import AssertFields
 
 _HERE = "persona_pipeline.suites.asserts"
 BUILT_IN = {
@@ -29,28 +30,44 @@ BUILT_IN = {
     "persona_drift": f"{_HERE}.persona:PersonaDrift",
     "voice": f"{_HERE}.persona:VoiceSounds",
 }
-# Other spellings of the same types.
-ALIASES = {
-    "rubric": "rubrics",
-    "code": "code_judge",
-    "code_grader": "code_judge",
-    "llm_grader": "llm_judge",
-    **dict.fromkeys(OF_CONTAINS, "contains"),
-    **dict.fromkeys(OF_IS_JSON, "is_json"),
+# Types that are contains with these fields, and other spellings with the type and the fields that they mean.
+OF_CONTAINS: dict[str, dict[str, Any]] = {
+    "icontains": {"ignore_case": True},
+    "contains_all": {},
+    "contains_any": {"of": "any"},
+    "icontains_all": {"ignore_case": True},
+    "icontains_any": {"ignore_case": True, "of": "any"},
+    "starts_with": {"at": "start"},
+    "ends_with": {"at": "end"},
+}
+ALIASES: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "rubric": ("rubrics", {}),
+    "code": ("code_judge", {}),
+    "code_grader": ("code_judge", {}),
+    "llm_grader": ("llm_judge", {}),
+    "contains_json": ("is_json", {"anywhere": True}),
+    **{spelled: ("contains", fields) for spelled, fields in OF_CONTAINS.items()},
 }
 
 
-def canonical_type(spelled: str) -> str:
-    """Return the registered spelling of a type: ``is-json`` is ``is_json``, ``rubric`` is ``rubrics``."""
+def type_meant(spelled: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the registered type and the fields that a spelling means: ``is-json`` is ``is_json``, ``rubric`` is ``rubrics``."""
     name = spelled.replace("-", "_")
-    return ALIASES.get(name, name)
+    return ALIASES.get(name, (name, {}))
 
 
-TYPES = Registry("persona_pipeline.asserts", Assert, BUILT_IN, what="assert type", spelled=canonical_type)
+def canonical_type(spelled: str) -> str:
+    """Return the registered spelling of a type."""
+    return type_meant(spelled)[0]
+
+
+TYPES = Registry("persona_pipeline.asserts", AssertFields, BUILT_IN, what="assert type", spelled=canonical_type)
 find_type = TYPES.find
+# The type of functions, for suites in Python only.
+FUNCTIONS = Registry("", AssertFields, {"function": f"{_HERE}.code_judge:Function"}, what="assert type")
 
 
-def register(name: str, model: type[Assert]) -> None:
+def register(name: str, model: type[AssertFields]) -> None:
     """Add an assert type to this process; an entry point adds it to every process. Raises ``ConfigError``: the name is taken."""
     TYPES.add(name, model)
 
@@ -61,7 +78,7 @@ def unknown_type(spelled: str) -> str:
     return f"type {spelled!r} is unknown{hint or TYPES.hint(spelled)}"
 
 
-def default_assert(kind: str) -> Assert:
+def default_assert(kind: str) -> Any:
     """Return the default assert of a test: a built-in type without its own fields."""
     model = find_type(kind)
     assert model is not None
