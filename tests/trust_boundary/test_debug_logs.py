@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,20 +79,22 @@ def leaked(said: str) -> list[str]:
     return [name for name, secret in PLANTED.items() if secret in said or secret[-12:] in said]
 
 
+def pointed_at(server: MessagesServer) -> dict[str, str]:
+    """Return the variables that send every provider's calls to a server."""
+    return dict.fromkeys(("ANTHROPIC_BASE_URL", "ANTHROPIC_BEDROCK_BASE_URL", "OPENAI_BASE_URL"), server.url)
+
+
 class Scene:
     """A world, a server that speaks a provider's protocol, and the environment of the commands."""
 
     def __init__(self, root: Path, server: MessagesServer, database: str | None) -> None:
         self.root, self.server, self.log = root, server, root.parent / "log"
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        self.environment = kept | {name: secret for name, secret in PLANTED.items() if "_" in name} | {
+        self.environment = kept | pointed_at(server) | {name: secret for name, secret in PLANTED.items() if "_" in name} | {
             "PERSONA_ROOT": str(root),
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_REGION": "eu-central-1",
             "AWS_EC2_METADATA_DISABLED": "true",
-            "ANTHROPIC_BASE_URL": server.url,
-            "ANTHROPIC_BEDROCK_BASE_URL": server.url,
-            "OPENAI_BASE_URL": server.url,
             "PERSONA_OTEL_EVENTS": "true",
             "OTEL_EXPORTER_OTLP_ENDPOINT": server.url.removesuffix("/v1"),
             "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{PLANTED['OTEL']}",
@@ -126,19 +128,28 @@ class Scene:
 
 
 @contextmanager
-def scene(folder: Path, protocol: str = "anthropic", database: str | None = None) -> Iterator[Scene]:
-    with MessagesServer(protocol=protocol) as server:
+def scene(folder: Path, database: str | None = None) -> Iterator[Scene]:
+    with MessagesServer() as server:
         yield Scene(write_small_world(folder / "world"), server, database)
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai", "bedrock"])
-def test_a_judge_a_signature_and_a_collector_of_events(provider: str, tmp_path: Path) -> None:
-    with scene(tmp_path, provider) as here:
-        here.server.script(ANSWER, status(500), status(429, "rate_limit_error"), ANSWER)
-        here.environment["PERSONA_JUDGE_MODEL"] = MODELS[provider]
-        said = here.run(("evaluate", "--judge", provider, "--record"), ("doctor", "--judge", provider))
-        assert here.server.calls, said[-3000:]
-        assert "DEBUG:sqlalchemy" in said or "DEBUG:httpcore" in said or "DEBUG:botocore" in said, said[-2000:]
+def test_a_judge_a_signature_and_a_collector_of_events(tmp_path: Path) -> None:
+    commands, more = list[Command](), list[dict[str, str]]()
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(MessagesServer(protocol=name)) for name in ("anthropic", "openai", "bedrock")
+        }
+        for provider, server in servers.items():
+            server.script(ANSWER, status(500), status(429, "rate_limit_error"), ANSWER)
+            root = write_small_world(tmp_path / provider)
+            told = {"PERSONA_JUDGE": provider, "PERSONA_JUDGE_MODEL": MODELS[provider], "PERSONA_ROOT": str(root)}
+            told |= pointed_at(server)
+            commands += [("evaluate", "--judge", provider, "--record"), ("doctor", "--judge")]
+            more += [told, told]
+        said = Scene(tmp_path / "anthropic", servers["anthropic"], None).run(*commands, more=more)
+        assert [name for name, server in servers.items() if not server.calls] == [], said[-3000:]
+    # The loggers that see the calls of all three, and none of a command that was not understood.
+    assert "DEBUG:" in said and "Usage:" not in said, said[-2000:]
     assert leaked(said) == []
 
 
