@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter as Counts
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from persona_pipeline.base.database.engine import pruning_time
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
-from persona_pipeline.importing.traces.calls import WHY_SILENT
+from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
 from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget
@@ -127,14 +127,17 @@ class NotTakenError(Exception):
         self.status, self.reason = status, reason
 
 
+# Ends with the reason why pieces are not stored, or None.
+_Stored = asyncio.Future[NotTakenError | None]
+
+
 class _Collector:
     """What the routes share."""
 
     def __init__(self, world: World, bounds: Bounds) -> None:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
-        # Requests are stored one after the other, as a SQLite file is written.
-        self._writing = asyncio.Lock()
+        self._unwritten: asyncio.Queue[tuple[Sequence[Piece], _Stored]] = asyncio.Queue()
         self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
         for _ in range(_READ_AT_ONCE):
             self._readers.put_nowait(ReadingProcess(self.bounds.request))
@@ -176,10 +179,34 @@ class _Collector:
         finally:
             self._readers.put_nowait(reader)
         if brought.pieces:
-            async with self._writing:
-                kept = await asyncio.to_thread(keep_pieces, self.world, brought.pieces)
-            self.metrics.kept(kept, len(brought.pieces))
+            stored: _Stored = asyncio.get_running_loop().create_future()
+            self._unwritten.put_nowait((brought.pieces, stored))
+            if failure := await stored:
+                raise failure
         return brought
+
+    async def write(self) -> None:
+        """Store the pieces of requests: those of all requests that wait share a transaction."""
+        while True:
+            waiting = [await self._unwritten.get()]
+            while not self._unwritten.empty():
+                waiting.append(self._unwritten.get_nowait())
+            await self._write(waiting)
+
+    async def _write(self, waiting: Sequence[tuple[Sequence[Piece], _Stored]]) -> None:
+        pieces, failure = [piece for given, _ in waiting for piece in given], None
+        try:
+            self.metrics.kept(await asyncio.to_thread(keep_pieces, self.world, pieces), len(pieces))
+        except Exception as error:
+            if len(waiting) > 1:
+                # A request that cannot be stored must not fail the others.
+                for item in waiting:
+                    await self._write([item])
+                return
+            failure = _not_stored(error)
+        for _, stored in waiting:
+            if not stored.done():
+                stored.set_result(failure)
 
     async def forget(self) -> None:
         """Drop the pieces of old traces, every hour."""
@@ -221,11 +248,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        forgetting = asyncio.create_task(collector.forget())
+        tasks = [asyncio.create_task(work) for work in (collector.forget(), collector.write())]
         try:
             yield
         finally:
-            forgetting.cancel()
+            for task in tasks:
+                task.cancel()
             collector.close()
 
     app = FastAPI(
