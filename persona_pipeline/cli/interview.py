@@ -20,7 +20,7 @@ from persona_pipeline.cli.options import (
     open_world,
     request_of,
 )
-from persona_pipeline.cli.running import CommandResult, require_described, shows, watched_judging
+from persona_pipeline.cli.running import CommandResult, shows, watched_judging
 
 
 @asks("dimensions", "samples", *OF_JUDGE)
@@ -94,8 +94,6 @@ def interview(
     request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples, hide_names)
     scenes = interview_scenes(world, agent, language, kinds=kind)
     named = judge_name(said.judge, world=world)
-    if not estimate:
-        require_described(world, [agent], named)
     with watched_judging() as progress:
         options = replace(JudgeOptions.of(said, progress), record=said.record and not estimate)
         opened = open_judge(RECORDED if estimate else named, world, options)

@@ -1,11 +1,9 @@
 """How a command runs and ends: its result is written in one format, summed up in one line, and sets its exit code."""
 
-import contextlib
 import gc
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from persona_pipeline.base.errors import EXIT_OK, ConfigError, NothingError, Problem
+from persona_pipeline.base.errors import EXIT_OK, NothingError
 from persona_pipeline.cli.options import AsJson, Command, Output, chosen_format, format_option, taking
 
 if TYPE_CHECKING:
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
-# The text of personas that `init` and `try` write.
-_UNDESCRIBED = re.compile(r"^Say here who .* is, how it writes|writes in the language \S+\. Describe how ", re.DOTALL)
 # Options that the command for the missing judgments leaves out.
 _NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verbose")
 
@@ -97,7 +93,6 @@ def run_and_print(
     # Imported modules stay to the end, so the garbage collector need not visit them.
     if not gc.get_freeze_count():
         gc.freeze()
-    require_described(world, world.chosen(request.agents), judge)
     with watched_judging() as progress:
         options = JudgeOptions.of(request, progress)
         opened = open_judge(judge, world, options)
@@ -115,22 +110,6 @@ def run_and_print(
         if missing := missing_text(world, opened, command, judge, options):
             typer.echo(missing, err=True)
     return run
-
-
-def require_described(world: "World", agents: Iterable[str], judge: str) -> None:
-    """Raise ``ConfigError`` for a persona that is not described yet, before a live judge is paid for it."""
-    from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.world.personas import load_persona, persona_path
-
-    def is_undescribed(name: str) -> bool:
-        # A broken file stops only its own agent: the evaluation reports it.
-        with contextlib.suppress(ConfigError):
-            return _UNDESCRIBED.search(load_persona(world.root, name).persona) is not None
-        return False
-
-    if judge != RECORDED and (left := [name for name in agents if is_undescribed(name)]):
-        said = "is still the text of a new world, so its scores would mean nothing; describe who this is"
-        raise ConfigError([Problem(f"persona {said}", str(persona_path(world.root, name))) for name in left])
 
 
 def _again(context: typer.Context, judge: str, window_end: str | None) -> str:

@@ -158,9 +158,7 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
     def voice_alarms(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Look at the agents with new messages and request a run for each new alarm."""
         opened = world_of(place, context)
-        now = {
-            name: str(MessageVersion(item.revision)) for name, item in revisions(opened.store, opened.horizon).items()
-        }
+        now = {name: str(MessageVersion(number)) for name, number in revisions(opened.store, opened.horizon).items()}
         looked = _looked(context.cursor)
         partitions = set(context.instance.get_dynamic_partitions(specs.agents_name))
         there = [name for name in known_agents(opened.root) if name in partitions]

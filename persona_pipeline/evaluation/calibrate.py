@@ -1,8 +1,7 @@
 """Agreement of judges with people."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from persona_pipeline.evaluation.folder import asked_now
 from persona_pipeline.evaluation.history import verdicts_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.calibration import (
@@ -11,7 +10,7 @@ from persona_pipeline.guard.calibration import (
     calibrate_dimensions,
     calibrate_messages,
 )
-from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, load_labels, stale_lines, stale_reasons
+from persona_pipeline.guard.labels.files import LABELS, Label, labelled_claims, load_labels, stale_lines, stale_reasons
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES
 from persona_pipeline.world import runs
@@ -25,22 +24,19 @@ def world_labels(world: World) -> tuple[list[Label], dict[tuple[str, str], str]]
     labels = load_labels(world.root / LABELS)
     if not labels:
         return [], {}
-    return labels, stale_reasons(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
+    claims = labelled_claims(world.root, labels)
+    return labels, stale_reasons(labels, claims, is_judged=WorldReader(world).known.knows)
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
     """Return each judge's agreement with people, without any call."""
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
-    known, asked = WorldReader(world).known, _asked(world, labels)
-    reasons = stale_reasons(labels, asked, is_judged=known.knows)
+    known, claims = WorldReader(world).known, labelled_claims(world.root, labels)
+    reasons = stale_reasons(labels, claims, is_judged=known.knows)
     current = [label for label in labels if label.identity not in reasons]
-    found = calibrate_dimensions(current, asked, known.on_labels)
+    found = calibrate_dimensions(current, claims, known.on_labels)
     return Calibration(messages=_messages(world), dimensions=found, stale=stale_lines(labels, reasons))
-
-
-def _asked(world: World, judged: Iterable[Label]) -> AskedOf:
-    return asked_now(world.root, ((item.agent_id, item.dimension) for item in judged))
 
 
 def _messages(world: World) -> list[MessageCalibration]:

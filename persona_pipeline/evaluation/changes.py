@@ -15,7 +15,7 @@ from persona_pipeline.base.files import digest_within, regular_digest, repositor
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
-from persona_pipeline.world.messages.revision import AgentRevision, newest_times, revisions
+from persona_pipeline.world.messages.revision import newest_times, revisions
 from persona_pipeline.world.personas import PERSONAS, is_agent_id
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
@@ -92,7 +92,7 @@ def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, Messag
     A change outside every evaluated window does not, nor does a message of the future before its time.
     """
     found, newest = revisions(store), newest_times(store)
-    return {name: MessageVersion(found.get(name, AgentRevision()).judged, newest.get(name)) for name in agent_ids}
+    return {name: MessageVersion(found.get(name, 0), newest.get(name)) for name in agent_ids}
 
 
 def _beside(version: str, others: Mapping[str, str]) -> str:

@@ -106,7 +106,7 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 def scored(reference: Reference, judged: Judged, judge: Judge) -> AgentRun:
     """Return the run of a judged plan, with the scores that an earlier run on the same inputs has."""
     fresh, plan = evaluation_of(judged, judge), judged.plan
-    evaluation = joined(reference.run(fresh.run_id), fresh, plan.claimed)
+    evaluation = joined(reference.run(fresh.run_id), fresh, plan.unclaimed)
     report = AgentReport(
         evaluation=evaluation,
         comparison=BaselineComparison(agent_id=fresh.agent_id),
@@ -279,11 +279,11 @@ def has_history(inputs: Inputs, plan: AgentPlan) -> bool:
     return start is not None and bool(inputs.messages.within(Window(start), agent_id=plan.agent_id))
 
 
-def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: Collection[str]) -> AgentEvaluation:
-    """Return an evaluation with the dimensions of the earlier run, as far as they still have claims."""
+def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, unclaimed: Collection[str]) -> AgentEvaluation:
+    """Return an evaluation with the dimensions of the earlier run, without those that have no claims any more."""
     if known is None:
         return evaluation
-    dimensions = {name: item for name, item in known.dimensions.items() if name in claimed}
+    dimensions = {name: item for name, item in known.dimensions.items() if name not in unclaimed}
     for name, item in evaluation.dimensions.items():
         if item.usage.calls == 0 and name in dimensions:
             # Answered from the cache this time: keep the cost of the first answer.

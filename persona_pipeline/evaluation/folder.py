@@ -4,31 +4,29 @@ This needs no call, and makes a baseline no easier to forge than its recordings.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.calls import run_async
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import build_case, plan_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest, windows_noted
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
-from persona_pipeline.guard.labels.files import AskedNow
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world.messages.store import MessageLog, folder_messages
-from persona_pipeline.world.models import Persona, Window, grouped
+from persona_pipeline.world.models import Persona, Window
 from persona_pipeline.world.names import read_names
-from persona_pipeline.world.personas import agent_ids, load_persona
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, find_proposition_set
+from persona_pipeline.world.personas import load_persona
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
 from persona_pipeline.world.world import FUTURE_GRACE, utc_now
 
 
@@ -42,23 +40,6 @@ def folder_inputs(root: Path, now: datetime | None = None) -> Inputs:
         names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
         lexicon=world_lexicon(root),
     )
-
-
-def asked_now(root: Path, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
-    """Return the current persona and claims of judged agents, or problems of their files; deleted agents are left out."""
-    labelled = grouped(dict.fromkeys(judged), lambda item: item[0])
-    try:
-        there = agent_ids(root) if labelled else []
-    except ConfigError as error:
-        return dict.fromkeys(labelled, error)
-    found: dict[str, AskedNow | ConfigError] = {}
-    for agent_id in labelled.keys() & there:
-        try:
-            claims = {name: find_proposition_set(root / PROPOSITIONS, name, agent_id) for _, name in labelled[agent_id]}
-            found[agent_id] = AskedNow(load_persona(root, agent_id), claims)
-        except ConfigError as error:
-            found[agent_id] = error
-    return found
 
 
 # Numbers in golden files are rounded to four places.
@@ -123,8 +104,8 @@ def _scored(
     (name, claims), (window, samples) = asked, noted
     if claims.propositions is None:
         return None, []
-    scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
-    case = build_case(inputs, persona, scope, 1)
+    scope = AgentScope(persona.agent_id, window, (name,), persona, past=True)
+    case = build_case(inputs, scope, 1)
     if samples > 1:
         # Drops were judged more often: each claim as often as it is recorded.
         often = {item.id: samples for item in claims.propositions.propositions}

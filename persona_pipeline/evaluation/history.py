@@ -153,7 +153,7 @@ def _saved(row: Row, evaluation: Any) -> AgentReport:
 
 
 def saved_verdict(row: Row) -> tuple[Conclusion, list[Finding]]:
-    """Return a stored verdict and its findings, from a row of ``runs.newest_verdict_rows``."""
+    """Return a stored verdict and its findings, from a row with ``agent_id``, ``status``, ``verdict`` and ``findings``."""
     findings = [Finding.model_validate(finding) for finding in row.findings or ()]
     if row.status in UNFINISHED:
         findings = [unfinished_finding(row.agent_id)]
@@ -180,9 +180,13 @@ def saved_runs(rows: Iterable[Row]) -> list[AgentReport]:
     return [run for row in rows if (run := saved_run(row))]
 
 
+OUTLINE = ("outline", "status", "comparison", "findings")
+
+
 def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
-    """Return runs without their claims, by agent, from ``runs.newest_outline_rows``."""
-    return {row.agent_id: _saved(row, row.outline).model_copy(update={"outlined": True}) for row in rows}
+    """Return runs without their claims, by agent, from rows with the columns ``OUTLINE``."""
+    known = (row for row in rows if row.outline is not None)
+    return {row.agent_id: _saved(row, row.outline).model_copy(update={"outlined": True}) for row in known}
 
 
 def by_need(reports: Mapping[str, AgentReport]) -> list[str]:

@@ -1,6 +1,6 @@
 """Plan the questions of an evaluation, and ask them for many agents in one call."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -11,7 +11,7 @@ from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs, Snapshot
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
-from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.open import OpenedJudge, replayed_by
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
 from persona_pipeline.scoring.messages.reading import MessageCall, character_of, readings_of
@@ -20,6 +20,7 @@ from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.personas import undescribed
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
@@ -38,7 +39,6 @@ class AgentPlan:
     """
 
     scope: AgentScope
-    persona: Persona
     case: AgentCase
     sets: Mapping[str, StoredSet]
     plans: Mapping[str, DimensionPlan]
@@ -57,6 +57,10 @@ class AgentPlan:
         return self.scope.agent_id
 
     @property
+    def persona(self) -> Persona:
+        return self.scope.persona
+
+    @property
     def shown(self) -> list[Message]:
         """Every message the scores rest on."""
         return _shown(self.case)
@@ -66,14 +70,19 @@ class AgentPlan:
         """Dimensions with claims, in their fixed order."""
         return [name for name in ALL_DIMENSIONS if name in self.sets and self.sets[name].propositions is not None]
 
+    @property
+    def unclaimed(self) -> list[str]:
+        """Dimensions without claims; one with an invalid file is not among them."""
+        return [name for name, stored in self.sets.items() if stored.propositions is None]
+
     def claims_of(self, dimension: str) -> list[str]:
         """Return the ids of the agent's claims of a dimension."""
         stored = self.sets.get(dimension)
         return [item.id for item in stored.propositions.propositions] if stored and stored.propositions else []
 
     def is_whole(self, dimensions: Collection[str]) -> bool:
-        """Return whether these are all dimensions with claims; false where the claims of a dimension are unknown."""
-        return set(ALL_DIMENSIONS) <= self.sets.keys() and set(self.claimed) <= set(dimensions)
+        """Return whether these are all dimensions with claims. A dimension with an invalid file counts as one with claims."""
+        return {*ALL_DIMENSIONS} - {*self.unclaimed} <= {*dimensions}
 
     def run_id(self, judge: Judge) -> str:
         """Return the id of the run: the same for the same inputs, whatever dimensions are requested."""
@@ -111,18 +120,8 @@ class AgentPlan:
 
 
 def plan_agent(inputs: Inputs, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
-    """Return the questions about an agent; a dimension without claims is left out.
-
-    ``ConfigError``: the persona or a claim set is unknown.
-    """
-    persona, sets = scope.known_persona, inputs.claims.get(scope.agent_id, {})
-    missing = next((name for name in scope.dimensions if name not in sets), None)
-    if missing:
-        raise ConfigError(
-            f"the {missing} propositions of {scope.agent_id!r} are not in the store; materialize proposition_sets/{missing}"
-        )
-    case = build_case(inputs, persona, scope, request.samples)
-    plan = plan_case(case, replace(scope, persona=persona), sets)
+    """Return the questions about an agent; a dimension without claims is left out."""
+    plan = plan_case(build_case(inputs, scope, request.samples), scope, inputs.claims.get(scope.agent_id, {}))
     readings, left_out = _readings(inputs, plan)
     return replace(plan, readings=readings, messages_left_out=left_out, read_at=inputs.read_at)
 
@@ -163,17 +162,14 @@ def _made_whole(snapshot: Snapshot, plan: AgentPlan, judge: Judge) -> AgentPlan:
     known = snapshot.reference.run(plan.run_id(judge))
     if plan.is_whole({*plan.plans, *(known.dimensions if known else ())}):
         return plan
-    sets, problems = snapshot.inputs.fresh[plan.agent_id]
-    if problems:
+    if problems := snapshot.inputs.invalid.get(plan.agent_id):
         raise ConfigError(problems)
-    return planned(replace(plan, sets=sets), ALL_DIMENSIONS)
+    return planned(plan, ALL_DIMENSIONS)
 
 
 def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet]) -> AgentPlan:
-    """Return the questions about a case by any claims; the scope has a persona."""
-    if scope.persona is None:
-        raise ValueError("the scope has no persona")
-    plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(_shown(case)), datetime.now(UTC))
+    """Return the questions about a case by any claims."""
+    plan = AgentPlan(scope, case, sets, {}, messages_hash(_shown(case)), datetime.now(UTC))
     return planned(plan, scope.dimensions)
 
 
@@ -187,7 +183,7 @@ def planned(plan: AgentPlan, dimensions: Collection[str]) -> AgentPlan:
     return replace(plan, plans=questions)
 
 
-def build_case(inputs: Inputs, persona: Persona, scope: AgentScope, samples: int) -> AgentCase:
+def build_case(inputs: Inputs, scope: AgentScope, samples: int) -> AgentCase:
     """Return an agent's case, of real messages or of generated ones."""
     agent_id, window = scope.agent_id, scope.window
     said = inputs.generated if scope.synthetic else inputs.messages
@@ -197,8 +193,8 @@ def build_case(inputs: Inputs, persona: Persona, scope: AgentScope, samples: int
     spoken_in = sorted({message.channel for message in messages if message.channel is not None})
     return AgentCase(
         agent_id=agent_id,
-        display_name=persona.display_name,
-        persona=persona.persona,
+        display_name=scope.persona.display_name,
+        persona=scope.persona.persona,
         window=window,
         messages=messages,
         earlier=said.within(earlier, agent_id=agent_id) if earlier else (),
@@ -255,8 +251,18 @@ class Judged:
         return self.plan.finish(self.verdicts)
 
 
+def refused(judge: Judge, personas: Iterable[Persona]) -> dict[str, tuple[Problem, ...]]:
+    """Return the problems of agents whose persona is not described yet, about which only recordings are asked."""
+    is_replay = not judge.live and hasattr(replayed_by(judge) or judge, "has_recorded")
+    return {} if is_replay else undescribed(personas)
+
+
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judged] = ()) -> list[Judged]:
-    """Return the plans with their verdicts, from one call; answers in ``before`` are not asked or paid again."""
+    """Return the plans with their verdicts, from one call; answers in ``before`` are not asked or paid again.
+
+    ``ConfigError``: a persona is not described yet; nothing is asked.
+    """
+    raise_problems(refused(judge, (plan.persona for plan in plans)))
     known = [item.answers for item in before] or [{} for _ in plans]
     asked = [
         [request for request in plan.requests if request.key not in have]
@@ -349,7 +355,7 @@ def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
         agent_id, window = scope.agent_id, scope.window
         if len(inputs.messages.within(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
             continue
-        generated = run_async(generate_conversations(scope.known_persona, talking, ends=window.end))
+        generated = run_async(generate_conversations(scope.persona, talking, ends=window.end))
         found.agents[agent_id] = generated.messages
         if generated.usage.calls:
             usage = generated.usage

@@ -12,8 +12,16 @@ from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
-from persona_pipeline.evaluation.plan import history_of
+from persona_pipeline.evaluation.history import (
+    OUTLINE,
+    StoredVerdict,
+    by_need,
+    outlines,
+    points_of,
+    saved_run,
+    verdicts_of,
+)
+from persona_pipeline.evaluation.plan import history_of, refused
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs, Reference, Signals, Snapshot
 from persona_pipeline.evaluation.voice import (
     VoiceState,
@@ -35,6 +43,7 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.known import KnownVerdicts
+from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.messages.reading import Character, character_of
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES, Role
@@ -52,14 +61,12 @@ from persona_pipeline.world.messages.store import (
     read_alike,
     read_messages,
     read_newest,
-    read_received,
     read_talk,
     said_most,
 )
-from persona_pipeline.world.models import Message, Window, parse_window
+from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.names import named_agents
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims, stored_sets
-from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS, select_dimensions
+from persona_pipeline.world.propositions.models import ADHERENCE, select_dimensions
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import World
 
@@ -86,16 +93,19 @@ class WorldReader:
         with exclusive(self.world.store, [f"evaluate/{agent_id}" for agent_id in agent_ids]):
             yield
 
-    def snapshot(self, request: EvaluationRequest) -> Snapshot:
-        """Return everything an evaluation needs; the agents' files and all messages are brought into the store."""
+    def snapshot(self, request: EvaluationRequest, judge: Judge) -> Snapshot:
+        """Return everything an evaluation needs; the agents' files and all messages are brought into the store.
+
+        Agents that the judge cannot be asked about are broken.
+        """
         with self.world.store.together():
             inputs = self.inputs(request)
+            inputs = inputs.without(refused(judge, (scope.persona for scope in inputs.agents)))
             baselines, wrong = self.baselines(scope.agent_id for scope in inputs.scopes)
             inputs = inputs.without(wrong)
             inputs = self.with_canon(inputs) if request.facts else inputs
             # Learning takes a second an agent: it is done here only where an alarm fails the run.
-            voices = self._voices(inputs.agents, learn="voice_alarm" in (counted(request) or ()))
-            drifts, wrong = self._drifts(inputs.agents, voices)
+            voices, drifts, wrong = self._voices(inputs.agents, learn="voice_alarm" in (counted(request) or ()))
             inputs, alike = inputs.without(wrong), self._alike(inputs)
             inputs = replace(
                 inputs,
@@ -129,40 +139,24 @@ class WorldReader:
                 broken[agent_id] = (Problem(why),)
                 continue
             past = last is not None and window.end < last.end
-            scopes.append(AgentScope(agent_id, window, tuple(dimensions), past, persona=brought.personas[agent_id]))
+            scopes.append(AgentScope(agent_id, window, tuple(dimensions), brought.personas[agent_id], past))
         earlier = (*self._earlier(request, scopes), *self._touched(request, scopes))
-        fresh = {}
-        if request.newest_window:
-            claims, wrong = read_claims(world.root / PROPOSITIONS, [scope.agent_id for scope in scopes], ALL_DIMENSIONS)
-            fresh = {agent_id: (own, wrong.get(agent_id, ())) for agent_id, own in claims.items()}
-        return self.gathered(Inputs(scopes, earlier, brought.problems, broken, claims=brought.claims, fresh=fresh))
+        found = Inputs(scopes, earlier, brought.problems, broken, claims=brought.claims, invalid=brought.invalid)
+        return self.gathered(found)
 
     def gathered(self, inputs: Inputs) -> Inputs:
-        """Return inputs with the personas, claims and messages of their scopes."""
+        """Return inputs with the messages of their scopes."""
         world, scopes = self.world, inputs.scopes
         agent_ids = {scope.agent_id for scope in scopes}
         read_at, horizon = world.clock(), world.horizon
-        known = {name for own in inputs.claims.values() for name in own}
-        stored = stored_sets(world.store, agent_ids, known if agent_ids <= inputs.claims.keys() else ())
-        unread = {scope.agent_id for scope in scopes if scope.persona is None}
-        personas = world.stored_personas(unread) if unread else {}
         inputs = self._without_aged(inputs)
-
-        def named(scopes: Iterable[AgentScope]) -> list[AgentScope]:
-            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in scopes]
-
         spans = _merged([history_of(scope.window) for scope in scopes if not scope.synthetic], horizon)
         said = [m for span in spans for m in read_talk(world.store, span, agent_ids)]
-        # Direct messages that an agent answers.
-        said += [m for span in spans for m in read_received(world.store, span, agent_ids)]
         made_up = _merged([scope.window for scope in scopes if scope.synthetic], horizon)
         generated = (m for span in made_up for m in read_messages(world.store, span, synthetic=True))
         return replace(
             inputs,
-            agents=named(inputs.agents),
-            earlier=named(inputs.earlier),
             read_at=read_at,
-            claims={name: {**stored.get(name, {}), **inputs.claims.get(name, {})} for name in agent_ids},
             messages=MessageLog.of(said),
             generated=MessageLog.of(generated),
             names=world.display_names(),
@@ -206,14 +200,21 @@ class WorldReader:
         world, inputs, request = self.world, inputs or Inputs(), request or EvaluationRequest()
         baselines, scopes = baselines or {}, inputs.scopes
         agent_ids, watched = {scope.agent_id for scope in scopes}, watched_agents(world.rules_root / BASELINES)
-        watching, reads_messages = {*agent_ids, *watched.baselines}, inputs.most_messages > 0
+        watching = {*agent_ids, *watched.baselines}
+        verdicts, labelled = dict[str, list[StoredVerdict]](), dict[str, dict[str, Role]]()
+        ends = [scope.window.end for scope in scopes if not scope.synthetic]
+        if inputs.most_messages and ends:
+            rows = runs.message_verdict_rows(world.store, agent_ids, until=max(ends), most=MOST_MESSAGES)
+            labels = load_message_labels(world.rules_root / LABELS)
+            said = (m for item in inputs.agents for m in inputs.messages.within(item.window, agent_id=item.agent_id))
+            verdicts, labelled = verdicts_of(rows), verdicts_of_people(labels, said)
         return Reference(
             baselines=baselines,
             watched=watched,
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
-            verdicts=self._verdicts(scopes) if reads_messages else {},
-            labelled=self._labelled(inputs) if reads_messages else {},
+            verdicts=verdicts,
+            labelled=labelled,
             label_counts=self.label_counts(),
             anchors=self.anchors(inputs, baselines, request),
             coverage=coverage_of(world.settings),
@@ -224,21 +225,6 @@ class WorldReader:
         baselines, broken = self.baselines([*reference.baselines, *agent_ids])
         raise_problems(broken)
         return replace(reference, baselines=baselines, watched=watched_agents(self.world.rules_root / BASELINES))
-
-    def _verdicts(self, scopes: Sequence[AgentScope]) -> dict[str, list[StoredVerdict]]:
-        """Return stored verdicts on agents' messages, up to the end of their last window."""
-        ends = [scope.window.end for scope in scopes if not scope.synthetic]
-        if not ends:
-            return {}
-        of = {scope.agent_id for scope in scopes}
-        return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=MOST_MESSAGES))
-
-    def _labelled(self, inputs: Inputs) -> dict[str, dict[str, Role]]:
-        """Return people's verdicts on the messages in the windows."""
-        labels = load_message_labels(self.world.rules_root / LABELS)
-        scopes = inputs.agents if labels else ()
-        messages = (m for scope in scopes for m in inputs.messages.within(scope.window, agent_id=scope.agent_id))
-        return verdicts_of_people(labels, messages)
 
     def _left_out(self, agents: Sequence[str] | None) -> list[str]:
         """Return agents with a persona that a run leaves out: by ``persona.yaml``, or unnamed ones with a baseline."""
@@ -342,20 +328,18 @@ class WorldReader:
             claims = inputs.claims.get(scope.agent_id, {}).get(ADHERENCE.name)
             if scope.synthetic or claims is None or claims.propositions is None or len(said) == MOST_AGENTS:
                 continue
-            characters[scope.agent_id] = character_of(scope.known_persona, claims.propositions)
+            characters[scope.agent_id] = character_of(scope.persona, claims.propositions)
             baseline = baselines.get(scope.agent_id)
             now = {item.window for item in (scope, *inputs.earlier) if taking and item.agent_id == scope.agent_id}
             spans = windows_taken(baseline) if baseline else now
-            said[scope.agent_id] = self._texts(scope.agent_id, spans)
+            taken = [
+                message
+                for span in sorted(spans, key=lambda window: window.end)
+                for message in read_messages(self.world.store, span, agent_id=scope.agent_id, limit=_MOST_EACH)
+            ]
+            said[scope.agent_id] = [message.text for message in {item.id: item for item in taken}.values()]
         labels = load_message_labels(self.world.rules_root / LABELS)
         return draw_anchors(characters, said, labels, size)
-
-    def _texts(self, agent_id: str, spans: Iterable[Window]) -> list[str]:
-        found = dict[str, Message]()
-        for span in sorted(spans, key=lambda window: window.end):
-            newest = read_messages(self.world.store, span, agent_id=agent_id, limit=_MOST_EACH)
-            found |= {message.id: message for message in newest}
-        return [message.text for message in found.values()]
 
     def window(self, length: str, as_of: datetime | None = None, since: datetime | None = None) -> Window:
         """Return the window that ends at ``as_of`` (default: the newest message in the store that is not in the future).
@@ -389,49 +373,39 @@ class WorldReader:
         Windows that end before ``since`` are left out. ``whole``: number of agents whose claims and reasons are read, those with
         findings first; None: all.
         """
-        known = outlines(runs.newest_outline_rows(self.world.store, since))
+        known = outlines(runs.newest_rows(self.world.store, OUTLINE, since))
         found = {agent_id: known[agent_id] for agent_id in agent_ids if agent_id in known}
         for agent_id in by_need(found)[:whole]:
             if run := saved_run(runs.find_run(self.world.store, found[agent_id].evaluation.run_id)):
                 found[agent_id] = run
         return found
 
-    def _voices(self, scopes: Sequence[AgentScope], *, learn: bool) -> dict[str, VoiceState]:
-        known, found = stored_voices(self.world.store, {scope.agent_id for scope in scopes}), {}
-        for scope in scopes:
-            voice, persona = known.get(scope.agent_id), scope.persona
-            same = persona is None or voice is None or voice.persona_hash == persona.hash
-            # A voice that was never learnt raises no alarm.
-            if scope.past or scope.synthetic or (not learn and same and (voice is None or voice.model is None)):
-                continue
-            found[scope.agent_id] = voice_at(
-                self.world, persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
-            )
-        return found
-
-    def _drifts(
-        self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
-    ) -> tuple[dict[str, list[KnownDrift]], dict[str, tuple[Problem, ...]]]:
-        """Return the known drifts of agents up to now, and problems of their files."""
+    def _voices(
+        self, scopes: Sequence[AgentScope], *, learn: bool
+    ) -> tuple[dict[str, VoiceState], dict[str, list[KnownDrift]], Broken]:
+        """Return the states of voices that may raise an alarm, the known drifts up to now, and problems of files of drifts."""
         folder, newest = self.world.rules_root / BASELINES, self.world.newest_message_time()
         stored = stored_voices(self.world.store, {scope.agent_id for scope in scopes})
-        found: dict[str, list[KnownDrift]] = {}
-        broken: dict[str, tuple[Problem, ...]] = {}
+        states, drifts, broken = dict[str, VoiceState](), dict[str, list[KnownDrift]](), Broken()
         for scope in (scope for scope in scopes if not scope.synthetic):
-            agent_id, voice, state = scope.agent_id, stored.get(scope.agent_id), voices.get(scope.agent_id)
+            agent_id, voice, state = scope.agent_id, stored.get(scope.agent_id), None
             try:
                 told = load_drift(drift_path(folder, agent_id))
             except ConfigError as error:
                 broken[agent_id] = error.problems
                 continue
+            is_learnt = voice is not None and voice.model is not None
+            # A voice that was never learnt raises no alarm.
+            if not scope.past and (learn or is_learnt or (voice and voice.persona_hash != scope.persona.hash)):
+                state = states[agent_id] = voice_at(self.world, scope.persona, voice, scope.window, learn=learn)
             known = list(state.drifts if state else ())
-            if voice and voice.model and newest and (state is None or scope.window.end < newest):
+            if voice and is_learnt and newest and (state is None or scope.window.end < newest):
                 # Messages after the window may show a drift that begins in it.
                 said = messages_to_follow(self.world, voice, newest)
                 known = list(followed(voice, said, scope.window).drifts)
             if told or known:
-                found[agent_id] = [*filter(None, [told]), *known]
-        return found, broken
+                drifts[agent_id] = [*filter(None, [told]), *known]
+        return states, drifts, broken
 
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
         """Return the windows before that ``history`` or a baseline requests; windows without messages are left out."""
@@ -445,13 +419,11 @@ class WorldReader:
         found = []
         for back in range(windows_back, 0, -1):
             windows = {scope.agent_id: Window.ending(scope.window.end - length * back, length) for scope in scopes}
-            if any(self._is_spoken_in(window) for window in set(windows.values())):
+            ends = {window: min(window.end, self.world.horizon) for window in windows.values()}
+            newest = {window: newest_message_time(self.world.store, until=end) for window, end in ends.items()}
+            if any(said is not None and said in window for window, said in newest.items()):
                 found += [replace(scope, window=windows[scope.agent_id], past=True) for scope in scopes]
         return found
-
-    def _is_spoken_in(self, window: Window) -> bool:
-        newest = newest_message_time(self.world.store, until=min(window.end, self.world.horizon))
-        return newest is not None and newest in window
 
     def _touched(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
         now = {scope.agent_id: scope for scope in scopes} if request.touched else {}

@@ -66,7 +66,6 @@ from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.style.monitor import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
-from persona_pipeline.world.propositions.loading import write_sets
 from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.runs import AT_ONCE, write_runs
 from persona_pipeline.world.world import World
@@ -131,15 +130,13 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest, *, strict:
     request, reader = world.settled(request), WorldReader(world)
     _check_taking(request, world.horizon)
     with reader.alone(world.chosen(request.agents)):
-        snapshot, generated = reader.snapshot(request), SyntheticAgents()
+        snapshot, generated = reader.snapshot(request, judge), SyntheticAgents()
         if strict:
             raise_problems(snapshot.inputs.broken)
         if request.synthetic:
             generated = synthesize(snapshot.inputs, judge)
             snapshot = replace(snapshot, inputs=with_generated(snapshot.inputs, generated))
-        run = evaluate(snapshot, judge, request)
-        if strict:
-            raise_problems(run.broken)
+        run = evaluate(snapshot, judge, request, strict=strict)
         known, told = run.snapshot.reference.baselines, dict[str, Finding]()
         if request.update_baseline:
             run, told = _with_baselines(reader, run, request)
@@ -268,18 +265,32 @@ def _check_taking(request: EvaluationRequest, now: datetime) -> None:
         raise ConfigError(f"{said}: name a past time, or leave it out for the newest message")
 
 
-def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Run:
-    """Plan, ask and decide; nothing is read or written, and a broken agent stops no other. ``rules``: default the request's."""
+def evaluate(
+    snapshot: Snapshot,
+    judge: Judge,
+    request: EvaluationRequest,
+    rules: GateRules | None = None,
+    *,
+    strict: bool = True,
+) -> Run:
+    """Plan, ask and decide; nothing is read or written.
+
+    ``rules``: default the request's. ``strict``: a broken agent raises ``ConfigError`` before anything is asked.
+    """
+    before, broken = plan_run(snapshot, snapshot.inputs.earlier, request, judge)
+    plans, wrong = plan_run(snapshot, snapshot.inputs.agents, request, judge)
+    broken = {**snapshot.inputs.broken, **broken, **wrong}
+    if strict:
+        raise_problems(broken)
     if request.facts and not snapshot.signals.facts:
         signals = replace(snapshot.signals, facts=ask_facts(snapshot.inputs, judge))
         snapshot = replace(snapshot, signals=signals)
     rules = rules or rules_of(snapshot, request, judge)
-    before, broken = plan_run(snapshot, snapshot.inputs.earlier, request, judge)
-    plans, wrong = plan_run(snapshot, snapshot.inputs.agents, request, judge)
     snapshot, judged = _judged(snapshot, [*before, *plans], judge, rules if request.confirm else None)
     snapshot, judged = with_anchors(snapshot, judged, judge, twice=request.update_baseline)
-    broken = {**snapshot.inputs.broken, **broken, **wrong}
     broken |= {item.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
+    if strict:
+        raise_problems(broken)
     past, now = (
         [item for item in items if item.agent_id not in broken]
         for items in (judged[: len(before)], judged[len(before) :])
@@ -302,18 +313,12 @@ def _judged(
 
 
 def write(world: World, run: Run, generated: SyntheticAgents | None = None) -> None:
-    """Save a run with voices, facts, new claims and generated conversations, and send its events.
+    """Save a run with voices, facts and generated conversations, and send its events.
 
     One transaction writes all of it with the runs of up to 200 agents; each 200 agents more are another one, so that other
     writers have their turn.
     """
-    runs, known, signals = [*run.earlier, *run.runs.values()], run.snapshot.inputs.claims, run.snapshot.signals
-    claims = {
-        (item.agent_id, name): own
-        for item in runs
-        for name, own in item.plan.sets.items()
-        if known.get(item.agent_id, {}).get(name) != own
-    }
+    runs, signals = [*run.earlier, *run.runs.values()], run.snapshot.signals
     rows = [
         rows_of(item.report, whole=item.whole, read_at=item.plan.read_at, is_baseline=item.is_baseline) for item in runs
     ]
@@ -323,7 +328,6 @@ def write(world: World, run: Run, generated: SyntheticAgents | None = None) -> N
                 write_voices(connection, signals.learnt)
                 for agent_id, messages in (generated.agents if generated else {}).items():
                     write_messages_in(connection, messages, mirrored=f"synthetic/{agent_id}")
-                write_sets(connection, claims)
                 for found in signals.facts.values():
                     keep_facts(connection, found.agent_id, found.facts)
             write_runs(connection, rows[start : start + AT_ONCE])
@@ -425,8 +429,6 @@ def _replay_of(run: Run, judge: Judge, request: EvaluationRequest) -> RunReplay:
 def replayed(replay: RunReplay) -> Run:
     """Repeat a saved run: the same report, without a world and without asking a judge."""
     judge = ReplayedJudge(replay.judge, replay.live, replay.notes, replay.answers)
-    run = evaluate(replay.snapshot, judge, replay.request, replay.rules)
-    raise_problems(run.broken)
-    run = _finished(run, judge, replay.request)
+    run = _finished(evaluate(replay.snapshot, judge, replay.request, replay.rules), judge, replay.request)
     run.report.statistics |= replay.statistics
     return run

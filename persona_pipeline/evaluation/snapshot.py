@@ -45,26 +45,16 @@ class AgentScope:
     Attributes:
         past: the agent was evaluated on a newer window, so the results are history.
         synthetic: generated conversations are evaluated instead of real messages.
-        persona: None: the store's version.
         alike: agents whose lines it repeats or whose voice it has taken over.
     """
 
     agent_id: str
     window: Window
     dimensions: tuple[str, ...]
+    persona: Persona
     past: bool = False
     synthetic: bool = False
-    persona: Persona | None = None
     alike: tuple[VoiceFinding, ...] = ()
-
-    @property
-    def known_persona(self) -> Persona:
-        """The persona; ``ConfigError``: the store has none."""
-        if self.persona is None:
-            raise ConfigError(
-                f"agent {self.agent_id!r} has no persona in the store; write personas/{self.agent_id}.yaml"
-            )
-        return self.persona
 
 
 @dataclass(frozen=True)
@@ -76,8 +66,7 @@ class Inputs:
         problems: skipped lines of message files, and messages dated in the future.
         broken: agents with invalid files, and every problem in them.
         read_at: when the messages were read.
-        claims: claim sets by agent and dimension.
-        fresh: current claim sets of every dimension, and problems in their files; only for agents that are scored in part.
+        claims: claim sets by agent and dimension; ``invalid``: problems in the files of dimensions that were not requested.
         messages: real messages around the windows; ``generated``: generated conversations.
         names: display names by speaker.
         lexicon: words of agreement; None: English.
@@ -93,7 +82,7 @@ class Inputs:
     broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     read_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     claims: Mapping[str, Mapping[str, StoredSet]] = field(default_factory=dict)
-    fresh: Mapping[str, tuple[Mapping[str, StoredSet], tuple[Problem, ...]]] = field(default_factory=dict)
+    invalid: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     messages: MessageLog = field(default_factory=MessageLog)
     generated: MessageLog = field(default_factory=MessageLog)
     names: Mapping[str, str] = field(default_factory=dict)

@@ -37,17 +37,14 @@ from persona_pipeline.scoring.style.monitor import (
     write_voices,
 )
 from persona_pipeline.scoring.text.tokens import UNKNOWN
-from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.world.changes import FOLDERS
-from persona_pipeline.world.messages.store import MessageLog, message_counts, read_messages
+from persona_pipeline.world.messages.store import MessageLog, count_messages, read_messages
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.revisions import Revision, revisions_during
-from persona_pipeline.world.runs import Row
 from persona_pipeline.world.world import World
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
-_HASH_DIGITS = 8
 # A window excludes its start, so it begins this long before its first message.
 _INSTANT = timedelta(microseconds=1)
 
@@ -79,12 +76,6 @@ class VoiceState:
     def agent_id(self) -> str:
         """Whose voice it is."""
         return self.learnt.agent_id
-
-    @property
-    def spans(self) -> list[Window]:
-        """Times of possible causes of each alarm."""
-        alarms = (found.alarm for found in self.alarms)
-        return [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in alarms]
 
     @property
     def learnable(self) -> bool:
@@ -221,23 +212,11 @@ def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
     return replace(state, alarms=tuple(voice_change(found.alarm, around) for found in state.alarms))
 
 
-def known_changes(
-    agent_id: str, span: Window, commits: Iterable[Revision], makers: Sequence[Row]
-) -> Iterator[KnownChange]:
-    """Yield changes in a span of time: commits, and changes of persona and judge between runs (``runs.maker_rows``)."""
-    assert span.start is not None
+def known_changes(agent_id: str, commits: Iterable[Revision]) -> Iterator[KnownChange]:
+    """Yield the commits that may have changed how an agent speaks."""
     for commit in commits:
-        if touched := _touched(commit, agent_id):
-            yield KnownChange(commit.at or span.end, f"commit {commit.short} ({touched}): {commit.subject}")
-    for before, now in pairwise(row for row in makers if row.window_end <= span.end):
-        if now.window_end <= span.start:
-            continue
-        if before.persona_hash and now.persona_hash and before.persona_hash != now.persona_hash:
-            yield KnownChange(
-                now.window_end, f"persona {before.persona_hash[:_HASH_DIGITS]} became {now.persona_hash[:_HASH_DIGITS]}"
-            )
-        if before.judge_model and now.judge_model and before.judge_model != now.judge_model:
-            yield KnownChange(now.window_end, f"the judge's model {before.judge_model} became {now.judge_model}")
+        if commit.at and (touched := _touched(commit, agent_id)):
+            yield KnownChange(commit.at, f"commit {commit.short} ({touched}): {commit.subject}")
 
 
 def _touched(commit: Revision, agent_id: str) -> str:
@@ -275,13 +254,10 @@ def voice_at(
         return state
     said = messages_to_follow(world, state.learnt, min(window.end, world.horizon))
     found = followed(state.learnt, said, window)
-    makers = runs.maker_rows(world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
-    changes = [
-        change
-        for span in found.spans
-        for change in known_changes(persona.agent_id, span, _commits(world.root, span), makers)
-    ]
-    return replace(explained(found, changes), is_new=state.is_new)
+    alarms = (item.alarm for item in found.alarms)
+    spans = [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in alarms]
+    commits = (commit for span in spans for commit in _commits(world.root, span))
+    return replace(explained(found, known_changes(persona.agent_id, commits)), is_new=state.is_new)
 
 
 def learnt_voice(
@@ -299,7 +275,7 @@ def learnt_voice(
     if learnt.model is not None and learn != "again":
         return VoiceState(learnt, is_new=is_new)
     span = Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
-    own = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+    own = count_messages(world.store, span, agent_id)
     # As long as it has said too little itself, it is learnt from what its card lets it say.
     examples = example_messages(world.root, agent_id, span.start) if own < FEWEST_OWN else []
     state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
@@ -318,7 +294,7 @@ def messages_to_follow(world: World, learnt: LearntVoice, end: datetime) -> list
     agent_id, span = learnt.agent_id, Window(end, learnt.follows_from)
     if span.start is not None and span.start >= end:
         return []
-    count = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+    count = count_messages(world.store, span, agent_id)
     skipped = max(0, count // HORIZON - 1) * HORIZON
     return read_messages(world.store, span, agent_id=agent_id, limit=count - skipped)
 

@@ -7,11 +7,10 @@ from statistics import fmean, stdev
 
 from pydantic import BaseModel, Field
 
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.shares import wilson
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.statistics import special
-from persona_pipeline.guard.labels.files import AskedOf, Label
+from persona_pipeline.guard.labels.files import Label, LabelledClaims
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.scoring.results import HIGHEST
@@ -78,21 +77,24 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
 
 
 def calibrate_dimensions(
-    labels: Sequence[Label], asked: AskedOf, verdicts_on: Callable[[Sequence[Label]], Sequence[Sequence[Verdict]]]
+    labels: Sequence[Label],
+    claims: LabelledClaims,
+    verdicts_on: Callable[[Sequence[Label]], Sequence[Sequence[Verdict]]],
 ) -> list[DimensionCalibration]:
     """Return every judge's bias on every dimension that people labelled. Labels of models count for nothing.
 
-    ``verdicts_on``: returns all verdicts on what each label is of.
+    ``claims``: of the labels. ``verdicts_on``: returns all verdicts on what each label is of.
     """
     by_key = grouped((label for label in labels if label.is_persons), lambda label: label.key)
     said = verdicts_on([own[0] for own in by_key.values()])
     pairs = dict[tuple[str, str, str], list[tuple[float, float, Sequence[Label]]]]()
     for own, verdicts in zip(by_key.values(), said, strict=True):
         people, first = _score([label.score for label in own]), own[0]
+        is_inverted = claims[first.agent_id, first.dimension, first.proposition_id].inverted
         for judge, given in grouped(verdicts, lambda item: (item.model or "", item.prompt_version or "")).items():
             score = _score([verdict.score for verdict in given])
             if score is not None and people is not None:
-                turned = (HIGHEST - score, HIGHEST - people) if _is_inverted(first, asked) else (score, people)
+                turned = (HIGHEST - score, HIGHEST - people) if is_inverted else (score, people)
                 pairs.setdefault((first.dimension, *judge), []).append((*turned, own))
     return [_calibrated(judge, own) for judge, own in sorted(pairs.items())]
 
@@ -116,12 +118,6 @@ def _score(scores: Sequence[float | None]) -> float | None:
     """Return the mean score; None where most say that the claim does not apply."""
     given = [score for score in scores if score is not None]
     return fmean(given) if 2 * len(given) > len(scores) else None
-
-
-def _is_inverted(label: Label, asked: AskedOf) -> bool:
-    now = asked.get(label.agent_id)
-    claims = None if now is None or isinstance(now, ConfigError) else now.claims.get(label.dimension)
-    return claims is not None and any(item.inverted for item in claims.propositions if item.id == label.proposition_id)
 
 
 def calibrate_messages(

@@ -4,13 +4,12 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from persona_pipeline.base.errors import raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.shares import DROP_LEVEL, Share, ShareDrop, share_drop
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import AgentRun
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import Run, evaluate
+from persona_pipeline.evaluation.run import evaluate
 from persona_pipeline.evaluation.snapshot import Reference
 from persona_pipeline.guard.baselines.regression import dropped
 from persona_pipeline.judging.verdict import Judge
@@ -92,7 +91,8 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     ``request.window`` is the length of time before the date. ``ConfigError``: no messages after the date, or bad input.
     """
     reader = WorldReader(world)
-    first, second = (_decided(reader, judge, world.settled(side)) for side in both_sides(request, date))
+    sides = [world.settled(side) for side in both_sides(request, date)]
+    first, second = (evaluate(reader.snapshot(side, judge), judge, side) for side in sides)
     until = reader.window(request.window, request.as_of, date).end
     level = DROP_LEVEL / max(1, len(second.runs))
     agents = [
@@ -101,14 +101,6 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
     ]
     agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
-
-
-def _decided(reader: WorldReader, judge: Judge, request: EvaluationRequest) -> Run:
-    snapshot = reader.snapshot(request)
-    raise_problems(snapshot.inputs.broken)
-    decided = evaluate(snapshot, judge, request)
-    raise_problems(decided.broken)
-    return decided
 
 
 def _agent(item: AgentRun, earlier: AgentRun | None, reference: Reference, date: datetime, level: float) -> AgentSince:

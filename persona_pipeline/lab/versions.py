@@ -46,12 +46,12 @@ class VersionAgent:
 
     def scope(self, window: Window) -> AgentScope:
         """Return its scope on a window: the dimensions that it has claims for."""
-        return AgentScope(self.persona.agent_id, window, tuple(self.claims), past=True, persona=self.persona)
+        return AgentScope(self.persona.agent_id, window, tuple(self.claims), self.persona, past=True)
 
     def plan(self, inputs: Inputs, window: Window, samples: int = 1) -> AgentPlan:
         """Return the questions about the messages of a window, with this version's persona and claims."""
         scope = self.scope(window)
-        case = build_case(inputs, self.persona, scope, samples)
+        case = build_case(inputs, scope, samples)
         return plan_case(replace(case, names={**case.names, **self.names}), scope, self.sets)
 
 

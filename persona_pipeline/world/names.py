@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
@@ -20,7 +19,6 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, regular_digest
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, is_name, yaml_files, yaml_stems
-from persona_pipeline.world.runs import touch_windows
 
 # Bytes of a file that is read; agents from which on what they are called is kept between processes.
 _LARGEST, _FEWEST_KEPT = 1_000_000, 200
@@ -212,57 +210,35 @@ _COLUMNS = ((_TABLE.c.agent_id, _TABLE.c.speaker), (_TABLE.c.recipient_id, _TABL
 
 
 def rename_stored(store: Store, aliases: Aliases) -> None:
-    """Assign stored messages to the agents of their names and aliases, and mark their windows."""
-    with store.connect() as connection:
-        due = [item for named, written in _COLUMNS for item in _due(connection, named, written, aliases)]
-    for named, written, name, current in due:
-        agent_id = aliases.agent_of(name)
-        # A message that is not renamed yet has its source's name as the agent.
-        came = written.is_(None) if name == current else written == name
-        values = {named.name: agent_id, written.name: None if agent_id == name else name}
-        with store.begin() as connection:
-            upsert(connection, tables.agents, [{"id": agent_id, "display_name": agent_id}], update=False)
-        renamed = _CHUNK
-        while renamed == _CHUNK:
+    """Assign stored messages to the agents of their names and aliases."""
+    if are_names_followed(store, aliases):
+        return
+    for named, written in _COLUMNS:
+        said = sa.func.coalesce(written, named)
+        for name, current in store.rows(sa.select(said, named).where(named.is_not(None)).distinct()):
+            agent_id = aliases.agent_of(name)
+            if agent_id == current or current in aliases.unread:
+                continue
+            values = {named.name: agent_id, written.name: None if agent_id == name else name}
             with store.begin() as connection:
-                renamed = _renamed(connection, sa.and_(named == current, came), values)
-    if not names_are_followed(store, aliases):
-        with store.begin() as connection:
-            upsert(connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
+                upsert(connection, tables.agents, [{"id": agent_id, "display_name": agent_id}], update=False)
+            some = sa.select(_TABLE.c.id).where(named == current, said == name).limit(_CHUNK)
+            renamed = _CHUNK
+            while renamed == _CHUNK:
+                with store.begin() as connection:
+                    renamed = connection.execute(sa.update(_TABLE).where(_TABLE.c.id.in_(some)).values(values)).rowcount
+    with store.begin() as connection:
+        upsert(connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
 
 
-def _renamed(connection: Connection, where: sa.ColumnElement[bool], values: Mapping[str, str | None]) -> int:
-    """Rename some messages, mark the windows of real ones, and return their number."""
-    some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(where).limit(_CHUNK)
-    rows = connection.execute(some).all()
-    connection.execute(sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows])).values(values))
-    touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
-    return len(rows)
-
-
-def names_are_followed(store: Store, aliases: Aliases) -> bool:
-    """Return whether stored messages follow these aliases."""
+def are_names_followed(store: Store, aliases: Aliases) -> bool:
+    """Return whether stored messages follow these aliases; each name is looked up in an index."""
     known = sa.select(tables.remembered.c.value).where(tables.remembered.c.name == _FOLLOWED)
-    return store.value(known) == aliases.digest
-
-
-# The columns, a message's original name, and its stored name.
-_Due = tuple[sa.Column[str], sa.Column[str], str, str]
-
-
-def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Due]:
-    """Yield names whose messages belong to another agent."""
-    # Each is answered by an index, without a look at the messages.
-    plain = [name for name in _names(connection, named) if aliases.agent_of(name) != name]
-    raw = sa.select(named).where(named.in_(plain), written.is_(None)).distinct()
-    for name in connection.execute(raw).scalars() if plain else ():
-        yield named, written, name, name
-    for name, current in connection.execute(sa.select(written, named).where(written.is_not(None)).distinct()):
-        if aliases.agent_of(name) != current and current not in aliases.unread:
-            yield named, written, name, current
-
-
-def _names(connection: Connection, named: sa.Column[str]) -> Collection[str]:
-    if named is _TABLE.c.agent_id:
-        return connection.execute(sa.select(tables.agents.c.id)).scalars().all()
-    return connection.execute(sa.select(named).where(named.is_not(None)).distinct()).scalars().all()
+    if store.value(known) != aliases.digest:
+        return False
+    told = sa.select(_TABLE.c.recipient_id).where(_TABLE.c.recipient_id.is_not(None))
+    names = {row[0] for row in store.rows(sa.union(sa.select(tables.agents.c.id), told))}
+    moved = [name for name in names if aliases.agent_of(name) != name]
+    raw = (sa.select(named).where(named.in_(moved), written.is_(None)).limit(1) for named, written in _COLUMNS)
+    # A runtime may have written under an alias.
+    return not moved or all(store.value(query) is None for query in raw)

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,8 @@ DRAFT = ".draft"
 CANON = ".canon"
 _LOGGER = logging.getLogger(__name__)
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# The text of personas that `init` and `try` write.
+_UNDESCRIBED = re.compile(r"^Say here who .* is, how it writes|writes in the language \S+\. Describe how ", re.DOTALL)
 
 
 def is_agent_id(text: str) -> bool:
@@ -160,6 +162,16 @@ def load_persona(root: Path, agent_id: str, roots: Sequence[Path] | None = None)
     or not valid; every problem with its place.
     """
     return parse_persona(persona_path(root, agent_id), agent_id, roots)
+
+
+def undescribed(personas: Iterable[Persona]) -> dict[str, tuple[Problem, ...]]:
+    """Return the problems of agents whose persona is still the text of a new world: no judge is asked about those."""
+    said = "persona is still the text of a new world, so its scores would mean nothing; describe who this is"
+    return {
+        item.agent_id: (Problem(said, f"{PERSONAS}/{item.agent_id}.yaml"),)
+        for item in personas
+        if _UNDESCRIBED.search(item.persona)
+    }
 
 
 def parse_persona(path: Path, agent_id: str, roots: Sequence[Path] | None = None) -> Persona:

@@ -2,8 +2,7 @@
 
 import hashlib
 import uuid
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import CLOCKS_DIFFER, Store, among, chunks, upsert
+from persona_pipeline.world.messages.revision import raise_revisions
 from persona_pipeline.world.models import Message, Window, grouped
 
 _WINDOWS = tables.message_windows
@@ -52,6 +52,7 @@ def newest_windows(store: Store, agent_ids: Collection[str], *, now: datetime) -
 
 def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str, Window]]:
     """Return the agents' windows whose messages changed after they were evaluated, the oldest first."""
+    raise_revisions(store)
     query = (
         sa.select(_WINDOWS)
         .where(_WINDOWS.c.touched_at.is_not(None), among(_WINDOWS.c.agent_id, agent_ids))
@@ -61,27 +62,6 @@ def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str,
     return [(row.agent_id, Window(end=row.window_end, start=row.window_start)) for row in rows]
 
 
-def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
-    """Mark windows that contain messages of these moments, and the windows after those, which consistency compares.
-
-    Messages newer than every window, the usual case, mark none and cost one index look-up.
-    """
-    times: Sequence[datetime] = sorted(moments)
-    if not times:
-        return
-    untouched = (_WINDOWS.c.window_end >= times[0], _WINDOWS.c.touched_at.is_(None))
-    bounds = sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end).where(*untouched).distinct()
-    now = datetime.now(UTC)
-    # Agents share their windows: there are few bounds, however many windows.
-    for start, end in connection.execute(bounds).all():
-        previous = Window(end, start).previous()
-        first = bisect_right(times, previous.start) if previous and previous.start else 0
-        if bisect_right(times, end) > first:
-            same = _WINDOWS.c.window_start.is_(None) if start is None else _WINDOWS.c.window_start == start
-            marked = sa.update(_WINDOWS).where(*untouched, same, _WINDOWS.c.window_end == end)
-            connection.execute(marked.values(touched_at=now))
-
-
 def _window_id(agent_id: str, window: Window) -> uuid.UUID:
     start = window.start.astimezone(UTC).isoformat() if window.start else ""
     text = "\x1f".join([agent_id, start, window.end.astimezone(UTC).isoformat()])
@@ -89,7 +69,7 @@ def _window_id(agent_id: str, window: Window) -> uuid.UUID:
 
 
 Row: TypeAlias = sa.Row
-_RUNS, _SCORES, _NEWEST = tables.evaluation_runs, tables.evaluation_scores, tables.newest_runs
+_RUNS, _SCORES, _AGENTS = tables.evaluation_runs, tables.evaluation_scores, tables.agents
 _VERDICTS = tables.message_verdicts
 # Runs that are not decided yet.
 UNFINISHED = ("pending", "running")
@@ -142,18 +122,6 @@ def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
         if item.is_baseline:
             theirs = sa.update(_RUNS).where(_RUNS.c.agent_id == item.run["agent_id"])
             connection.execute(theirs.values(is_baseline=_RUNS.c.id == item.run["id"]))
-    note_newest(connection, sorted({item.run["agent_id"] for item in runs}))
-
-
-def note_newest(connection: Connection, agent_ids: Sequence[str]) -> None:
-    """Store the newest run of each agent; other writers of their runs wait for the end of this transaction."""
-    upsert(connection, _NEWEST, [{"agent_id": agent_id} for agent_id in agent_ids], update=False)
-    for some in chunks(agent_ids):
-        theirs = sa.select(_NEWEST.c.agent_id).where(_NEWEST.c.agent_id.in_(some)).order_by(_NEWEST.c.agent_id)
-        connection.execute(theirs.with_for_update()).all()
-        own = sa.select(_RUNS.c.id).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, _REAL)
-        newest = own.order_by(*_NEWEST_FIRST).limit(1).correlate(_NEWEST).scalar_subquery()
-        connection.execute(sa.update(_NEWEST).where(_NEWEST.c.agent_id.in_(some)).values(run_id=newest))
 
 
 def find_run(store: Store, run_id: str) -> sa.Row | None:
@@ -197,25 +165,18 @@ def counting_rows(store: Store, agent_id: str) -> list[sa.Row]:
 
 
 def newest_ids() -> sa.Select:
-    """Return the query of the ids of every agent's newest run, whose cost does not depend on how many were before."""
-    return sa.select(_NEWEST.c.run_id).where(_NEWEST.c.run_id.is_not(None))
+    """Return the query of the ids of every agent's newest run: an index look-up an agent, however many runs were before."""
+    own = sa.select(_RUNS.c.id).where(_RUNS.c.agent_id == _AGENTS.c.id, _REAL).order_by(*_NEWEST_FIRST).limit(1)
+    # Agents without a persona are other speakers.
+    newest = sa.select(own.scalar_subquery().label("id")).where(_AGENTS.c.persona.is_not(None)).subquery()
+    return sa.select(newest.c.id).where(newest.c.id.is_not(None))
 
 
-def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence[sa.Row]:
-    """Return agent, ``outline``, ``status``, ``comparison`` and ``findings`` of every agent's newest run, by agent."""
-    columns = (_RUNS.c.agent_id, _RUNS.c.outline, _RUNS.c.status, _RUNS.c.comparison, _RUNS.c.findings)
-    query = (
-        sa.select(*columns).where(_RUNS.c.id.in_(newest_ids()), _RUNS.c.outline.is_not(None)).order_by(_RUNS.c.agent_id)
-    )
-    if since is not None:
-        query = query.where(_RUNS.c.window_end >= since)
-    return store.rows(query)
-
-
-def newest_verdict_rows(store: Store) -> Sequence[sa.Row]:
-    """Return agent, id, ``overall_score``, ``status``, ``verdict`` and ``findings`` of every agent's newest run, by agent."""
-    columns = (_RUNS.c.agent_id, _RUNS.c.id, _RUNS.c.overall_score, _RUNS.c.status, _RUNS.c.verdict, _RUNS.c.findings)
-    return store.rows(sa.select(*columns).where(_RUNS.c.id.in_(newest_ids())).order_by(_RUNS.c.agent_id))
+def newest_rows(store: Store, names: Sequence[str], since: datetime | None = None) -> Sequence[sa.Row]:
+    """Return the agent and some columns of every agent's newest run, by agent. ``since``: only windows that end then or later."""
+    columns = [_RUNS.c[name] for name in ("agent_id", *names)]
+    query = sa.select(*columns).where(_RUNS.c.id.in_(newest_ids())).order_by(_RUNS.c.agent_id)
+    return store.rows(query if since is None else query.where(_RUNS.c.window_end >= since))
 
 
 def summary_rows(
@@ -227,12 +188,12 @@ def summary_rows(
     """
     bounds = [] if until is None else [_RUNS.c.window_end <= until]
     bounds += [] if since is None else [_RUNS.c.window_end >= since]
-    ends = sa.select(_RUNS.c.window_end).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_SCORED, *bounds).distinct()
-    oldest = ends.order_by(_RUNS.c.window_end.desc()).offset(MOST_WINDOWS - 1).limit(1).correlate(_NEWEST)
+    ends = sa.select(_RUNS.c.window_end).where(_RUNS.c.agent_id == _AGENTS.c.id, *_SCORED, *bounds).distinct()
+    oldest = ends.order_by(_RUNS.c.window_end.desc()).offset(MOST_WINDOWS - 1).limit(1).correlate(_AGENTS)
     columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.summary)
     query = sa.select(*columns).where(among(_RUNS.c.agent_id, agent_ids), *_SCORED, *bounds).order_by(*_NEWEST_LAST)
     with store.connect() as connection:
-        asked = sa.select(oldest.scalar_subquery()).where(among(_NEWEST.c.agent_id, agent_ids))
+        asked = sa.select(oldest.scalar_subquery()).where(among(_AGENTS.c.id, agent_ids))
         known = connection.execute(asked).scalars().all()
         if known and None not in known:
             query = query.where(_RUNS.c.window_end >= min(known))
@@ -290,16 +251,6 @@ def verdict_rows_on(store: Store, messages: Sequence[Message]) -> dict[str, list
         )
     )
     return grouped(store.rows(query.order_by(*_NEWEST_FIRST)), lambda row: row.message_id)
-
-
-def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:
-    """Return window's end, ``persona_hash`` and ``judge_model`` of an agent's finished runs up to a moment, oldest first."""
-    query = (
-        sa.select(_RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.judge_model)
-        .where(_RUNS.c.agent_id == agent_id, *_SCORED, _RUNS.c.window_end <= until)
-        .order_by(*_NEWEST_LAST)
-    )
-    return store.rows(query)
 
 
 def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> int:

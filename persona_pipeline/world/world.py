@@ -1,7 +1,7 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, default_url, differing, is_held, open_store, upsert
+from persona_pipeline.base.database.engine import Store, default_url, differing, is_held, open_store, upsert
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
@@ -35,23 +35,22 @@ from persona_pipeline.world.messages.store import (
     message_files,
     newest_message_time,
     read_messages,
-    speakers,
 )
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.names import (
     AgentNames,
     Aliases,
     alias_problems,
+    are_names_followed,
     check_mapping,
     mapped,
-    names_are_followed,
     read_names,
     rename_stored,
 )
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, changed_sets, read_claims, write_sets
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, read_claims
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.settings import WORLD_FILE, WorldFile, load_world_file, merged
 
-_Sets = Mapping[tuple[str, str], StoredSet]
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -64,13 +63,14 @@ def utc_now() -> datetime:
 class Brought:
     """Files brought into the store for an evaluation.
 
-    ``claims``: by agent and dimension, of valid files. ``broken``: problems of the other files. ``problems``: skipped lines
-    of message files, and messages of the future.
+    ``claims``: by agent and dimension, of valid files. ``broken``: problems of the other files of the requested dimensions;
+    ``invalid``: of claims of the rest. ``problems``: skipped lines of message files, and messages of the future.
     """
 
     personas: Mapping[str, Persona]
     claims: Mapping[str, Mapping[str, StoredSet]]
     broken: Mapping[str, tuple[Problem, ...]]
+    invalid: Mapping[str, tuple[Problem, ...]]
     problems: Sequence[Problem]
 
 
@@ -161,23 +161,23 @@ class World:
         return request.settled({"judge": settings.judge, **said, **own})
 
     def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
-        """Bring agents' persona and proposition files and all messages into the store, and return the files' content.
+        """Bring agents' persona files and all messages into the store, and return the files' content and the agents' claims.
 
         Args:
             named: an agent without claims of one of the dimensions is broken.
         """
         found, broken = self._read_personas(agent_ids)
-        claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
+        folder = self.root / PROPOSITIONS
+        claims, wrong = read_claims(folder, found, ALL_DIMENSIONS, named=dimensions if named else ())
+        invalid = dict[str, tuple[Problem, ...]]()
+        for agent_id, own in wrong.items():
+            for name, items in own.items():
+                kept = broken if name in dimensions else invalid
+                kept[agent_id] = (*kept.get(agent_id, ()), *items)
         names = self.names()
-        self._write(found, {(a, name): item for a, own in claims.items() for name, item in own.items()}, names)
+        self._write(found, names)
         problems = [*self.mirror_messages(names).problems, *self.future_messages()]
-        return Brought(found, claims, broken | wrong, problems)
-
-    def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
-        """Bring one agent's claims of a dimension into the store and return them."""
-        found = StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
-        self._write({}, {(agent_id, dimension): found})
-        return found
+        return Brought(found, claims, broken, invalid, problems)
 
     def names(self) -> dict[str, AgentNames]:
         """Return what every agent is called, by id."""
@@ -217,10 +217,8 @@ class World:
                 broken[agent_id] = error.problems
         return found, broken
 
-    def _write(
-        self, found: Mapping[str, Persona], sets: _Sets = _NONE, names: Mapping[str, AgentNames] = _NONE
-    ) -> None:
-        """Write changed personas, claim sets and names in one transaction."""
+    def _write(self, found: Mapping[str, Persona], names: Mapping[str, AgentNames] = _NONE) -> None:
+        """Write changed personas and names in one transaction."""
         rows = [
             {"id": agent_id, "display_name": item.display_name, "persona": item.persona, "persona_hash": item.hash}
             for agent_id, item in found.items()
@@ -236,16 +234,15 @@ class World:
             others = set(connection.execute(sa.select(kept.c.agent_id).where(kept.c.source != "persona")).scalars())
             own = [row for row in configs if row["agent_id"] not in others]
             new = [differing(connection, tables.agents, part) for part in (named, rows)]
-            new_configs, new_sets = differing(connection, kept, own, "agent_id"), changed_sets(connection, sets)
+            new_configs = differing(connection, kept, own, "agent_id")
         shown = self.display_names() if names else {}
         unnamed = [{"id": key, "display_name": key} for key in names if key not in shown]
-        if unnamed or any(new) or new_configs or new_sets:
+        if unnamed or any(new) or new_configs:
             with self.store.begin() as connection:
                 upsert(connection, tables.agents, unnamed, update=False)
                 for part in new:
                     upsert(connection, tables.agents, part)
                 upsert(connection, kept, new_configs, key=["agent_id"])
-                write_sets(connection, new_sets)
 
     def sync_messages(self) -> SyncResult:
         """Bring all names and messages into the store; messages of the future are among the problems."""
@@ -253,7 +250,7 @@ class World:
         names = self.names()
         self.agent_ids()
         # Transcripts show the names of all agents.
-        self._write({}, names=names)
+        self._write({}, names)
         result = self.mirror_messages(names)
         result.problems += self.future_messages()
         return result
@@ -273,10 +270,7 @@ class World:
         Names change through a new or removed alias, or where a runtime writes under one.
         """
         unread = unread_files(self.store, self._named_files())
-        aliases = Aliases.of(self.names())
-        followed = names_are_followed(self.store, aliases)
-        renamed = not followed or any(aliases.agent_of(name) != name for name in speakers(self.store))
-        return replace(unread, renamed=renamed)
+        return replace(unread, renamed=not are_names_followed(self.store, Aliases.of(self.names())))
 
     @property
     def is_reading_messages(self) -> bool:
@@ -328,17 +322,11 @@ class World:
 
     def persona(self, agent_id: str) -> Persona:
         """Return the stored persona."""
-        found = self.stored_personas([agent_id]).get(agent_id)
-        if found is None:
+        agents = tables.agents.c
+        row = self.store.row(sa.select(agents.display_name, agents.persona).where(agents.id == agent_id))
+        if row is None or row.persona is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
-        return found
-
-    def stored_personas(self, agent_ids: Collection[str]) -> dict[str, Persona]:
-        """Return the stored personas of some agents; others are left out."""
-        agents = tables.agents
-        query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
-        rows = self.store.rows(query)
-        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows if row.id in agent_ids}
+        return Persona(agent_id, row.display_name, row.persona)
 
     def display_names(self) -> dict[str, str]:
         """Return the display names of all speakers and agents."""

@@ -20,7 +20,7 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
-from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
+from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, write_label_files
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.open import open_judge
@@ -30,6 +30,7 @@ from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from tests.support.command_line import in_process
 from tests.support.judged import Judgment, judged_population
+from tests.support.labels import label_of
 from tests.support.messages_server import Call, MessagesServer, Reply, message
 from tests.support.reports import report_text
 

@@ -10,9 +10,10 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
-from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, write_label_files
+from persona_pipeline.guard.labels.files import Label, LabellerKind, write_label_files
 from persona_pipeline.world import World
 from tests.support.judged import Judgment, judged_population
+from tests.support.labels import label_of
 from tests.support.worlds import replace_in
 
 
@@ -44,15 +45,15 @@ def test_labels_are_listed_and_stale_ones_with_the_reason(folder: Path, judged: 
     assert len(lines) == len(judged) + 5
     assert sum("n/a gpt (model)" in line for line in lines) == 5
     assert f"0 of {len(lines)} labels are stale" in done.stderr
-    replace_in(folder.parent / "personas" / "pam.yaml", "persona: |\n", "persona: |\n  New.\n")
+    (folder.parent / "recordings" / "pam" / "adherence.jsonl").unlink()
     stale = run("labels", "list", "--stale", "--labeller", "ada").stdout.splitlines()
     assert len(stale) == sum(item.dimension == "adherence" for item in judged)
-    assert all("/adherence/" in line and "stale: the persona has changed" in line for line in stale)
+    assert all("/adherence/" in line and "stale: no judge's verdict on it is known" in line for line in stale)
 
 
 def test_validate_counts_label_files_and_warns_of_stale_labels(folder: Path) -> None:
     assert run("validate").stderr == ""
-    replace_in(folder.parent / "personas" / "pam.yaml", "persona: |\n", "persona: |\n  New.\n")
+    replace_in(folder.parent / "propositions" / "adherence" / "pam.yaml", 'claim: "', 'claim: "Really, ')
     done = run("validate")
     assert done.exit_code == 0
     assert f"warning: {folder}/adherence.jsonl: " in done.stderr

@@ -15,7 +15,7 @@ from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.scoring.style import likeness
 from persona_pipeline.scoring.style.likeness import fleet_likeness
-from persona_pipeline.testing import WorldBuilder
+from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world.messages.store import read_alike, read_newest, said_most
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
@@ -142,15 +142,15 @@ def test_whose_lines_an_agent_says_in_its_own_tickets_is_found(
 )
 def test_courtesies_are_nobodys(courteous: Sequence[str], tmp_path: Path) -> None:
     world = WorldBuilder(support_world(tmp_path, courteous=courteous)).open()
-    inputs = WorldReader(world).snapshot(EvaluationRequest()).inputs
+    inputs = WorldReader(world).snapshot(EvaluationRequest(), ScriptedJudge(lambda _: 8)).inputs
     assert {scope.agent_id: scope.alike for scope in inputs.agents} == dict.fromkeys(FLEET, ())
 
 
 def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Path) -> None:
     world = WorldBuilder(support_world(tmp_path)).open()
-    inputs = WorldReader(world).snapshot(EvaluationRequest()).inputs
+    inputs = WorldReader(world).snapshot(EvaluationRequest(), ScriptedJudge(lambda _: 8)).inputs
     scope = inputs.agents[0]
-    case = build_case(inputs, scope.known_persona, scope, 1)
+    case = build_case(inputs, scope, 1)
     assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
     assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
 

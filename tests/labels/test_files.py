@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,12 +20,12 @@ from persona_pipeline.guard.labels.files import (
     LabellerKind,
     check_labeller,
     checked_label,
-    label_of,
     load_labels,
     write_label_files,
 )
 from persona_pipeline.judging.verdict import JudgeRequest
 from tests.support.judging import request, trajectory
+from tests.support.labels import label_of
 
 LABEL = label_of(request(persona="A boss."), 7, labeller="ada", labelled_at=datetime(2026, 11, 22, 8, tzinfo=UTC))
 LINE = json.loads(LABEL.to_line())
@@ -44,10 +44,6 @@ def test_a_line_shows_all_its_key_is_made_of_in_a_fixed_order() -> None:
     assert list(LINE) == FIELDS.split()
     assert LINE["key"] == request(persona="A boss.").key
     assert (LINE["score"], LINE["unscored"], LINE["labelled_at"]) == (7, None, "2026-11-22T08:00:00Z")
-
-
-def test_the_key_is_that_of_the_first_sample() -> None:
-    assert label_of(request(sample=3), 1, labeller="ada").key == request().key
 
 
 @pytest.mark.parametrize(
@@ -156,11 +152,6 @@ def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> 
 
 def test_a_missing_folder_has_no_labels(tmp_path: Path) -> None:
     assert load_labels(tmp_path / "none") == []
-
-
-def test_times_of_any_offset_become_utc() -> None:
-    moment = datetime(2026, 11, 22, 9, tzinfo=timezone(timedelta(hours=1)))
-    assert label_of(request(), 1, labeller="ada", labelled_at=moment).labelled_at == "2026-11-22T08:00:00Z"
 
 
 @pytest.mark.parametrize("name", ["ada", "ada.l@example.org", "A-b_9"])

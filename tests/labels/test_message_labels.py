@@ -18,7 +18,6 @@ from persona_pipeline.guard.labels.files import (
     LABELS,
     Label,
     checked_label,
-    label_of,
     load_labels,
     write_label_files,
 )
@@ -33,6 +32,7 @@ from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message
 from tests.support.command_line import in_process
 from tests.support.judging import request
+from tests.support.labels import label_of
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 IN, OUT, UNCLEAR = Role.IN, Role.OUT, Role.UNCLEAR

@@ -4,15 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world.propositions.loading import (
-    StoredSet,
     load_proposition_file,
     load_proposition_set,
-    stored_sets,
-    write_sets,
 )
 from persona_pipeline.world.propositions.models import (
     ACTION_LEVEL_WINDOW_DEFAULTS,
@@ -174,21 +169,3 @@ def test_windows_default_by_context() -> None:
     assert empty.window(EVALUATION_WINDOW_DEFAULTS) == (10, 100)
     assert empty.window(ACTION_LEVEL_WINDOW_DEFAULTS) == (5, 10)
     assert PropositionSet("adherence", (), first_n=0, last_n=2).window() == (0, 2)
-
-
-def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
-    write(tmp_path, "_default.yaml", DEFAULT)
-    text = "dimension: fluency\ncatchphrases: [{phrase: hey, min_rate: 0.1, max_rate: 1}]\npropositions: [{id: f, claim: c}]"
-    write(tmp_path, "ann.yaml", text, "fluency")
-    with store.begin() as connection:
-        upsert(connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
-    for dimension in ("adherence", "fluency"):
-        merged = load_proposition_set(tmp_path, dimension, "ann")
-        assert StoredSet.of(merged).version == merged.hash
-        with store.begin() as connection:
-            write_sets(connection, {("ann", dimension): StoredSet.of(merged)})
-        assert stored_sets(store, ["ann"])["ann"][dimension].propositions == merged
-    with store.begin() as connection:
-        write_sets(connection, {("ann", "fluency"): StoredSet.of(None)})
-    assert stored_sets(store, ["ann"])["ann"]["fluency"].propositions is None
-    assert "convergence" not in stored_sets(store, ["ann"])["ann"]

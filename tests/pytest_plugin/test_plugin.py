@@ -114,6 +114,14 @@ def test_what_a_mark_asks(recorded: pytest.Pytester, mark: str, outcome: str, sa
     done.stdout.no_fnmatch_line("*Traceback*")
 
 
+def test_a_persona_that_is_not_described_is_not_paid_for(project: pytest.Pytester, server: MessagesServer) -> None:
+    WorldBuilder(project.path / "world").persona("ann", "Say here who Ann is, how it writes, and what it never does.")
+    marked(project, "'ann', threshold=0")
+    done = run(project, "--persona-judge", "anthropic")
+    assert done.parseoutcomes() == {"failed": 1} and server.paid == 0
+    done.stdout.fnmatch_lines(["*ann.yaml: persona is still the text of a new world*"])
+
+
 @pytest.fixture
 def recorded(project: pytest.Pytester) -> pytest.Pytester:
     """The project with every judgment recorded: Ann has 8."""

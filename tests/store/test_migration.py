@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import HEAD, Store, current_revision, open_store, upgrade, write_revision
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.world.messages.revision import AgentRevision, day_revisions, revisions
+from persona_pipeline.world.messages.revision import day_revisions, revisions
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 
@@ -47,7 +47,6 @@ def _as_release_0_2(store: Store) -> None:
         else:
             connection.execute(sa.text("DROP FUNCTION persona.note_messages CASCADE"))
         connection.execute(sa.text(f"ALTER TABLE {dot}evaluation_runs DROP COLUMN verdict"))
-        connection.execute(sa.delete(tables.newest_runs))
         for statement in COUNTS[connection.dialect.name]:
             connection.execute(sa.text(statement))
         write_revision(connection, "0011")
@@ -66,11 +65,11 @@ def test_a_store_of_release_0_2_gets_the_schema_of_a_new_one_and_loses_nothing(s
     assert _schema_of(store) == new
     with store.connect() as connection:
         assert current_revision(connection) == HEAD
-        assert connection.execute(sa.select(tables.newest_runs.c.run_id)).scalars().all() == [run_id]
-    assert revisions(store) == {"ann": AgentRevision(1, 1)}
+        assert connection.execute(sa.select(tables.evaluation_runs.c.id)).scalars().all() == [run_id]
+    assert revisions(store) == {"ann": 1}
     assert day_revisions(store, ["ann"], FIRST.date(), FIRST.date()) == {("ann", FIRST.date()): 0}
     write_messages(store, [said, Message("m2", "bob", "Ho.", SECOND, "general")])
-    assert revisions(store) == {"ann": AgentRevision(1, 1), "bob": AgentRevision(1, 1)}
+    assert revisions(store) == {"ann": 1, "bob": 1}
 
 
 @pytest.mark.parametrize("revision", ["0001", "0009"])

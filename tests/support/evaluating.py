@@ -6,6 +6,7 @@ from typing import Any
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import (
+    OUTLINE,
     Point,
     outlines,
     points_of,
@@ -53,7 +54,7 @@ def latest_runs(store: Store, agent_id: str) -> list[AgentReport]:
 
 def newest_outlines(store: Store) -> dict[str, AgentReport]:
     """Return everybody's newest compared run without its claims."""
-    return outlines(runs.newest_outline_rows(store))
+    return outlines(runs.newest_rows(store, OUTLINE))
 
 
 def stored_history(store: Store, agent_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:

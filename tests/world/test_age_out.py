@@ -74,9 +74,9 @@ def test_what_was_evaluated_stays_and_is_neither_touched_nor_evaluated_again(wor
     request = EvaluationRequest(agents=["ann"], window="2d", as_of=NOON - timedelta(days=7), dimensions=["adherence"])
     judge = ScriptedJudge(lambda *_: 8)
     before = run_evaluation(world, judge, request).report.agents["ann"].evaluation
-    judged = revisions(world.store)["ann"].judged
+    judged = revisions(world.store)["ann"]
     age_out(world.store, 4, now=NOON)
-    assert revisions(world.store)["ann"].judged == judged
+    assert revisions(world.store)["ann"] == judged
     assert touched_windows(world.store, ["ann"]) == []
     with pytest.raises(ConfigError, match="messages before 2026-06-16 have aged out"):
         run_evaluation(world, judge, request)

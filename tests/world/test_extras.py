@@ -57,9 +57,9 @@ def test_unknown_keys_are_kept_from_file_to_store(small_root: Path, database_url
 def test_other_extras_are_no_other_message(store: Store) -> None:
     window = Window(datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
     write_messages(store, [parse_message(GOOD)])
+    before = revisions(store)
     with store.begin() as connection:
         record_windows(connection, [("ann", window, None)])
-    before = revisions(store)
     written = write_messages(store, [parse_message({**GOOD, "mood": "glad"})])
     assert (written.updated, read_messages(store)[0].extras) == (1, {"mood": "glad"})
     assert revisions(store) == before

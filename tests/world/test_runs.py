@@ -25,13 +25,14 @@ from persona_pipeline.world.runs import (
 )
 
 START = datetime(2026, 1, 4, tzinfo=UTC)
+AGENTS = [{"id": name, "display_name": name, "persona": "Dry."} for name in ("ann", "bob")]
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     opened = open_store(database_url)
     with opened.begin() as connection:
-        connection.execute(sa.insert(tables.agents), [{"id": name, "display_name": name} for name in ("ann", "bob")])
+        connection.execute(sa.insert(tables.agents), AGENTS)
     yield opened
     opened.close()
 
@@ -63,7 +64,7 @@ RUNS = st.builds(
 def test_the_newest_run_is_the_last_whole_one_of_the_newest_window(saves: list[list[RunRows]]) -> None:
     store = open_store("sqlite://")
     with store.begin() as connection:
-        connection.execute(sa.insert(tables.agents), [{"id": name, "display_name": name} for name in ("ann", "bob")])
+        connection.execute(sa.insert(tables.agents), AGENTS)
     said: dict[Any, Any] = {}
     for runs in saves:
         with store.begin() as connection:

@@ -7,11 +7,9 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database.tables import (
     SCHEMA,
-    evaluation_runs,
     message_days,
     message_revisions,
     metadata,
-    newest_runs,
     run_messages,
 )
 from persona_pipeline.base.database.triggers import create_triggers
@@ -21,7 +19,6 @@ def migrate(connection: Connection) -> None:
     """Change the schema and the rows of a store of release 0.2."""
     _drop_counts(connection)
     _add_missing(connection)
-    _find_newest_runs(connection)
     _begin_revisions(connection)
 
 
@@ -48,13 +45,20 @@ def _schema(connection: Connection) -> str | None:
 
 
 def _drop_counts(connection: Connection) -> None:
-    """Drop counts and copies of messages of earlier releases, and their triggers."""
+    """Drop counts and copies of messages, claims and newest runs of earlier releases, and their triggers."""
     if schema := _schema(connection):
         connection.execute(sa.text(f"DROP FUNCTION IF EXISTS {schema}.count_messages CASCADE"))
     else:
         for what in ("replaced", "inserted", "deleted", "updated"):
             connection.execute(sa.text(f"DROP TRIGGER IF EXISTS count_{what}"))
-    for name in ("message_changes", "message_copies", "message_days", "message_totals"):
+    for name in (
+        "message_changes",
+        "message_copies",
+        "message_days",
+        "message_totals",
+        "newest_runs",
+        "proposition_sets",
+    ):
         connection.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData(schema=schema)), if_exists=True))
 
 
@@ -69,19 +73,5 @@ def _begin_revisions(connection: Connection) -> None:
     )
     days = sa.select(said.agent_id, day, sa.literal(0)).distinct()
     connection.execute(sa.insert(message_days).from_select(["agent_id", "day", "revision"], days))
-    agents = sa.select(said.agent_id, sa.literal(1), sa.literal(1)).distinct()
-    connection.execute(sa.insert(message_revisions).from_select(["agent_id", "revision", "judged"], agents))
-
-
-def _find_newest_runs(connection: Connection) -> None:
-    """Note each agent's newest run of any status."""
-    runs = evaluation_runs
-    finished = runs.c.status.in_(("completed", "failed"))
-    order = (runs.c.window_end, runs.c.whole, finished, runs.c.completed_at, runs.c.id)
-    place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=[item.desc() for item in order])
-    ranked = (
-        sa.select(runs.c.agent_id, runs.c.id, place.label("place")).where(runs.c.synthetic.is_(sa.false())).subquery()
-    )
-    newest = sa.select(ranked.c.agent_id, ranked.c.id).where(ranked.c.place == 1)
-    connection.execute(sa.delete(newest_runs))
-    connection.execute(sa.insert(newest_runs).from_select(["agent_id", "run_id"], newest))
+    agents = sa.select(said.agent_id, sa.literal(1)).distinct()
+    connection.execute(sa.insert(message_revisions).from_select(["agent_id", "revision"], agents))

@@ -103,16 +103,6 @@ channels = _table("channels", sa.Column("id", sa.Text(), primary_key=True), crea
 
 runs = _table("runs", uuid_key(), created_at())
 
-proposition_sets = _table(
-    "proposition_sets",
-    agent_column(primary_key=True),
-    sa.Column("dimension", sa.Text(), primary_key=True),
-    sa.Column("content_hash", sa.Text(), nullable=False),
-    # NULL: the dimension has no claims of this agent.
-    sa.Column("content", JsonColumn),
-    created_at("updated_at"),
-)
-
 message_windows = _table(
     "message_windows",
     # Every window an agent was evaluated on. Bounds never move: a later evaluation adds a row, and the newest is "now".
@@ -234,9 +224,9 @@ message_days = _table(
 
 message_revisions = _table(
     "message_revisions",
-    # How often what an agent said has changed; `judged`: without changes outside every window it was evaluated on.
+    # How often what an agent said has changed, without changes outside every window it was evaluated on.
     sa.Column("agent_id", sa.Text(), primary_key=True),
-    *_columns(sa.BigInteger(), "revision", "judged", nullable=False),
+    sa.Column("revision", sa.BigInteger(), nullable=False),
 )
 
 trace_pieces = _table(
@@ -283,13 +273,6 @@ evaluation_runs = _table(
     ),
     sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
-)
-
-newest_runs = _table(
-    "newest_runs",
-    # Each agent's newest run of any status, written when runs are saved, so that no query reads all runs. NULL: there is none.
-    sa.Column("agent_id", sa.Text(), primary_key=True),
-    sa.Column("run_id", sa.Uuid()),
 )
 
 evaluation_scores = _table(

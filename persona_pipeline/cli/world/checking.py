@@ -193,8 +193,14 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """Check labels across files and warn of stale labels, if all files load."""
-    from persona_pipeline.evaluation.folder import asked_now
-    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_lines, stale_reasons
+    from persona_pipeline.guard.labels.files import (
+        LABELS,
+        Label,
+        labelled_claims,
+        load_labels,
+        stale_lines,
+        stale_reasons,
+    )
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
     from persona_pipeline.judging.recordings.known import KnownVerdicts
@@ -210,8 +216,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
     kept = KeptAnswers(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
-    asked = asked_now(root, ((label.agent_id, label.dimension) for label in labels))
-    reasons = stale_reasons(labels, asked, is_judged=known.knows)
+    reasons = stale_reasons(labels, labelled_claims(root, labels), is_judged=known.knows)
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         if stale := stale_lines(own, reasons):

@@ -50,7 +50,7 @@ from persona_pipeline.evaluation.run import Run, run_evaluation
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, read_claims
 from persona_pipeline.world.speakers import NameMatch, stored_names
 from persona_pipeline.world.world import World
 
@@ -191,7 +191,7 @@ class AgentsStep:
         if name == BASELINE:
             return {}
         if name != MESSAGES:
-            return outcomes.propositions_metadata(self.world.sync_claims(agent_id, name))
+            return outcomes.propositions_metadata(StoredSet.read(self.world.root / PROPOSITIONS, name, agent_id))
         asked = self.evaluation.request(self.world)
         window = WorldReader(self.world).window(asked.window, asked.as_of, asked.since)
         names = self.names.of([agent_id])

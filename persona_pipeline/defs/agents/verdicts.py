@@ -30,7 +30,7 @@ from persona_pipeline.guard.report import (
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.propositions.models import dimension_label
-from persona_pipeline.world.runs import newest_run_row, newest_verdict_rows
+from persona_pipeline.world.runs import newest_rows, newest_run_row
 from persona_pipeline.world.world import World
 
 MOST_LISTED, MOST_NAMED, MOST_DATED = 50, 5, 3
@@ -159,7 +159,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
             conclusion=told,
             findings=weighed(findings, fail_on),
         )
-        for row in newest_verdict_rows(world.store)
+        for row in newest_rows(world.store, ("id", "overall_score", "status", "verdict", "findings"))
         if row.agent_id in known
         for told, findings in [saved_verdict(row)]
     ]

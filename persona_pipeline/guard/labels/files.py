@@ -6,36 +6,24 @@ A line has everything that its key is made of, so it cannot be moved to another 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from persona_pipeline.base.documents.json import (
-    content_hash,
     json_line,
     json_object,
     read_rows,
-    rfc3339,
     write_if_changed,
 )
 from persona_pipeline.base.documents.yaml import Document, model_problems
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.text import storable
-from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
+from persona_pipeline.judging.verdict import recording_key, shown_subject
 from persona_pipeline.world.messages.files import parse_time
-from persona_pipeline.world.models import Persona
-from persona_pipeline.world.propositions.models import (
-    ALL_DIMENSIONS,
-    DIMENSIONS,
-    PropositionSet,
-    claim_variables,
-    template_variables,
-)
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, Proposition
 
 # The folder of a world's labels, and its files of message labels: the current one, and the one of releases until 0.2.
 LABELS, MESSAGES, VOICE = "labels", "messages", "voice"
@@ -169,35 +157,6 @@ class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _O
         return self
 
 
-def label_of(
-    request: JudgeRequest,
-    answer: int | None,
-    *,
-    labeller: str,
-    kind: LabellerKind = LabellerKind.PERSON,
-    note: str = "",
-    labelled_at: datetime | None = None,
-) -> Label:
-    """Return the label of a judgment. ``answer``: 0-9; None: not applicable. ``labelled_at``: default now.
-
-    Raises ``ValueError``: a field cannot be so, in one line.
-    """
-    subject = {name: value for name, value in request.subject.items() if name != "kind"}
-    return checked_label(
-        Label,
-        {
-            "key": recording_key(request.subject),
-            **subject,
-            "labeller": labeller,
-            "labeller_kind": kind,
-            "score": answer,
-            "unscored": "not_applicable" if answer is None else None,
-            "note": storable(note),
-            "labelled_at": rfc3339(labelled_at or datetime.now(UTC)),
-        },
-    )
-
-
 def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
     """Return the label of plain data; ValueError: all problems in one line."""
     try:
@@ -289,64 +248,47 @@ def _contradictions(found: Collection[tuple[Path, int, AnyLabel]]) -> list[Probl
     return problems
 
 
-ANONYMOUS = r"Speaker [A-Z]\d*"
+# A labelled claim by agent, dimension and id.
+LabelledClaims = Mapping[tuple[str, str, str], Proposition]
 
 
-@dataclass(frozen=True)
-class AskedNow:
-    """An agent's current persona and claims by dimension; None: it has no claims."""
-
-    persona: Persona
-    claims: Mapping[str, PropositionSet | None]
-
-
-# By agent; an error where its files are invalid.
-AskedOf = Mapping[str, AskedNow | ConfigError]
+def labelled_claims(root: Path, labels: Iterable[Label]) -> LabelledClaims:
+    """Return the current claims of labelled agents and dimensions; those of invalid files are left out."""
+    agents, names = ({getattr(label, name) for label in labels} for name in ("agent_id", "dimension"))
+    found, _ = read_claims(root / PROPOSITIONS, agents, sorted(names))
+    return {
+        (agent_id, dimension, claim.id): claim
+        for agent_id, own in found.items()
+        for dimension, stored in own.items()
+        for claim in (stored.propositions.propositions if stored.propositions else ())
+    }
 
 
 def stale_reasons(
-    labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]
+    labels: Iterable[Label], claims: LabelledClaims, *, is_judged: Callable[[str], bool]
 ) -> dict[tuple[str, str], str]:
-    """Return why labels are stale, by identity: the claim or persona changed, or a verdict is missing.
+    """Return why labels are stale, by identity: the claim is gone or changed, or no verdict is known.
 
-    Windows do not matter: last month's judgments of the same claim still measure the judge.
+    Neither the window nor the persona matters: an earlier judgment of the same claim still measures the judge.
 
     Args:
-        asked: every agent, with the labelled dimensions.
+        claims: see ``labelled_claims``.
         is_judged: whether a verdict with a judgment's key is known.
     """
 
     def why(label: Label) -> str | None:
-        now = asked.get(label.agent_id)
-        if now is None:
-            return "the agent is gone"
-        if isinstance(now, ConfigError):
-            return f"its agent's files are not valid: {now.problems[0]}"
-        claims, persona = now.claims.get(label.dimension), now.persona
-        claimed = {item.id: item.claim for item in claims.propositions} if claims else {}
-        if claims is None or label.proposition_id not in claimed:
+        claim = claims.get((label.agent_id, label.dimension, label.proposition_id))
+        if claim is None:
             return "the claim is gone"
-        if not _pattern(claimed[label.proposition_id], persona.display_name).fullmatch(label.claim):
+        # Whatever its variables are filled with.
+        parts = map(re.escape, re.split(r"\{\{[A-Za-z0-9_]+\}\}", claim.claim))
+        if not re.fullmatch(".+".join(parts), label.claim, re.DOTALL):
             return "the claim has changed"
-        shown = claims.include_personas and DIMENSIONS[label.dimension].shows_persona
-        if label.persona != (content_hash(persona.persona) if shown else None):
-            return "the persona has changed"
         if not is_judged(label.key):
             return "no judge's verdict on it is known: its messages changed, or its recording is gone"
         return None
 
     return {label.identity: reason for label in labels if (reason := why(label))}
-
-
-@cache
-def _pattern(claim: str, display_name: str) -> re.Pattern[str]:
-    """Return what a claim may read once its variables are filled in, whatever the channel."""
-    name = re.escape(claim_variables({"agent_name": display_name})["agent_name"])
-    text = re.escape(claim)
-    for variable in template_variables(claim):
-        filled = f"(?:{name}|{ANONYMOUS})" if variable == "agent_name" else ".+"
-        text = text.replace(re.escape(f"{{{{{variable}}}}}"), filled)
-    return re.compile(text, re.DOTALL)
 
 
 def stale_lines(labels: Iterable[Label], reasons: Mapping[tuple[str, str], str]) -> list[str]:

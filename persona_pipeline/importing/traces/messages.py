@@ -21,10 +21,10 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.turns import ASSISTANT, USER
 from persona_pipeline.importing.traces.calls import PIECE, Piece, exchange, last_words, without_answer
 from persona_pipeline.importing.traces.spans import SaidMessage
+from persona_pipeline.world.messages.revision import touch_windows
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name
-from persona_pipeline.world.runs import touch_windows
 from persona_pipeline.world.world import World
 
 

@@ -135,7 +135,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     inputs = reader.gathered(replace(inputs, agents=theirs))
     others = {}
     for scope in theirs:
-        case = build_case(inputs, intact.persona, scope, request.samples)
+        case = build_case(inputs, scope, request.samples)
         others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
     return Trial(request, windows | others, broken, list(others), _own_claims(world, intact))
 

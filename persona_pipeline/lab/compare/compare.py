@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from persona_pipeline.base.errors import ConfigError, NothingError
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
+from persona_pipeline.base.errors import ConfigError, NothingError, raise_problems
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
@@ -126,10 +126,14 @@ class _Spent:
 def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: ComparisonRequest) -> VersionComparison:
     """Judge both versions scene by scene, stop when every dimension is decided, and return the result.
 
-    Agents without scenes are not compared. ConfigError: files of a version are not valid.
+    Agents without scenes are not compared. ConfigError: files of a version are not valid, or a persona is not described yet.
     """
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
+    # Targets would answer, and be paid, before the judge is asked.
+    for judge in contest.judges:
+        personas = (agent.persona for item in tallies.values() for agent in (item.before, item.after))
+        raise_problems(refused(judge, personas))
     if request.interview:
         for agent_id, tally in tallies.items():
             own = scenes.get(agent_id, ())

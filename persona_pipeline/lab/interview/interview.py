@@ -15,11 +15,12 @@ from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
+    raise_problems,
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.plan import judge_plans
+from persona_pipeline.evaluation.plan import judge_plans, refused
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.judging.estimate import estimate
@@ -167,9 +168,10 @@ def hold_interview(
 ) -> Interview:
     """Ask every scene in every session, judge the answers, and return the interview.
 
-    ``baseline``: an earlier interview to compare with. ConfigError: the agent's files are not valid.
+    ``baseline``: an earlier interview to compare with. ConfigError: the agent's files are not valid, or do not describe it yet.
     """
     own, tally = Interviewee.of(world, request), _Conversations(scenes, request.sessions)
+    raise_problems(refused(judge, [own.agent.persona]))
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
     while held < request.sessions and not out_of_money:
         asked = own.asked(scenes, held, answering)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -81,14 +82,14 @@ class MessageFile:
         return self._hash.hexdigest()
 
     def skip(self, size: int, lines: int, digest: str) -> bool:
-        """Go to a place of an earlier reading; return False and stay where the file no longer begins the same."""
+        """Go to a place of an earlier reading; return False and stay for a table, or where the file no longer begins the same."""
         known, last, remaining = hashlib.sha256(), b"", size
         with self._errors():
             self._opened.seek(0)
             while remaining and (block := self._opened.read(min(_BLOCK, remaining))):
                 known.update(block)
                 remaining, last = remaining - len(block), block[-1:]
-        if remaining or last != b"\n" or known.hexdigest() != digest:
+        if self._csv or remaining or last != b"\n" or known.hexdigest() != digest:
             return False
         self._hash, self.end, self.lines = known, size, lines
         return True
@@ -114,7 +115,7 @@ class MessageFile:
                 at += len(block)
 
     def rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
-        """Yield the following lines (of CSV: records); ``end``, ``lines`` and ``digest`` advance.
+        """Yield the following lines, and ``end``, ``lines`` and ``digest`` advance; of CSV all records, and they stay.
 
         ``parse``: returns the message of a decoded line, or raises a ``ValueError``. Raises ``ConfigError``: the file cannot be
         read, or CSV lacks a header with the required columns.
@@ -148,40 +149,31 @@ class MessageFile:
                     yield Row(line, error)
 
     def _csv_rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
-        with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as start:
-            names = next(csv.reader(start), [])
-        if wrong := _wrong_header(names):
-            here = shortened(", ".join(map(visible, names)), _LONGEST_HEADER)
-            known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
-            wrong = f"{wrong}; here the columns are {here}, {known}"
-            raise ConfigError(Problem(wrong, str(self.path), 1))
-        self._opened.seek(self.end)
-        text = io.TextIOWrapper(self._opened, encoding="utf-8", errors="surrogateescape", newline="")
-        consumed, line = list[str](), self.lines
-        reader = csv.reader(_noted(text, consumed), strict=True)
+        """Yield all records: a table is always read from its start."""
+        self._opened.seek(0)
+        text = io.TextIOWrapper(self._opened, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        reader = csv.reader(iter(partial(text.readline, _LONGEST_LINE), ""), strict=True)
         try:
+            try:
+                names = next(reader, [])
+            except csv.Error as error:
+                raise ConfigError(Problem(f"is not CSV ({error}); check the quotes", str(self.path), 1)) from None
+            if wrong := _wrong_header(names):
+                here = shortened(", ".join(map(visible, names)), _LONGEST_HEADER)
+                known = f"a message's are {', '.join(FIELDS)}: rename them, or --map 'KEY=FIELD' on import"
+                wrong = f"{wrong}; here the columns are {here}, {known}"
+                raise ConfigError(Problem(wrong, str(self.path), 1))
             while True:
-                begin, cells, error = line + 1, list[str](), None
+                line = reader.line_num + 1
                 try:
-                    cells = next(reader)
+                    if cells := next(reader):
+                        yield Row(line, parse(_csv_value(cells, names)))
                 except StopIteration:
                     return
-                except csv.Error as said:
-                    error = ValueError(f"is not CSV ({said}); check the quotes")
-                # A quote that is open at the end of the file may still be closed.
-                is_open = error is not None and consumed[-1] == ""
-                raw = "".join(consumed)
-                consumed.clear()
-                line += raw.count("\n") or raw.endswith("\r")
-                if raw.endswith(("\n", "\r")) and not is_open:
-                    self._take(raw.encode("utf-8", "surrogateescape"), line)
-                if error:
-                    yield Row(begin, error)
-                elif cells and begin > 1:
-                    try:
-                        yield Row(begin, parse(_csv_value(cells, names)))
-                    except ValueError as wrong:
-                        yield Row(begin, wrong)
+                except csv.Error as error:
+                    yield Row(line, ValueError(f"is not CSV ({error}); check the quotes"))
+                except ValueError as error:
+                    yield Row(line, error)
         finally:
             text.detach()
 
@@ -216,14 +208,6 @@ def _json_value(raw: bytes) -> Any:
         raise ValueError(f"is not UTF-8 (byte {error.start} of the line); save it as UTF-8") from None
     except JsonError as error:
         raise ValueError(f"is not JSON ({error.msg}); write one object a line") from None
-
-
-def _noted(text: io.TextIOWrapper, consumed: list[str]) -> Iterator[str]:
-    """Yield lines and note them; at the end of the file, an empty one is noted."""
-    while line := text.readline(_LONGEST_LINE):
-        consumed.append(line)
-        yield line
-    consumed.append("")
 
 
 def _csv_value(cells: Sequence[str], names: Sequence[str]) -> Any:

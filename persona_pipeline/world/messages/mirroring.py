@@ -33,7 +33,6 @@ from persona_pipeline.world.messages.store import (
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
-from persona_pipeline.world.runs import touch_windows
 
 _TABLE = tables.run_messages
 _SOURCES = tables.message_sources
@@ -85,7 +84,7 @@ def write_batch(
     changed = inserted | updated
     place = {"reading": reading.number}
     rows = [{**row_of(message, reading.source), "line": line, **place} for message, line in changed.items()]
-    write_rows(connection, rows, list(inserted), [(message_of(known[message.id]), message) for message in updated])
+    write_rows(connection, rows, list(inserted))
     if found:
         at = sa.update(_TABLE).where(_TABLE.c.id == sa.bindparam("found_id"))
         moved = at.values(source=reading.source, reading=reading.number, line=sa.bindparam("found_line"))
@@ -116,13 +115,10 @@ def remove_unread(store: Store, reading: Reading) -> list[str]:
     removed: list[str] = []
     while True:
         with store.begin() as connection:
-            query = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(lost).limit(_CHUNK)
-            rows = connection.execute(query).all()
-            if not rows:
+            ids = connection.execute(sa.select(_TABLE.c.id).where(lost).limit(_CHUNK)).scalars().all()
+            if not ids:
                 return removed
-            ids = [row.id for row in rows]
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids)))
-            touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
             removed += ids
 
 
@@ -183,7 +179,7 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
                 again = Unread({name: _digest(path) for name, path in held.items()})
                 written, lost = _mirror_all(store, files, again, aliases, whole=True)
                 result.written += replace(written, unchanged=0)
-        raise_revisions(store)
+    raise_revisions(store)
     kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
     for row in sorted(store.rows(kept), key=lambda row: row.path):
         found = _loaded(row.problems)

@@ -1,12 +1,12 @@
 """Revision numbers of agents' messages, so that a look costs only the changes, and deletion of old messages.
 
 Database triggers note each change in the transaction that makes it. Here the notes become numbers that only rise, by agent and by
-agent and day.
+agent and day, and mark the evaluated windows that they are in.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from time import sleep
 
@@ -27,21 +27,13 @@ _MOMENT = timedelta(microseconds=1)
 FUTURE_GRACE = timedelta(minutes=5)
 
 
-@dataclass(frozen=True)
-class AgentRevision:
-    """How often an agent's messages were written, edited and removed.
+def revisions(store: Store, until: datetime | None = None) -> dict[str, int]:
+    """Return how often what each agent said has changed, without changes outside every window it was evaluated on.
 
-    ``judged``: without changes outside every window it was evaluated on.
+    Changes of messages after ``until`` count from then on.
     """
-
-    revision: int = 0
-    judged: int = 0
-
-
-def revisions(store: Store, until: datetime | None = None) -> dict[str, AgentRevision]:
-    """Return the revisions of all agents whose messages ever changed. Changes of messages after ``until`` count from then on."""
     raise_revisions(store, until)
-    return {row.agent_id: AgentRevision(row.revision, row.judged) for row in store.rows(sa.select(_REVISIONS))}
+    return {row.agent_id: row.revision for row in store.rows(sa.select(_REVISIONS))}
 
 
 def day_revisions(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], int]:
@@ -61,10 +53,12 @@ def raise_revisions(store: Store, until: datetime | None = None) -> None:
             # One process at a time; the lock goes with the transaction. SQLite has one writer anyway.
             if not store.is_sqlite:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-            changes = Counter((row.agent_id, row.said_at.date()) for row in connection.execute(taken))
+            changes = connection.execute(taken).all()
             # Another process may have taken them.
             if changes:
-                _raise(connection, changes)
+                _raise(connection, Counter((row.agent_id, row.said_at.date()) for row in changes))
+                aged = aged_out_before(connection)
+                touch_windows(connection, (row.said_at for row in changes if aged is None or row.said_at >= aged))
 
 
 def _raise(connection: Connection, changes: Mapping[tuple[str, date], int]) -> None:
@@ -75,11 +69,7 @@ def _raise(connection: Connection, changes: Mapping[tuple[str, date], int]) -> N
     rows = [{"agent_id": agent_id, "day": day, "revision": number} for (agent_id, day), number in changes.items()]
     upsert(connection, _DAYS, rows, add=True)
     rows = [
-        {
-            "agent_id": agent_id,
-            "revision": sum(days.values()),
-            "judged": sum(number for day, number in days.items() if day in judged[agent_id]),
-        }
+        {"agent_id": agent_id, "revision": sum(number for day, number in days.items() if day in judged[agent_id])}
         for agent_id, days in by_agent.items()
     ]
     upsert(connection, _REVISIONS, rows, add=True)
@@ -114,6 +104,27 @@ def _is_judged(day: date, windows: Sequence[Window]) -> bool:
         if day <= window.end.date() and (first is None or day >= first):
             return True
     return False
+
+
+def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
+    """Mark windows that contain messages of these moments, and the windows after those, which consistency compares.
+
+    Messages newer than every window, the usual case, mark none and cost one index look-up.
+    """
+    times: Sequence[datetime] = sorted(moments)
+    if not times:
+        return
+    untouched = (_WINDOWS.c.window_end >= times[0], _WINDOWS.c.touched_at.is_(None))
+    bounds = sa.select(_WINDOWS.c.window_start, _WINDOWS.c.window_end).where(*untouched).distinct()
+    now = datetime.now(UTC)
+    # Agents share their windows: there are few bounds, however many windows.
+    for start, end in connection.execute(bounds).all():
+        previous = Window(end, start).previous()
+        first = bisect_right(times, previous.start) if previous and previous.start else 0
+        if bisect_right(times, end) > first:
+            same = _WINDOWS.c.window_start.is_(None) if start is None else _WINDOWS.c.window_start == start
+            marked = sa.update(_WINDOWS).where(*untouched, same, _WINDOWS.c.window_end == end)
+            connection.execute(marked.values(touched_at=now))
 
 
 def newest_times(store: Store) -> dict[str, datetime]:

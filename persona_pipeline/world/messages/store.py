@@ -4,7 +4,7 @@ import uuid
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from persona_pipeline.world.messages.files import ENDINGS, parse_messages
 from persona_pipeline.world.messages.revision import aged_out_before
 from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
-from persona_pipeline.world.runs import touch_windows
 
 _TABLE, _REMOVED = tables.run_messages, tables.removed_messages
 # What a source calls the speaker.
@@ -84,7 +83,7 @@ def select_messages(store: Store, selection: Selection) -> Selected:
 
 
 def remove_messages(store: Store, selected: Selected) -> int:
-    """Remove messages from the store for good, mark their windows, and return their number."""
+    """Remove messages from the store for good, and return their number."""
     removed = 0
     with store.begin() as connection:
         for some in chunks(selected.ids):
@@ -92,7 +91,6 @@ def remove_messages(store: Store, selected: Selected) -> int:
             rows = connection.execute(sa.select(_TABLE).where(these)).all()
             upsert(connection, _REMOVED, [{"id": row.id, "content_hash": _hash(message_of(row))} for row in rows])
             connection.execute(sa.delete(_TABLE).where(these))
-            touch_windows(connection, [row.created_at for row in rows])
             removed += len(rows)
     return removed
 
@@ -166,19 +164,15 @@ def write_messages_in(
     known = {key: message_of(row) for key, row in stored.items()}
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
-    gone: list[sa.Row] = []
+    gone: list[str] = []
     if mirrored is not None:
         kept = {message.id for message in messages}
-        of_source = connection.execute(
-            sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(_TABLE.c.source == mirrored)
-        )
-        gone = [row for row in of_source if row.id not in kept]
-        for some in chunks([row.id for row in gone]):
+        of_source = connection.execute(sa.select(_TABLE.c.id).where(_TABLE.c.source == mirrored)).scalars()
+        gone = [key for key in of_source if key not in kept]
+        for some in chunks(gone):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(some)))
     rows = [row_of(message, mirrored) for message in (*inserted, *updated)]
-    write_rows(connection, rows, inserted, [(known[message.id], message) for message in updated])
-    # Generated messages are in no window.
-    touch_windows(connection, (row.created_at for row in gone if not row.synthetic))
+    write_rows(connection, rows, inserted)
     return WriteResult(len(inserted), len(updated), len(messages) - len(rows), len(gone), len(out))
 
 
@@ -203,20 +197,12 @@ def read_messages(
 
 
 def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
-    """Return, unordered, real messages of some agents in a span of time, and all messages of their channels in it."""
+    """Return, unordered, real messages of and to some agents in a span of time, and all messages of their channels in it."""
     during = _said_during(span)
-    theirs = among(_TABLE.c.agent_id, agent_ids)
+    theirs, told = among(_TABLE.c.agent_id, agent_ids), among(_TABLE.c.recipient_id, agent_ids)
     channels = sa.select(_TABLE.c.channel_id).where(*during, theirs, _TABLE.c.channel_id.is_not(None)).distinct()
-    query = sa.select(_TABLE).where(*during, sa.or_(theirs, _TABLE.c.channel_id.in_(channels)))
-    with store.connect() as connection:
-        return [message_of(row) for row in connection.execute(query)]
-
-
-def read_received(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
-    """Return, unordered, real direct messages to some agents in a span of time."""
-    query = sa.select(_TABLE).where(*_said_during(span), among(_TABLE.c.recipient_id, agent_ids))
-    with store.connect() as connection:
-        return [message_of(row) for row in connection.execute(query)]
+    query = sa.select(_TABLE).where(*during, sa.or_(theirs, told, _TABLE.c.channel_id.in_(channels)))
+    return [message_of(row) for row in store.rows(query)]
 
 
 # Lines per beginning or ending: a stock phrase at the start must not hide the rest.
@@ -311,12 +297,10 @@ def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
     return store.value(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until))
 
 
-def message_counts(store: Store, window: Window, *, agent_id: str | None = None) -> dict[str, int]:
-    """Return how many real messages each agent (or one) sent in a window; who sent none is left out."""
-    query = sa.select(_TABLE.c.agent_id, sa.func.count()).where(*_said_during(window))
-    if agent_id is not None:
-        query = query.where(_TABLE.c.agent_id == agent_id)
-    return {row[0]: row[1] for row in store.rows(query.group_by(_TABLE.c.agent_id))}
+def count_messages(store: Store, window: Window, agent_id: str) -> int:
+    """Return how many real messages an agent sent in a window."""
+    own = sa.select(sa.func.count()).where(*_said_during(window), _TABLE.c.agent_id == agent_id)
+    return int(store.value(own) or 0)
 
 
 def later_messages(store: Store, moment: datetime) -> Sequence[sa.Row]:
@@ -342,27 +326,14 @@ def known_rows(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
     return known
 
 
-def write_rows(
-    connection: Connection,
-    rows: Sequence[dict[str, Any]],
-    inserted: Sequence[Message],
-    updated: Sequence[tuple[Message, Message]],
-) -> None:
-    """Write rows of messages with the rows they refer to, and mark the windows they are in.
-
-    ``inserted``: new messages; ``updated``: changed ones, before and after.
-    """
+def write_rows(connection: Connection, rows: Sequence[dict[str, Any]], inserted: Sequence[Message]) -> None:
+    """Write rows of messages with the rows they refer to. ``inserted``: the new messages among them."""
     parents = ((tables.agents, "agent_id"), (tables.channels, "channel_id"), (tables.runs, "run_id"))
     for table, name in parents:
         ids = sorted({row[name] for row in rows} - {None})
         more = [{"display_name": key} if table is tables.agents else {} for key in ids]
         upsert(connection, table, [{"id": key, **own} for key, own in zip(ids, more, strict=True)], update=False)
     upsert(connection, _TABLE, rows)
-    # Extras are not judged.
-    changed = [pair for pair in updated if replace(pair[0], extras={}) != replace(pair[1], extras={})]
-    moments = [was.created_at for was, _ in changed]
-    moments += [now.created_at for now in (*inserted, *(now for _, now in changed)) if not now.synthetic]
-    touch_windows(connection, moments)
     let_in(connection, inserted)
 
 

@@ -1,15 +1,10 @@
-"""Proposition files read, an agent's merged onto the default's, and kept in the store for steps on any host."""
+"""Proposition files: an agent's is merged onto the default's."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection
-
-from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -176,14 +171,14 @@ def proposition_files_hash(root: Path, dimension: str, agent_id: str) -> str:
 
 @dataclass(frozen=True)
 class StoredSet:
-    """A merged set as the store holds it: the hash of its content, and the set (None: the agent has none)."""
+    """A merged set: the hash of its content, and the set (None: the agent has none)."""
 
     version: str
     propositions: PropositionSet | None
 
     @classmethod
     def of(cls, propositions: PropositionSet | None) -> "StoredSet":
-        """Return a set as it would be stored."""
+        """Return a set with its hash."""
         return cls(content_hash(propositions.to_dict() if propositions else None), propositions)
 
     @classmethod
@@ -202,69 +197,27 @@ def own_claims(folder: Path, dimension: str, agent_id: str) -> frozenset[str]:
 
 
 def read_claims(
-    folder: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool = False
-) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
-    """Return agents' claims by dimension, and problems of invalid files.
+    folder: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: Collection[str] = ()
+) -> tuple[dict[str, dict[str, StoredSet]], dict[str, dict[str, tuple[Problem, ...]]]]:
+    """Return agents' claims by dimension, and problems of invalid files by agent and dimension.
 
-    ``folder``: of propositions. ``named``: an agent without claims of a named dimension is a problem.
+    ``folder``: of propositions. ``named``: dimensions without which an agent has a problem.
     """
     claims: dict[str, dict[str, StoredSet]] = {}
-    broken: dict[str, tuple[Problem, ...]] = {}
+    broken: dict[str, dict[str, tuple[Problem, ...]]] = {}
     for agent_id in agent_ids:
-        problems: list[Problem] = []
         own = claims.setdefault(agent_id, {})
         for dimension in dimensions:
             try:
                 own[dimension] = StoredSet.read(folder, dimension, agent_id)
             except ConfigError as error:
-                problems += error.problems
+                broken.setdefault(agent_id, {})[dimension] = error.problems
                 continue
-            if named and own[dimension].propositions is None:
+            if dimension in named and own[dimension].propositions is None:
                 place = f"{PROPOSITIONS}/{dimension}"
-                problems.append(
-                    Problem(
-                        f"{agent_id} has no {dimension} propositions; write {place}/_default.yaml or "
-                        f"{place}/{agent_id}.yaml, or leave the dimension out"
-                    )
+                said = (
+                    f"{agent_id} has no {dimension} propositions; write {place}/_default.yaml or "
+                    f"{place}/{agent_id}.yaml, or leave the dimension out"
                 )
-        if problems:
-            broken[agent_id] = tuple(problems)
+                broken.setdefault(agent_id, {})[dimension] = (Problem(said),)
     return claims, broken
-
-
-def changed_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]) -> dict[tuple[str, str], StoredSet]:
-    """Return those of agents' sets, by agent and dimension, that the store has not or has otherwise."""
-    if not sets:
-        return {}
-    table = tables.proposition_sets
-    columns = (table.c.agent_id, table.c.dimension, table.c.content_hash)
-    query = sa.select(*columns).where(among(table.c.agent_id, {agent_id for agent_id, _ in sets}))
-    known = {(row.agent_id, row.dimension): row.content_hash for row in connection.execute(query)}
-    return {key: item for key, item in sets.items() if known.get(key) != item.version}
-
-
-def write_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]) -> None:
-    """Write agents' sets by agent and dimension."""
-    rows = [
-        {
-            "agent_id": agent_id,
-            "dimension": dimension,
-            "content_hash": item.version,
-            "content": item.propositions.to_dict() if item.propositions else None,
-        }
-        for (agent_id, dimension), item in sets.items()
-    ]
-    upsert(connection, tables.proposition_sets, rows)
-
-
-def stored_sets(store: Store, agent_ids: Collection[str], but: Collection[str] = ()) -> dict[str, dict[str, StoredSet]]:
-    """Return the sets last written of some agents, by agent and dimension; ``but``: dimensions that are left out."""
-    table = tables.proposition_sets
-    columns = (table.c.agent_id, table.c.dimension, table.c.content_hash, table.c.content)
-    query = sa.select(*columns).where(among(table.c.agent_id, agent_ids), table.c.dimension.not_in(list(but)))
-    found: dict[str, dict[str, StoredSet]] = {}
-    for row in store.rows(query):
-        if row.agent_id in agent_ids:
-            claims = PropositionSet.from_dict(row.content) if row.content else None
-            found.setdefault(row.agent_id, {})[row.dimension] = StoredSet(row.content_hash, claims)
-    return found

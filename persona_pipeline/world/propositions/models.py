@@ -215,16 +215,6 @@ class PropositionSet:
         ]
         return data
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PropositionSet":
-        """Return the set that ``to_dict`` wrote."""
-        rest = {key: value for key, value in data.items() if key not in ("propositions", "catchphrases")}
-        return cls(
-            **rest,
-            propositions=tuple(Proposition(**item) for item in data["propositions"]),
-            catchphrases=tuple(Catchphrase(**item) for item in data.get("catchphrases", ())),
-        )
-
     @property
     def hash(self) -> str:
         """SHA-256 of the set's content."""
