@@ -290,19 +290,17 @@ def judge_identity(name: str, settings: Settings) -> Any:
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.judging.providers.base import ModelOptions
-    from persona_pipeline.suites.grading import judge_questions as asked
+    from persona_pipeline.suites.grading.judge_questions import RULES
 
     if name == RECORDED:
         return RECORDED
-    rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.RULES["pairwise"])
-    wording = content_hash([*rules, asked.RULES["ask_freeform"], asked.RULES["ask_pairwise"]])[:8]
     try:
         options = ModelOptions.from_settings(settings, name)
         where = [options.name, options.endpoint, options.effort, options.max_tokens]
     except ConfigError as error:
         # Opening the judge reports it.
         where = [name, str(error)]
-    return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
+    return [*where, settings.judge_grouping, PROMPT_VERSION, content_hash(RULES)[:8]]
 
 
 def named_judge(

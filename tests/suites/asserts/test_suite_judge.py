@@ -13,7 +13,9 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli import main
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.suites import RunOptions, UngradedError, run_suite
+from persona_pipeline.suites.grading.judge_questions import RULES
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+from persona_pipeline.suites.running.opening import judge_identity
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, load, target, write
 from tests.support.clock import LONG
@@ -164,3 +166,10 @@ def test_another_model_for_one_assert_asks_that_model(tmp_path: Path, monkeypatc
         grade(tmp_path, {"type": "llm_judge"}, "x", services=services)
         judge.close()
     assert [call.body["model"] for call in server.calls] == ["claude-sonnet-5-5", "claude-haiku-5-5"]
+
+
+@pytest.mark.parametrize("name", [*RULES])
+def test_a_verdict_depends_on_the_wording_of_every_question(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    before = judge_identity("anthropic", Settings())
+    monkeypatch.setitem(RULES, name, "other words")
+    assert judge_identity("anthropic", Settings()) != before
