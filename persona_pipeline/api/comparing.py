@@ -45,17 +45,6 @@ class SuiteComparison(Comparison):
 
         return pairs_frame(self)
 
-    @property
-    def headline(self) -> str:
-        """The comparison in one short sentence."""
-        if self.mean is None:
-            return f"{len(self.pairs)} tests in both, none scored in both"
-        said = f"{self.mean:+.3f} on average over {len(self.deltas)} tests"
-        if self.interval:
-            said += f" (95 %: {self.interval[0]:+.3f} to {self.interval[1]:+.3f})"
-        said += f", {self.wins} better, {self.losses} worse"
-        return said + (f", {len(self.unscored)} not scored in both" if self.unscored else "")
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline}>"
 
@@ -63,7 +52,7 @@ class SuiteComparison(Comparison):
         from persona_pipeline.reporting.pages.suites import pairs_page
         from persona_pipeline.reporting.render import render_page
 
-        return render_page(pairs_page(self, self.headline), "notebook")
+        return render_page(pairs_page(self), "notebook")
 
 
 @overload

@@ -8,7 +8,6 @@ import typer
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, ConfigError, did_you_mean, raise_problems
 from persona_pipeline.cli.options import (
     Agents,
-    AsJson,
     Command,
     Estimate,
     HeaderTimeout,
@@ -160,7 +159,8 @@ def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, s
 
 
 @config.command("show")
-def show(agent: Agent, as_json: AsJson = False) -> None:
+@shows()
+def show(agent: Agent) -> CommandResult:
     """Show an agent's settings and their source."""
     from persona_pipeline.corrections.configuration import read_config
 
@@ -168,7 +168,7 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
     stored = read_config(world.store, agent)
     if stored.source is None:
         raise ConfigError(f"agent {agent!r} has no settings; write personas/{agent}.yaml")
-    _print_settings(stored, as_json)
+    return _shown(stored)
 
 
 # Options of ``config set`` by setting; a switch is named after its correction.
@@ -195,7 +195,8 @@ def _settable(command: Command) -> Command:
 
 @config.command("set")
 @_settable
-def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
+@shows()
+def set_(agent: Agent, **given: Any) -> CommandResult:
     """Change some of an agent's settings.
 
     Afterwards its persona file no longer changes them (see reset).
@@ -215,16 +216,17 @@ def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
     except ValidationError as error:
         problems = [f"--{str(item['loc'][0]).replace('_', '-')}: {item['msg']}" for item in error.errors()]
         raise ConfigError("\n".join(problems)) from error
-    _print_settings(write_config(world.store, agent, settings), as_json)
+    return _shown(write_config(world.store, agent, settings))
 
 
 @config.command("reset")
-def reset(agent: Agent, as_json: AsJson = False) -> None:
+@shows()
+def reset(agent: Agent) -> CommandResult:
     """Restore the settings of an agent's persona file."""
     from persona_pipeline.corrections.configuration import reset_config
 
     world = _synced_world()
-    _print_settings(reset_config(world.store, agent, world.sync_persona(agent).corrections), as_json)
+    return _shown(reset_config(world.store, agent, world.sync_persona(agent).corrections))
 
 
 @app.command()
@@ -266,15 +268,11 @@ def _backend(judge: str | None, world: "World") -> "Backend":
     return gate_backend(world.settings, ModelOptions.from_settings(world.settings, judge))
 
 
-def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
-    import json
+def _shown(stored: "StoredConfig") -> CommandResult:
+    from persona_pipeline.reporting.pages.instruments import settings_page
 
     told = stored.settings.model_dump() | {"source": stored.source}
-    if as_json:
-        typer.echo(json.dumps(told, indent=2))
-        return
-    for name, value in told.items():
-        typer.echo(f"{name:<32}{str(value).lower() if isinstance(value, bool) else value}")
+    return CommandResult(settings_page(stored.agent_id, told), told)
 
 
 @app.command()

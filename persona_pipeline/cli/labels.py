@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import plural
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.running import CommandResult, end, shows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from persona_pipeline.guard.labels.files import LabelType
+    from persona_pipeline.guard.labels.messages import MessageLabel
 
 
 app = typer.Typer(help="Labels: list them; import and export labels of messages.", no_args_is_help=True)
@@ -27,43 +29,45 @@ OfMessages = Annotated[
 
 
 @app.command("list")
+@shows()
 def list_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
     stale: Annotated[bool, typer.Option("--stale", help="Only stale labels.")] = False,
     messages: OfMessages = False,
-) -> None:
+) -> CommandResult:
     """List labels; stale labels have a reason and are not used."""
-    if messages:
-        _list_messages(agents, labeller)
-        return
     from persona_pipeline.evaluation.calibrate import world_labels
-    from persona_pipeline.reporting.pages.instruments import labels_page
-    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.pages.instruments import labels_page, message_labels_page
 
-    labels, reasons = world_labels(open_world())
-    shown = _chosen(labels, agents, dimensions, labeller)
-    if listed := [label for label in shown if not stale or label.identity in reasons]:
-        print_page(labels_page(listed, reasons))
-    counts = Counter((label.dimension, label.labeller) for label in shown if label.identity not in reasons)
-    for (dimension, name), count in sorted(counts.items()):
-        typer.echo(f"{dimension}: {count} by {name}", err=True)
-    typer.echo(f"{sum(label.identity in reasons for label in shown)} of {len(shown)} labels are stale", err=True)
-    end(looked_at=len(shown), looked_for="labels of these agents, dimensions and labellers")
+    if messages:
+        labels = _chosen(_of_messages(), agents, "all", labeller)
+        data, looked_for = [label.model_dump(mode="json") for label in labels], "labels of these agents' messages"
+        said = plural(len(labels), "label")
+        return CommandResult(
+            message_labels_page(labels), data, summary=said, looked_at=len(labels), looked_for=looked_for
+        )
+    every, reasons = world_labels(open_world())
+    labels = _chosen(every, agents, dimensions, labeller)
+    listed = [label for label in labels if not stale or label.identity in reasons]
+    counts = Counter((label.dimension, label.labeller) for label in labels if label.identity not in reasons)
+    return CommandResult(
+        labels_page(listed, reasons),
+        [label.model_dump(mode="json") | {"stale": reasons.get(label.identity)} for label in listed],
+        summary=f"{sum(label.identity in reasons for label in labels)} of {len(labels)} labels are stale",
+        notes=[f"{dimension}: {count} by {name}" for (dimension, name), count in sorted(counts.items())],
+        looked_at=len(labels),
+        looked_for="labels of these agents, dimensions and labellers",
+    )
 
 
-def _list_messages(agents: str, labeller: str | None) -> None:
+def _of_messages() -> "list[MessageLabel]":
     from persona_pipeline.guard.labels.files import LABELS
     from persona_pipeline.guard.labels.messages import load_message_labels
-    from persona_pipeline.reporting.pages.instruments import message_labels_page
-    from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.personas import find_world
 
-    shown = _chosen(load_message_labels(find_world(environment()) / LABELS), agents, "all", labeller)
-    if shown:
-        print_page(message_labels_page(shown))
-    end(looked_at=len(shown), looked_for="labels of these agents' messages")
+    return load_message_labels(find_world(environment()) / LABELS)
 
 
 # Until release 0.2 these commands took labels of judgments too.
@@ -81,12 +85,8 @@ def export_labels(
     """Write labels of messages for a spreadsheet or another tool."""
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.messages import load_message_labels
-    from persona_pipeline.reporting.text import plural
-    from persona_pipeline.world.personas import find_world
 
-    labels = _chosen(load_message_labels(find_world(environment()) / LABELS), agents, "all", labeller)
+    labels = _chosen(_of_messages(), agents, "all", labeller)
     text = exported(labels, format)
     if output is None:
         sys.stdout.write(text)
@@ -114,7 +114,6 @@ def import_labels(
     from persona_pipeline.guard.labels.exchange import read_labels
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
     from persona_pipeline.guard.labels.messages import MessageLabel
-    from persona_pipeline.reporting.text import plural
 
     world = open_world()
     defaults = {"labelled_at": rfc3339(datetime.now(UTC)), **({"labeller": labeller} if labeller else {})}

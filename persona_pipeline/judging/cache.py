@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
@@ -106,23 +106,24 @@ class JudgmentCache:
 
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""
-        self.note(_endpoint_key(base_url, model), "endpoint", model, "", {"structured_output": False})
-
-    def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
-        """Store a fact about a model. A database that fails costs a warning."""
+        key = _endpoint_key(base_url, model)
         row = {
-            "key": key,
-            "subject_key": key,
-            "kind": kind,
-            "agent_id": None,
-            "model": model,
-            "prompt_version": prompt_version,
-            "answer": dict(answer),
-            "token_usage": None,
-            "usd": None,
-            "created_at": datetime.now(UTC),
+            **{
+                "key": key,
+                "subject_key": key,
+                "kind": "endpoint",
+                "agent_id": None,
+                "model": model,
+                "prompt_version": "",
+            },
+            **{
+                "answer": {"structured_output": False},
+                "token_usage": None,
+                "usd": None,
+                "created_at": datetime.now(UTC),
+            },
         }
-        self._write([(f"{kind} of {model} was not remembered", row)])
+        self._write([(f"what {base_url} rejects was not remembered", row)])
 
     def _write(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:

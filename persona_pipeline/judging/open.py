@@ -8,28 +8,18 @@ from typing import TYPE_CHECKING
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.judging.judge import Claims, OpenedJudge, replayed_by
-from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
-from persona_pipeline.judging.providers.base import RECORDED, ModelOptions, find_provider
+from persona_pipeline.judging.judge import Claims, OpenedJudge
+from persona_pipeline.judging.judge import replayed_by as replayed_by
+from persona_pipeline.judging.progress import IN_A_LOG as IN_A_LOG
+from persona_pipeline.judging.progress import ON_A_TERMINAL as ON_A_TERMINAL
+from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.base import RECORDED, ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.world.world import World
-
-__all__ = [
-    "IN_A_LOG",
-    "ON_A_TERMINAL",
-    "RECORDED",
-    "RECORDINGS",
-    "JudgeOptions",
-    "OpenedJudge",
-    "Progress",
-    "find_provider",
-    "open_judge",
-    "replayed_by",
-]
 
 RECORDINGS = "recordings"
 

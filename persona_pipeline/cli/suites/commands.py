@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
-from persona_pipeline.base.text import shown_json
+from persona_pipeline.base.errors import EXIT_CONFIG, EXIT_COVERAGE, EXIT_OK, ConfigError, NothingError
+from persona_pipeline.base.text import plural, shown_json
 from persona_pipeline.cli.options import AllowEnv, AllowPath, AllowTargets, AsJson, TargetsFile, require_known
-from persona_pipeline.cli.running import end
+from persona_pipeline.cli.running import CommandResult, end, shows
 from persona_pipeline.cli.suites.run import (
     File,
     Places,
@@ -24,16 +24,18 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 
 
 @app.command()
-def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
+@shows()
+def validate(places: Places, allow_path: AllowPath = None) -> CommandResult:
     """Check suites and their targets: every problem with its file and line.
 
     Exit code 2 if there is one.
     """
     from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.reporting.pages.suites import lines_page
     from persona_pipeline.suites.running.opening import find_suites, load_suite, open_targets, suite_roots
     from persona_pipeline.suites.running.plan import target_problems
 
-    rows, problems = [], []
+    rows, problems, warnings = [], [], []
     for path in find_suites(places):
         try:
             suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
@@ -44,47 +46,51 @@ def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = No
             problems += error.problems
             rows.append({"path": str(path), "valid": False, "problems": [vars(item) for item in error.problems]})
             continue
-        warnings = [vars(item) for item in suite.warnings]
-        rows.append({"path": str(path), "valid": True, "tests": len(suite.tests), "warnings": warnings})
-        if not as_json:
-            print_lines((f"warning: {item}" for item in suite.warnings), err=True)
-            print_lines([f"{path}: valid, {len(suite.tests)} tests"])
-    if as_json:
-        print_json(rows)
-    if problems:
-        raise ConfigError(problems)
-    end(looked_at=sum(row["tests"] for row in rows), looked_for=f"tests in {', '.join(map(str, places))}")
+        warnings += suite.warnings
+        told = [vars(item) for item in suite.warnings]
+        rows.append({"path": str(path), "valid": True, "tests": len(suite.tests), "warnings": told})
+    valid = [f"{row['path']}: valid, {row['tests']} tests" for row in rows if row["valid"]]
+    return CommandResult(
+        lines_page("Suites", valid),
+        rows,
+        EXIT_CONFIG if problems else EXIT_OK,
+        summary=plural(len(problems), "problem"),
+        notes=[*(f"warning: {item}" for item in warnings), *map(str, problems)],
+        looked_at=len(problems) or sum(row["tests"] for row in rows),
+        looked_for=f"tests in {', '.join(map(str, places))}",
+    )
 
 
 @app.command()
-def show(file: File, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
+@shows("json")
+def show(file: File, allow_path: AllowPath = None) -> CommandResult:
     """Print a suite in its normalised form.
 
     Defaults are filled in and inherited asserts are listed.
     """
+    from persona_pipeline.reporting.pages.suites import lines_page
+
     data = load(file, allow_path).model_dump()
-    if as_json:
-        print_json(data)
-    else:
-        print_lines([shown_json(data, 2)])
+    return CommandResult(lines_page(str(file), shown_json(data, 2).splitlines()), data)
 
 
 @app.command()
+@shows()
 def explain(
     file: File,
-    as_json: AsJson = False,
     test_id: TestIds = None,
     tag: Tags = None,
     targets: TargetsFile = None,
     allow_path: AllowPath = None,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
-) -> None:
+) -> CommandResult:
     """Print the targets, asserts and permissions of each test; runs nothing.
 
     Each assert is listed with its origin and weight, and with what it reads, calls or runs.
     """
     from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.reporting.pages.suites import lines_page
     from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.plan import RunOptions, select_tests
@@ -94,11 +100,14 @@ def explain(
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
     found = open_targets(suite, targets, get_settings(), environment=allow_env, network=allow_targets)
     explained = explain_suite(suite, tests, found)
-    if as_json:
-        print_json({"suite": suite.name, "tests": explained})
-    else:
-        print_lines([template_text("suite_explained", {"tests": explained})])
-    end(looked_at=len(explained), looked_for=f"tests in {file}")
+    text = template_text("suite_explained", {"tests": explained})
+    return CommandResult(
+        lines_page(f"Tests of {suite.name}", text.splitlines()),
+        {"suite": suite.name, "tests": explained},
+        summary=f"{plural(len(explained), 'test')} of {suite.name}",
+        looked_at=len(explained),
+        looked_for=f"tests in {file}",
+    )
 
 
 app.command()(run)
@@ -108,10 +117,10 @@ FAIL_ON = ("worse", "interval", "none")
 
 
 @app.command()
+@shows()
 def compare(
     a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.", show_default=False)],
     b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
-    as_json: AsJson = False,
     threshold: Annotated[
         float, typer.Option(min=0, max=1, help="Difference (0-1) from which a test is won or lost.")
     ] = 0.1,
@@ -119,12 +128,12 @@ def compare(
         str,
         typer.Option(help="worse: the mean dropped; interval: significantly more tests lost than won; none."),
     ] = "worse",
-) -> None:
+) -> CommandResult:
     """Compare two runs test by test.
 
     Exit codes: 0 the second is not worse, 1 it is, 2 the files cannot be compared, 3 a test of the first has no score.
     """
-    from persona_pipeline.reporting.text import template_text
+    from persona_pipeline.reporting.pages.suites import pairs_page
     from persona_pipeline.suites.running.history import compare_rows, read_rows
 
     require_known("--fail-on", fail_on, FAIL_ON)
@@ -132,15 +141,10 @@ def compare(
     comparison = compare_rows(first, second, threshold=threshold)
     if not comparison.pairs:
         raise NothingError(f"{a} and {b} have no test in common")
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        print_lines([template_text("suite_compared", {"run": comparison})])
-    if fail_on == "none":
-        end()
+    code = int(comparison.worse if fail_on == "worse" else comparison.surely_worse)
     if comparison.unscored or comparison.only_a:
-        end(EXIT_COVERAGE)
-    end(int(comparison.worse if fail_on == "worse" else comparison.surely_worse))
+        code = EXIT_COVERAGE
+    return CommandResult(pairs_page(comparison), comparison.to_dict(), EXIT_OK if fail_on == "none" else code)
 
 
 @app.command("import")

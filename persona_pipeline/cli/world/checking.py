@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -32,17 +33,23 @@ from persona_pipeline.world.propositions.models import (
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.speakers import BASELINES, count_speakers, match_names, missing_agent_problems
 
+if TYPE_CHECKING:
+    from persona_pipeline.judging.recordings.replay import Recording
+
 MOST_DIFFERENCES = 3
+# Folders whose files are checked one by one.
+_CHECKED = (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", BASELINES, "suites", "interviews")
 
 
 @dataclass
 class Checked:
-    """The number of files read, their problems and warnings, and the valid messages by id, each with its file."""
+    """The number of files read, their problems and warnings, and the valid messages by id and recordings, with their files."""
 
     files: int = 0
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     messages: dict[str, tuple[Message, Path]] = field(default_factory=dict)
+    recordings: "dict[Path, list[Recording]]" = field(default_factory=dict)
 
     def run(self, check: Callable[[], object]) -> None:
         """Count a file and keep the problems that its check raises."""
@@ -57,23 +64,8 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a world with every agent's claims; ``require_signed``: baselines that cannot be retaken are problems."""
     from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
     from persona_pipeline.guard.anchors import load_anchors
-    from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
-    checked = check_paths(
-        path
-        for name in (
-            PERSONAS,
-            CARDS,
-            "propositions",
-            "messages",
-            "recordings",
-            "labels",
-            BASELINES,
-            "suites",
-            INTERVIEWS,
-        )
-        if (path := root / name).exists()
-    )
+    checked = check_paths(path for name in _CHECKED if (path := root / name).exists())
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
@@ -98,7 +90,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
                 checked.problems += error.problems
                 continue
             claims |= {(agent_id, dimension, item.id) for item in (found.propositions if found else ())}
-    checked.warnings += _stray_recordings(root / "recordings", claims)
+    checked.warnings += _stray_recordings(checked, claims)
     _labels_together(root, checked)
     _baselines_again(root, checked, require_signed)
     return checked
@@ -181,13 +173,9 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
         ]
         for reason, names in item.unknown.items():
             unknown.setdefault(reason, []).append(f"{item.path.stem} ({', '.join(names)})")
-    shown = {
-        reason: [*names[:MOST_DIFFERENCES], *(["..."] if len(names) > MOST_DIFFERENCES else [])]
-        for reason, names in unknown.items()
-    }
     (checked.problems if require_signed else checked.warnings).extend(
-        Problem(f"{len(unknown[reason])} cannot be taken again, {reason}: {'; '.join(names)}", str(root / BASELINES))
-        for reason, names in shown.items()
+        Problem(f"{len(names)} cannot be taken again, {reason}: {_first_few(names, '; ')}", str(root / BASELINES))
+        for reason, names in unknown.items()
     )
 
 
@@ -220,30 +208,29 @@ def _labels_together(root: Path, checked: Checked) -> None:
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         if stale := stale_lines(own, reasons):
-            shown = "; ".join(stale[:5]) + ("; ..." if len(stale) > 5 else "")
-            said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
+            said = f"{len(stale)} of {len(own)} labels are stale and not used ({_first_few(stale, '; ')})"
             checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
 
 
-def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
-    """Yield recordings of unknown claims; files that do not load are reported elsewhere."""
-    from persona_pipeline.judging.recordings.replay import load_recording_file
+def _stray_recordings(checked: Checked, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
+    """Yield recordings of unknown claims."""
     from persona_pipeline.judging.verdict import PROPOSITION
 
-    for path in sorted(folder.glob("**/*.jsonl")):
-        try:
-            recordings = load_recording_file(path, get_settings().signing_secret)
-        except ConfigError:
-            continue
-        stray = [
-            item
+    for path, recordings in checked.recordings.items():
+        names = [
+            f"{item.agent_id}/{item.dimension}/{item.proposition_id}"
             for item in recordings
             if item.kind == PROPOSITION and (item.agent_id, item.dimension, item.proposition_id) not in claims
         ]
-        if stray:
-            names = sorted({f"{item.agent_id}/{item.dimension}/{item.proposition_id}" for item in stray})
-            shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-            yield Problem(f"{len(stray)} recordings of claims that no agent has ({shown}); delete them", str(path))
+        if names:
+            said = (
+                f"{len(names)} recordings of claims that no agent has ({_first_few(sorted(set(names)))}); delete them"
+            )
+            yield Problem(said, str(path))
+
+
+def _first_few(names: Sequence[str], between: str = ", ") -> str:
+    return between.join([*names[:5], *(["..."] if len(names) > 5 else [])])
 
 
 def check_paths(paths: Iterable[Path]) -> Checked:
@@ -261,7 +248,6 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.known_drift import DRIFTS, load_drift
     from persona_pipeline.guard.labels.files import MESSAGES, VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.messages import MessageLabel
-    from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.lab.interview.results import find_interview_baseline
     from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
 
@@ -283,10 +269,7 @@ def _check_file(path: Path, checked: Checked) -> None:
         (suffix == ".json" and parent == BASELINES, lambda: load_baseline(path)),
         (suffix == ".json" and (above, parent) == (BASELINES, DRIFTS), lambda: load_drift(path)),
         (suffix == ".json" and above == BASELINES, lambda: find_interview_baseline(place.parents[2], path.stem)),
-        (
-            suffix == ".jsonl" and "recordings" in parents,
-            lambda: load_recording_file(path, get_settings().signing_secret),
-        ),
+        (suffix == ".jsonl" and "recordings" in parents, lambda: _recordings(path, checked)),
         (suffix == ".jsonl" and parent == "labels", lambda: load_label_files(kind, [path])),
         (suffix in ENDINGS and "messages" in parents, lambda: _messages(path, checked)),
     )
@@ -304,6 +287,12 @@ def _persona(path: Path, checked: Checked) -> None:
         parse_canon(path)
     else:
         load_persona(path.resolve().parent.parent, path.stem)
+
+
+def _recordings(path: Path, checked: Checked) -> None:
+    from persona_pipeline.judging.recordings.replay import load_recording_file
+
+    checked.recordings[path] = load_recording_file(path, get_settings().signing_secret)
 
 
 def _messages(path: Path, checked: Checked) -> None:

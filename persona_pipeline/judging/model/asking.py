@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,15 +38,6 @@ class Call:
     style: RequestStyle
     key: str
     prefix: Prefix
-
-
-def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterator[Answer]:
-    """Yield the answers of calls in their order; what several share is charged to the first."""
-    seen: set[str] = set()
-    for call in calls:
-        answer = answers[call.key]
-        yield replace(answer, usage=Usage(), cached=True) if call.key in seen else answer
-        seen.add(call.key)
 
 
 # Tokens that an answer is expected to have, and the margin by which a prefix may have more tokens than its length says.
@@ -218,7 +209,12 @@ class ModelBackend:
                     # Paid answers are kept also when the run is stopped.
                     if self.cache:
                         self.cache.flush()
-        return list(each_paid_once(calls, answers))
+        # What several share is charged to the first.
+        firsts = {call.key: place for place, call in reversed([*enumerate(calls)])}
+        return [
+            answers[call.key] if firsts[call.key] == place else replace(answers[call.key], usage=Usage(), cached=True)
+            for place, call in enumerate(calls)
+        ]
 
     def _charge(self, answers: dict[str, Answer]) -> None:
         """Charge the first users of answers from message batches."""

@@ -1,7 +1,7 @@
 """Pages on the basis of an evaluation: setup checks, labels, the validity of judges, and the gate."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage, unscored_label
@@ -166,6 +166,12 @@ def _held(item: "GateReplay") -> Table:
             rows.append([f"{'> ' if is_set else ''}{held.threshold:g}", *map(str, counts)])
         before = counts
     return Table.plain(item.agent_id, ["threshold", "held", "of them out"], rows, _NOTE)
+
+
+def settings_page(agent_id: str, settings: Mapping[str, Any]) -> Page:
+    """Return the settings of an agent's corrections."""
+    written = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return Page(f"Corrections of {agent_id}", [Facts([*written.items()])])
 
 
 def statistics_page(found: "CorrectionStatistics") -> Page:

@@ -12,6 +12,7 @@ from persona_pipeline.reporting.page import (
     Page,
     PageRow,
     Section,
+    Span,
     Table,
     verdict_tone,
 )
@@ -93,14 +94,20 @@ def tests_page(result: SuiteResult, headline: str) -> Page:
     return _notebook_page(headline, table, len(result.tests) - _MOST_TESTS, map(str, result.warnings))
 
 
-def pairs_page(comparison: Comparison, headline: str) -> Page:
-    """Return two runs for a notebook: a row a test that both have."""
+def lines_page(title: str, lines: Iterable[str]) -> Page:
+    """Return a page of lines as they are."""
+    items = [Item([Span(line.lstrip(), "fixed")], (len(line) - len(line.lstrip())) // 2) for line in lines]
+    return Page(title, sections=[Section("", [Items(items)])])
+
+
+def pairs_page(comparison: Comparison) -> Page:
+    """Return two runs: a row a test that both have."""
     told = sorted(comparison.pairs, key=lambda pair: (pair.delta is not None, pair.delta or 0.0))[:_MOST_PAIRS]
     rows = [[pair.id, _score(pair.a), _score(pair.b), _change(pair, comparison.threshold)] for pair in told]
     only = (("before", comparison.only_a), ("after", comparison.only_b))
     notes = [f"only {when}: {name}" for when, names in only for name in names]
     table = Table.plain("Tests", ["Test", "Before", "After", "Change"], rows)
-    return _notebook_page(headline, table, len(comparison.pairs) - _MOST_PAIRS, notes)
+    return _notebook_page(comparison.headline, table, len(comparison.pairs) - _MOST_PAIRS, notes)
 
 
 def _notebook_page(headline: str, table: Table, left: int, notes: Iterable[str]) -> Page:

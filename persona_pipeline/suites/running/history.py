@@ -241,6 +241,17 @@ class Comparison:
         return sum(delta <= min(-1e-9, -self.threshold + 1e-9) for delta in self.deltas)
 
     @property
+    def headline(self) -> str:
+        """The comparison in one short sentence."""
+        if self.mean is None:
+            return f"{len(self.pairs)} tests in both, none scored in both"
+        said = f"{self.mean:+.3f} on average over {len(self.deltas)} tests"
+        if self.interval:
+            said += f" (95 %: {self.interval[0]:+.3f} to {self.interval[1]:+.3f})"
+        said += f", {self.wins} better, {self.losses} worse"
+        return said + (f", {len(self.unscored)} not scored in both" if self.unscored else "")
+
+    @property
     def sign_p(self) -> float | None:
         """Two-sided p of the exact sign test over won and lost tests; None without any."""
         from scipy.special import bdtr
