@@ -26,7 +26,7 @@ import dialogue
 from persona_pipeline.scoring.convergence import nearness_score
 from persona_pipeline.scoring.style.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
-from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
+from persona_pipeline.scoring.text.repetition import Level, find_repetition, ngram_part
 from persona_pipeline.scoring.text.said_again import find_said_again, said_again_statistics
 from persona_pipeline.world.models import Message
 
@@ -136,7 +136,7 @@ def repetition() -> None:
     ]
     for name, made, aim in kinds:
         found = [find_repetition(window) for window in made]
-        show(name, share(sum(item.exceeds(0.3) for item in found), len(made)), aim)
+        show(name, share(sum(item.level.exceeds(0.3, Level()) for item in found), len(made)), aim)
         show("    by the share alone", share(sum(item.share > 0.3 for item in found), len(made)))
 
 
@@ -263,7 +263,7 @@ def repeats(talk: Sequence[list[Message]]) -> None:
                 between = [("now", text) for text in texts[start : start + 10]]
                 found[name].append(said_after(before, between, line, " ".join(copy)))
                 window = [text for _, text in between[-4:]] + [" ".join(copy)]
-                last_five[name].append(find_repetition(window).exceeds(0.3))
+                last_five[name].append(find_repetition(window).level.exceeds(0.3, Level()))
     for name, cells in found.items():
         show(f"{name}, ten lines later", share(sum(cells), len(cells)))
         show("    by the rule of the last five", share(sum(last_five[name]), len(cells)))

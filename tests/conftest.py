@@ -156,7 +156,7 @@ def finished_voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_sample(tmp_path_factory.mktemp("voices") / "world")
     world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
     world.sync()
-    assert VoiceWatches.learn(world, world.agent_ids(), BEFORE_THE_DRIFT).notes == []
+    assert VoiceWatches(world, world.agent_ids(), BEFORE_THE_DRIFT).notes == []
     world.store.close()
     return root
 

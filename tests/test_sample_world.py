@@ -12,7 +12,7 @@ import pytest
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.scoring.text.agreement import agreement_ratio
-from persona_pipeline.scoring.text.repetition import mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import find_repetition
 
 ROOT = Path(__file__).resolve().parents[1]
 AGENTS = ("dwight", "jim", "michael", "pam")
@@ -142,7 +142,7 @@ def test_texts_are_unique_before_the_drift_and_for_the_steady_agents() -> None:
 @pytest.mark.parametrize("week", [1, 2, 3])
 @pytest.mark.parametrize("agent_id", AGENTS)
 def test_repetition_appears_with_the_drift_only(agent_id: str, week: int) -> None:
-    share = mean_share(message_shares(texts(agent_id, week), 3))
+    share = find_repetition(texts(agent_id, week)).share
     if (agent_id, week) == ("michael", 3):
         assert share > 0.5
     else:

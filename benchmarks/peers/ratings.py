@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.peers.installing import HOME, Installed, wheel
 from benchmarks.peers.repetition import compression, stability_of
 from persona_pipeline.scoring.text.agreement import agreement_ratio
-from persona_pipeline.scoring.text.repetition import mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import find_repetition
 
 # A correlation of fewer tells nothing.
 FEWEST = 20
@@ -119,7 +119,7 @@ def chats(home: Path = HOME, most: int = 1500) -> list[Rated]:
 
 
 MEASURES: Mapping[str, Callable[[Sequence[str]], float]] = {
-    "persona-pipeline, share of repeated words": lambda texts: mean_share(message_shares(list(texts), 3)),
+    "persona-pipeline, share of repeated words": lambda texts: find_repetition(list(texts)).share,
     "persona-pipeline, share of mere agreement": lambda texts: agreement_ratio(list(texts)),
     "messages": lambda texts: float(len(texts)),
     "words a message": lambda texts: sum(len(text.split()) for text in texts) / len(texts),

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.settings import Settings, from_environment
@@ -46,13 +46,6 @@ from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
-
-
-def announce_decision(agent_id: str, decision: GateDecision, settings: Settings) -> None:
-    """Hand a decision over where events are asked for; nothing waits for it, and nothing is raised."""
-    sender = emitter(settings)
-    if sender is not None and decision.outcome is not Outcome.DISABLED:
-        sender.emit([decision_event(agent_id, decision)])
 
 
 def decision_event(agent_id: str, decision: GateDecision) -> EvaluationEvent:
@@ -240,9 +233,8 @@ class ActionGate:
         except Exception:
             _LOGGER.exception("gate of %r fails open", agent_id)
             record = _failed_open(record, NotJudgedError(INTERNAL_ERROR))
-        latency = (time.monotonic() - started) * 1000
-        decision = replace(record.decision, latency_ms=latency)
-        record = replace(record, decision=decision, decided_at=datetime.now(UTC))
+        record = _decided(record, started)
+        decision = record.decision
         self._remembered.decided(call.place, decision, record.first_text)
         if decision.outcome is not Outcome.DISABLED and action_id:
             self._remembered.keep_answer(agent_id, decision, text)
@@ -326,16 +318,17 @@ class ActionGate:
         except Exception:
             _LOGGER.exception("gate of %r watches in vain", call.agent_id)
             record, changes = _failed_open(record, NotJudgedError(INTERNAL_ERROR)), {}
-        latency = (time.monotonic() - started) * 1000
-        decision = replace(record.decision, feedback=None, latency_ms=latency, **changes)
-        await self._write(replace(record, decision=decision, decided_at=datetime.now(UTC)), call.ends)
-        self._observed(call.agent_id, decision)
+        record = _decided(record, started, feedback=None, **changes)
+        await self._write(record, call.ends)
+        self._observed(call.agent_id, record.decision)
 
     def _observed(self, agent_id: str, decision: GateDecision) -> None:
         try:
             if self._observer:
                 self._observer(agent_id, decision)
-            announce_decision(agent_id, decision, self.world.settings)
+            sender = emitter(self.world.settings)
+            if sender is not None and decision.outcome is not Outcome.DISABLED:
+                sender.emit([decision_event(agent_id, decision)])
         except Exception:
             _LOGGER.exception("the observer of the gate failed")
 
@@ -373,8 +366,7 @@ class ActionGate:
         except (QueueFullError, RuntimeError) as error:
             with suppress(ValueError):
                 self._unwritten.remove(record)
-                _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
-                self._count_unwritten(record)
+                self._count_unwritten(record, str(error))
             return
         # A check past its deadline does not wait for this.
         seconds = min(_RECORD_WAIT_SECONDS, ends - _NO_MORE_WAITING_SECONDS - time.monotonic())
@@ -386,21 +378,26 @@ class ActionGate:
         records = [self._unwritten.popleft() for _ in range(len(self._unwritten))]
         try:
             write_checks(self.world.store, records)
+            return
         except Exception:
-            for record in records:
-                self._write_safely(record)
+            pass
+        for record in records:
+            try:
+                write_checks(self.world.store, [record])
+            except Exception as error:
+                self._count_unwritten(record, type(error).__name__)
 
-    def _write_safely(self, record: CheckRecord) -> None:
-        try:
-            write_checks(self.world.store, [record])
-        except Exception as error:
-            _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, type(error).__name__)
-            self._count_unwritten(record)
-
-    def _count_unwritten(self, record: CheckRecord) -> None:
-        """Count an unchecked text whose check cannot be written, such as one of an unknown agent."""
+    def _count_unwritten(self, record: CheckRecord, why: str) -> None:
+        """Log a check that cannot be written, such as one of an unknown agent, and count its text if it is unchecked."""
+        _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, why)
         if record.decision.outcome is Outcome.FAIL_OPEN:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
+
+
+def _decided(record: CheckRecord, started: float, **changes: Any) -> CheckRecord:
+    latency = (time.monotonic() - started) * 1000
+    decision = replace(record.decision, latency_ms=latency, **changes)
+    return replace(record, decision=decision, decided_at=datetime.now(UTC))
 
 
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:

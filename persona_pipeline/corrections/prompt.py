@@ -9,7 +9,7 @@ from persona_pipeline.base.documents.json import content_hash, list_schema, obje
 from persona_pipeline.base.text import shortened
 from persona_pipeline.corrections.nudges import GateTexts, language_told
 from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, checked_quote, plain_json
-from persona_pipeline.judging.verdict import SCALE, Question
+from persona_pipeline.judging.verdict import Question, schema_problem
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Trajectory
@@ -90,32 +90,10 @@ def answer_problem(data: Any, count: int) -> str | None:
 
     Recordings of release 0.2 lack ``message`` and are valid.
     """
-    if not isinstance(data, Mapping) or not {"verdicts"} <= set(data) <= {"verdicts", "message"}:
-        return "the answer is not an object with the keys 'verdicts' and 'message'"
-    if not isinstance(data["verdicts"], list):
-        return "the verdicts are not a list"
-    for item in data["verdicts"]:
-        if not isinstance(item, Mapping) or set(item) != set(_VERDICT):
-            return f"a verdict does not have exactly the fields {', '.join(sorted(_VERDICT))}"
-        if not isinstance(item["id"], str) or not isinstance(item["reason"], str):
-            return "the id or the reason of a verdict is not a string"
-        if item["score"] is not None and (type(item["score"]) is not int or item["score"] not in SCALE):
-            return "a score is neither a whole number from 0 to 9 nor null"
+    if problem := schema_problem(SCHEMA | {"required": ["verdicts"]}, data):
+        return problem
     if sorted(item["id"] for item in data["verdicts"]) != sorted(map(_claim_id, range(count))):
         return "the verdicts are not exactly one for each claim"
-    return _message_problem(data["message"]) if "message" in data else None
-
-
-def _message_problem(said: Any) -> str | None:
-    if not isinstance(said, Mapping) or set(said) != set(_MESSAGE):
-        return f"the verdict on the message does not have exactly the fields {', '.join(sorted(_MESSAGE))}"
-    if not isinstance(said["claims"], list) or not all(isinstance(claim, str) for claim in said["claims"]):
-        return "the claims of the verdict on the message are not a list of strings"
-    if not isinstance(said["quote"], str) or not isinstance(said["reason"], str):
-        return "the quote or the reason of the verdict on the message is not a string"
-    # Structured output does not promise the case of a string enum.
-    if not isinstance(said["verdict"], str) or said["verdict"].lower() not in [*Role]:
-        return f"the verdict on the message is none of {', '.join(Role)}"
     return None
 
 
@@ -210,7 +188,7 @@ def review_of(
 def _reviewed_message(
     said: Mapping[str, Any], trajectory: Trajectory, claims: Mapping[str, ReviewedClaim]
 ) -> ReviewedMessage:
-    verdict = Role(said["verdict"].lower())
+    verdict = Role(said["verdict"])
     shown = f"m{len(trajectory.entries)}"
     is_quoted = checked_quote(trajectory, shown, said["quote"]).verified
     if verdict is Role.OUT and not is_quoted:

@@ -91,9 +91,6 @@ def correction_statistics(
         for row in connection.execute(_sums(checks)).mappings():
             for tally in (total, agents[row["agent_id"]], days[_date(row["day"])]):
                 tally.add(row)
-        for agent_id, day, level, count in connection.execute(_latencies(checks)):
-            for tally in (total, agents[agent_id], days[_date(day)]):
-                tally.latencies[float(level)] += count
     return CorrectionStatistics(
         window_start=window.start if window else None,
         window_end=window.end if window else None,
@@ -119,6 +116,7 @@ class _Tally:
     def add(self, row: RowMapping) -> None:
         self.sums.update({name: row[name] or 0 for name in _SUMS})
         self.highest = max(self.highest, row["highest"])
+        self.latencies[float(row["level"])] += row["checks"]
         if row["reason"] is not None:
             self.reasons[row["reason"]] += row["checks"]
 
@@ -192,7 +190,10 @@ def _date(day: date | str) -> date:
 
 
 def _sums(checks: sa.Subquery) -> "sa.Select[*tuple[Any, ...]]":
-    """Return the query for sums by agent, day and reason of actions that were sent without a score."""
+    """Return the query for sums by agent, day, reason of actions that were sent without a score, and class of latency.
+
+    ``level``: the upper end of the class in milliseconds.
+    """
     c = checks.c
     watched, rejected = c.shadow, sa.and_(c.decision == Action.RETRY, ~c.shadow)
     sent = sa.and_(c.decision == Action.COMMIT, ~c.shadow)
@@ -219,18 +220,11 @@ def _sums(checks: sa.Subquery) -> "sa.Select[*tuple[Any, ...]]":
         "highest": sa.func.max(c.latency_ms),
     } | {name: tokens(name) for name in _SUMS if name.endswith("_tokens")}
     columns = [column.label(name) for name, column in sums.items()]
-    by = (c.agent_id, c.day, reason.label("reason"))
-    return sa.select(*by, *columns).group_by(*by)
-
-
-def _latencies(checks: sa.Subquery) -> "sa.Select[*tuple[Any, ...]]":
-    """Return the query for the number of checks by agent, day and class of latency: its upper end in milliseconds."""
-    c = checks.c
     width = sa.case((c.latency_ms <= 200, 1.0), (c.latency_ms <= 1000, 4.0), (c.latency_ms <= 5000, 20.0), else_=100.0)
     # Rounded up: neither database has the same function for that.
     level = width * sa.func.round(c.latency_ms / width + 0.499999)
-    by = (c.agent_id, c.day, level.label("level"))
-    return sa.select(*by, sa.func.count()).group_by(*by)
+    by = (c.agent_id, c.day, reason.label("reason"), level.label("level"))
+    return sa.select(*by, *columns).group_by(*by)
 
 
 _BYPASS_DAYS = 90

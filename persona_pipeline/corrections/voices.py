@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,15 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 class StoredMessages:
     """Messages of the store after a moment, of all agents."""
 
+    problems: Sequence[str] = ()
+
     def __init__(self, world: World, since: datetime) -> None:
         self._world, self._since, self._newest = world, since, since
         self._seen: set[str] = set()
 
     def new(self) -> list[Message]:
-        """Return the messages of lines that were added; ConfigError: the file cannot be read."""
+        """Return the messages that were stored since the last call. Messages in the world's own files are stored first."""
+        self._world.sync_messages()
         start = max(self._since, self._newest - _LATE)
         found = read_messages(self._world.store, Window(end=_FOREVER, start=start))
         fresh = [message for message in found if message.id not in self._seen]
@@ -52,64 +54,52 @@ class FileMessages:
     def __init__(self, path: Path, aliases: Aliases) -> None:
         self._path, self._aliases, self._size = path, aliases, -1
         self._seen: set[str] = set()
-        self._named: set[str] = set()
         self.problems: list[str] = []
 
     def new(self) -> list[Message]:
         """Return the messages of lines that were added. Raises ``ConfigError``: the file cannot be read."""
-        size = self._path.stat().st_size if self._path.exists() else -1
+        self.problems, size = [], self._path.stat().st_size if self._path.exists() else -1
         if size == self._size and size >= 0:
             return []
         self._size = size
         parsed = parse_messages(self._path)
-        self.problems = [text for problem in parsed.problems if (text := str(problem)) not in self._named]
-        self._named.update(self.problems)
+        self.problems = [text for text in map(str, parsed.problems) if text not in self._seen]
         fresh = [self._aliases.owned(message) for message in parsed.messages if message.id not in self._seen]
-        self._seen.update(message.id for message in fresh)
+        self._seen.update(self.problems, (message.id for message in fresh))
         return sorted(fresh, key=lambda message: (message.created_at, message.id))
 
 
-@dataclass
 class VoiceWatches:
     """The voices of some agents and their current states.
 
-    ``starts``: messages after this are compared with them. ``notes``: agents that cannot be followed, and why. ``follows``: for the
-    others, the basis of the comparison and its limits. ``looked_at``: number of messages compared with a voice.
+    Voices are learnt from messages up to a moment, or stored ones are taken. ConfigError: an agent has no persona in the store.
+
+    Attributes:
+        notes: agents that cannot be followed, and why. ``follows``: for the others, the basis of the comparison and its limits.
+        looked_at: number of messages compared with a voice.
     """
 
-    watches: dict[str, VoiceWatch] = field(default_factory=dict)
-    starts: dict[str, datetime] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    follows: list[str] = field(default_factory=list)
-    looked_at: int = 0
-
-    @classmethod
-    def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
-        """Learn the agents' voices from messages up to a moment, or take stored ones.
-
-        ConfigError: an agent has no persona in the store.
-        """
-        found = cls()
+    def __init__(self, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> None:
+        self.notes, self.follows, self.looked_at = list[str](), list[str](), 0
+        self._watches: dict[str, tuple[VoiceWatch, datetime]] = {}
         for agent_id in agent_ids:
             state = learn_voice_before(world, agent_id, moment, again=again)
-            if state.learnt.model is not None:
-                found.watches[agent_id] = VoiceWatch(state.learnt.model)
-                found.starts[agent_id] = state.learnt.follows_from or state.learnt.model.provenance.until
+            model, told = state.learnt.model, self.notes
             if state.learnt.note:
-                found.notes.append(state.learnt.note)
-            told = found.notes if state.learnt.model is None else found.follows
+                self.notes.append(state.learnt.note)
+            if model is not None:
+                # A voice is not compared with the messages it was learnt from, or with those of an earlier persona.
+                self._watches[agent_id] = VoiceWatch(model), state.learnt.follows_from or model.provenance.until
+                told = self.follows
             told += followed_text(state, moment)
-        return found
 
-    def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
+    def read(self, messages: Sequence[Message]) -> list[VoiceAlarm]:
         """Compare new messages, oldest first, with their speakers' voices."""
-        said: dict[str, list[Message]] = {agent_id: [] for agent_id in self.watches}
-        for message in messages:
-            # A voice is not compared with the messages it was learnt from, or with those of an earlier persona.
-            if message.agent_id in said and message.created_at > self.starts[message.agent_id]:
-                said[message.agent_id].append(message)
-        self.looked_at += sum(map(len, said.values()))
-        alarms = [alarm for agent_id, own in said.items() for alarm in self.watches[agent_id].read(own)[1]]
+        alarms = list[VoiceAlarm]()
+        for agent_id, (watch, start) in self._watches.items():
+            said = [item for item in messages if item.agent_id == agent_id and item.created_at > start]
+            self.looked_at += len(said)
+            alarms += watch.read(said)[1]
         return sorted(alarms, key=lambda alarm: (alarm.raised_at.created_at, alarm.raised_at.id))
 
 
@@ -122,14 +112,11 @@ class SaidAgainWatch:
             before = (moment, chr(sys.maxunicode))
             self._own = {name: recent_messages(connection, OWN_HISTORY, before, agent_id=name) for name in agent_ids}
 
-    def read(self, messages: Iterable[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def read(self, messages: Sequence[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield repetitions in new messages, oldest first: the agent, and both lines as plain JSON; at most twenty per agent."""
-        new: dict[str, list[Message]] = {agent_id: [] for agent_id in self._own}
-        for message in messages:
-            if message.agent_id in new:
-                new[message.agent_id].append(message)
-        for agent_id, said in new.items():
-            known, phrases = self._own[agent_id], catchphrases_in(self._claims.of(agent_id))
+        for agent_id, known in self._own.items():
+            said = [message for message in messages if message.agent_id == agent_id]
+            phrases = catchphrases_in(self._claims.of(agent_id))
             yield from ((agent_id, facts) for facts in said_again_statistics(known, said, phrases)["lines"])
             self._own[agent_id] = [*known, *said][-OWN_HISTORY:]
 

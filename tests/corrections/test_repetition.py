@@ -6,7 +6,7 @@ import pytest
 
 from persona_pipeline.corrections.nudges import HEADING, RepetitionSuppression
 from persona_pipeline.scoring.text import repetition
-from persona_pipeline.scoring.text.repetition import NearCopy, find_repetition, mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import Level, NearCopy, find_repetition
 from persona_pipeline.scoring.text.said_again import LIMIT
 from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
 from persona_pipeline.world import CorrectionSettings
@@ -158,15 +158,10 @@ def test_no_phrase_spans_an_exempt_one() -> None:
     assert (found.share, found.phrases) == (0.0, ())
 
 
-def test_without_catchphrases_the_share_is_that_of_the_scorer() -> None:
-    for messages in (VARIED, DUPLICATED, ["a b c d", "b c d e", "x"]):
-        assert find_repetition(messages).share == mean_share(message_shares(messages, 3))
-
-
 def test_a_near_copy_is_named_with_how_near_it_is() -> None:
     found = find_repetition(["one two three four five six seven", "x y", "one two three four FIVE, nine seven!"])
     assert found.copies == (NearCopy(0, 2, pytest.approx(6 / 7)),)
-    assert found.reasons == ("copy",)
+    assert found.level.reasons(Level()) == ("copy",)
 
 
 def test_a_sliding_check_reads_each_message_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,4 +224,4 @@ def test_what_is_usual_is_exceeded_in_one_stretch_of_a_hundred_at_most() -> None
         for start in range(400, 495)
     )
     assert fired <= 2
-    assert repetition.usual_repetition(mixed[:99]) is None
+    assert repetition.usual_repetition(mixed[:99]) == Level()

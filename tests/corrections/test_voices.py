@@ -32,7 +32,7 @@ def world(learnt_world: World) -> World:
 
 
 def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world: World) -> None:
-    watches = VoiceWatches.learn(world, AGENTS, DRIFT)
+    watches = VoiceWatches(world, AGENTS, DRIFT)
     assert watches.notes == []
     source = StoredMessages(world, DRIFT)
     alarms = watches.read(source.new())
@@ -64,6 +64,7 @@ def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
         stream.write("nonsense\n" + json.dumps(row | {"id": "2", "agent_id": "Jimmy"}) + "\n")
     assert [(message.id, message.agent_id) for message in source.new()] == [("2", "jim")]
     assert [":2:" in problem for problem in source.problems] == [True]
+    assert (source.new(), source.problems) == ([], []), "a problem is named once"
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(row | {"id": "3"}) + "\n")
     assert ([message.id for message in source.new()], source.problems) == (["3"], []), "each is named once"

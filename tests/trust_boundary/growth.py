@@ -22,7 +22,7 @@ from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.style.features import Texts, everyday
 from persona_pipeline.scoring.style.rivals import voice_similarity
 from persona_pipeline.scoring.text.agreement import is_agreement
-from persona_pipeline.scoring.text.repetition import find_repetition, mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import find_repetition
 from persona_pipeline.scoring.text.said_again import find_said_again
 from persona_pipeline.scoring.text.tokens import (
     corpus_repetition,
@@ -154,7 +154,6 @@ def _ngrams(text: str) -> object:
     tokens = [tokenize(message) for message in messages]
     return [
         extract_ngrams(text, 3),
-        mean_share(message_shares(messages, 3)),
         corpus_repetition(messages, 3),
         maximal_repeated(tokens),
         shared_openers(tokens),

@@ -406,7 +406,7 @@ def watch(
         start = newest - timedelta(days=7) if file is None else newest
     if start is None:
         raise NothingError("there are no messages to learn a voice from; put them into messages/ or ingest them")
-    watches = VoiceWatches.learn(world, chosen, start, again=relearn)
+    watches = VoiceWatches(world, chosen, start, again=relearn)
     for note in watches.notes:
         typer.echo(note, err=True)
     for line in watches.follows:
@@ -414,10 +414,8 @@ def watch(
     source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
     again, raised, repeated = SaidAgainWatch(world, chosen, start), 0, 0
     while True:
-        if isinstance(source, StoredMessages):
-            world.sync_messages()
         new = source.new()
-        for problem in source.problems if isinstance(source, FileMessages) else ():
+        for problem in source.problems:
             typer.echo(problem, err=True)
         alarms = watches.read(new)
         if alarms:

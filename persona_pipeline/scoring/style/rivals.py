@@ -41,11 +41,8 @@ def summed(counts: Any, groups: Any, number: int) -> Any:
 
 def text_vectors(texts: Sequence[str]) -> Any:
     """Return the TF-IDF rows of shown texts, of unit length. The document frequencies come from the same texts."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(2, 4), lowercase=False, sublinear_tf=True)
-    # A blank at each end gives every text an n-gram. Only shown lines are worth the import.
-    return vectorizer.fit_transform([f" {text} " for text in texts]).toarray()
+    counts = gram_counts(texts)
+    return weighted(counts, counts.count_nonzero(axis=0), len(texts)).toarray()
 
 
 def voice_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:

@@ -7,7 +7,7 @@ The parts of each message are cached, so that a check of a sliding window only c
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import combinations, pairwise
 from statistics import fmean
@@ -40,12 +40,9 @@ Words = tuple[str, ...]
 Gram = TypeVar("Gram", bound=Hashable)
 
 
-def shares_of_ngrams(grams: Sequence[Collection[Gram]], holders: Counter[Gram] | None = None) -> list[float | None]:
-    """Return for each message, given as its distinct n-grams, the share (0-1) that is also in another; None without n-grams.
-
-    ``holders``: number of messages with each n-gram, if known.
-    """
-    holders = Counter(gram for each in grams for gram in each) if holders is None else holders
+def shares_of_ngrams(grams: Sequence[Collection[Gram]]) -> list[float | None]:
+    """Return for each message, given as its distinct n-grams, the share (0-1) that is also in another; None without n-grams."""
+    holders = Counter(gram for each in grams for gram in each)
     return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
 
 
@@ -53,11 +50,6 @@ def mean_share(shares: Sequence[float | None]) -> float:
     """Return the mean of the shares that are not None; 0.0 when all are."""
     numbers = [share for share in shares if share is not None]
     return math.fsum(numbers) / len(numbers) if numbers else 0.0
-
-
-def message_shares(messages: Sequence[str], n: int) -> list[float | None]:
-    """Return ``shares_of_ngrams`` of messages given as text."""
-    return shares_of_ngrams([extract_ngrams(message, n) for message in messages])
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,8 @@ WINDOW, MOST_USUAL, FEWEST_USUAL, USUAL_SHARE = 5, 400, 100, 0.01
 
 
 @dataclass(frozen=True)
-class Usual:
-    """Usual level of repetition of an agent: only a higher level is too much.
+class Level:
+    """Level of repetition in a stretch of messages, or the usual level of an agent; by default the one that is the same for all.
 
     Attributes:
         share: see ``Repetition``.
@@ -93,67 +85,65 @@ class Usual:
     copy: float = 0.0
     pairs: float = 0.0
 
+    def reasons(self, usual: "Level") -> tuple[str, ...]:
+        """Return in which respects this is more than usual, apart from the share: ``opener``, ``phrase``, ``copy``."""
+        found = {
+            "opener": self.opener > usual.opener,
+            "phrase": self.phrase > usual.phrase,
+            "copy": self.pairs > usual.pairs or self.copy > usual.copy,
+        }
+        return tuple(name for name, holds in found.items() if holds)
+
+    def exceeds(self, threshold: float, usual: "Level") -> bool:
+        """Return whether this is too much: a share above the threshold and the usual share, or any of ``reasons``."""
+        return self.share > max(threshold, usual.share) or bool(self.reasons(usual))
+
 
 @dataclass(frozen=True)
 class Repetition:
     """Repetition between messages.
 
     Attributes:
-        share: mean share (0-1) of a message's trigrams that are also in another of the messages.
+        level: its extent; ``share``: mean share (0-1) of a message's trigrams that are also in another of the messages.
         phrases: maximal repeated phrases of three or more tokens.
         openers: first three tokens that two or more messages have in common.
         copies: pairs of messages that are nearly the same, or that share a template with a third.
         exempt: ignored catchphrases, because their rate is within its range.
-        usual: usual level of the agent; by default the same for all.
     """
 
-    share: float
-    phrases: tuple[SharedPhrase, ...]
-    openers: tuple[SharedPhrase, ...]
+    level: Level
+    phrases: tuple[SharedPhrase, ...] = ()
+    openers: tuple[SharedPhrase, ...] = ()
     copies: tuple[NearCopy, ...] = ()
     exempt: tuple[str, ...] = ()
-    usual: Usual = Usual()
 
     @property
-    def reasons(self) -> tuple[str, ...]:
-        """Reasons for repetition apart from the share: ``opener``, ``phrase``, ``copy`` (a near copy or a template)."""
-        found = {
-            "opener": any(opener.messages > self.usual.opener for opener in self.openers),
-            "phrase": any(item.messages > self.usual.phrase and item.length >= PHRASE_LENGTH for item in self.phrases),
-            "copy": len(self.copies) > self.usual.pairs or any(item.share > self.usual.copy for item in self.copies),
-        }
-        return tuple(name for name, holds in found.items() if holds)
-
-    def exceeds(self, threshold: float) -> bool:
-        """Return whether this is too much: a share above the threshold and the usual share, or any of ``reasons``."""
-        return self.share > max(threshold, self.usual.share) or bool(self.reasons)
+    def share(self) -> float:
+        return self.level.share
 
 
-def find_repetition(
-    messages: Sequence[str], catchphrases: Sequence[Catchphrase] = (), usual: Usual | None = None
-) -> Repetition:
+def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Repetition:
     """Measure the repetition between messages.
 
     A catchphrase whose rate (uses a message) is within its range is removed from every message first.
     """
     names, read = _read_all(messages, catchphrases)
-    usual = usual or Usual()
-    if _nothing_shared(read):
-        return Repetition(0.0, (), (), (), names, usual)
+    level = _level(read)
+    if level == _NONE:
+        return Repetition(level, exempt=names)
     # A unique mark between the parts, so that phrases do not span a removed catchphrase.
     joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
-        share=_share(read, _holders(read)),
+        level,
         phrases=tuple(maximal_repeated(joined, NGRAM_LENGTH)),
         openers=tuple(shared_openers([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
         copies=tuple(_copies(read)),
         exempt=names,
-        usual=usual,
     )
 
 
-def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Usual | None:
-    """Return the usual level in five messages of an agent; None with fewer than 100 earlier messages, which are too few.
+def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Level:
+    """Return the usual level in five messages of an agent; with fewer than 100 earlier messages the one that is the same for all.
 
     At most one stretch in a hundred exceeds the usual level.
 
@@ -162,71 +152,62 @@ def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase]
     """
     latest = history[-MOST_USUAL:]
     if len(latest) < FEWEST_USUAL:
-        return None
+        return Level()
     stretches = [latest[start : start + WINDOW] for start in range(len(latest) - WINDOW + 1)]
-    found = [_extent(tuple(_read_all(texts, catchphrases)[1])) for texts in stretches]
+    found = [astuple(_level(_read_all(texts, catchphrases)[1])) for texts in stretches]
     place = -1 - int(USUAL_SHARE * len(found))
-    limits = [sorted(values)[place] for values in zip(*found, strict=True)]
-    plain = Usual()
-    return Usual(limits[0], max(plain.opener, limits[1]), max(plain.phrase, limits[2]), limits[3], limits[4])
+    share, opener, phrase, copy, pairs = (sorted(values)[place] for values in zip(*found, strict=True))
+    return Level(share, max(MOST_HOLDERS, opener), max(MOST_HOLDERS, phrase), copy, pairs)
 
 
 @lru_cache(maxsize=KEPT)
-def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, float]:
-    """Return share, opener, phrase, copy and pairs of a stretch, as in ``Usual``."""
-    if _nothing_shared(read):
-        return 0.0, 0.0, 0.0, 0.0, 0.0
+def _level(read: tuple["_Read", ...]) -> Level:
+    # Openers, phrases and near copies all share a trigram.
+    if len(set().union(*[item.grams for item in read])) == sum(len(item.grams) for item in read):
+        return _NONE
     openers = Counter(item.parts[0][:OPENER_LENGTH] for item in read if item.parts)
     copies = _copies(read)
     phrases = Counter(gram for item in read for gram in item.phrases)
-    return (
-        _share(read, _holders(read)),
-        max((count for opener, count in openers.items() if len(opener) == OPENER_LENGTH), default=0),
-        max(phrases.values(), default=0),
-        max((copy.share for copy in copies), default=0.0),
-        len(copies),
+    return Level(
+        share=mean_share(shares_of_ngrams([item.grams for item in read])),
+        opener=max((count for opener, count in openers.items() if len(opener) == OPENER_LENGTH), default=0),
+        phrase=max(phrases.values(), default=0),
+        copy=max((copy.share for copy in copies), default=0.0),
+        pairs=len(copies),
     )
+
+
+_NONE = Level(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def excessive_repetition(
     messages: Sequence[str], threshold: float, catchphrases: Sequence[Catchphrase] = (), history: Sequence[str] = ()
 ) -> Repetition | None:
-    """Return ``find_repetition`` of messages if the repetition is too much (``Repetition.exceeds``), else None.
+    """Return ``find_repetition`` of messages if the repetition is too much (``Level.exceeds``), else None.
 
     Faster than ``find_repetition``: phrases and history are read only if the repetition is too much.
 
     Args:
-        history: see ``usual_repetition``; with too little of it the limits are the same for all.
+        history: see ``usual_repetition``.
     """
-    _, read = _read_all(messages, catchphrases)
-    if _nothing_shared(read):
+    level = _level(_read_all(messages, catchphrases)[1])
+    if not level.exceeds(threshold, Level()) or not level.exceeds(threshold, usual_repetition(history, catchphrases)):
         return None
-    holders = _holders(read)
-    # Two messages can be a near copy; an opener or a long phrase has trigrams that more than two messages contain.
-    widely = max(holders.values()) > MOST_HOLDERS
-    if not (_share(read, holders) > threshold or widely or _copies(read)):
-        return None
-    found = find_repetition(messages, catchphrases)
-    if found.exceeds(threshold) and (usual := usual_repetition(history, catchphrases)):
-        found = replace(found, usual=usual)
-    return found if found.exceeds(threshold) else None
+    return find_repetition(messages, catchphrases)
 
 
-def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> tuple[tuple[str, ...], list["_Read"]]:
+def _read_all(
+    messages: Sequence[str], catchphrases: Sequence[Catchphrase]
+) -> tuple[tuple[str, ...], tuple["_Read", ...]]:
     exempt = exempt_phrases(messages, catchphrases)
     phrases = tuple(exempt.values())
-    return tuple(exempt), [_read(message, phrases) for message in messages]
+    return tuple(exempt), tuple(_read(message, phrases) for message in messages)
 
 
 def exempt_phrases(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> dict[str, Words]:
     """Return the catchphrases with a rate within its range, which do not count as repetition, with their words."""
     held = [item.phrase for item in catchphrases if messages and _in_range(item, messages)]
     return {phrase: tuple(tokenize(phrase)) for phrase in held}
-
-
-def _nothing_shared(read: Sequence["_Read"]) -> bool:
-    # Openers, phrases and near copies all share a trigram.
-    return len(set().union(*[item.grams for item in read])) == sum(len(item.grams) for item in read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +255,6 @@ def phrase_rate(texts: Sequence[str], phrase: str) -> float:
 def _in_range(catchphrase: Catchphrase, messages: Sequence[str]) -> bool:
     rate = phrase_rate(messages, catchphrase.phrase)
     return rate > 0 and catchphrase.min_rate <= rate <= catchphrase.max_rate
-
-
-def _holders(read: Sequence[_Read]) -> Counter[Words]:
-    return Counter(gram for item in read for gram in item.grams)
-
-
-def _share(read: Sequence[_Read], holders: Counter[Words]) -> float:
-    return mean_share(shares_of_ngrams([item.grams for item in read], holders))
 
 
 def _copies(read: Sequence[_Read]) -> list[NearCopy]:

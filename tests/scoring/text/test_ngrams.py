@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.scoring.text.repetition import (
-    Usual,
+    Level,
     excessive_repetition,
     exempt_phrases,
     find_repetition,
     mean_share,
-    message_shares,
     ngram_score,
     phrase_uses,
+    shares_of_ngrams,
     usual_repetition,
 )
 from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, overlap
@@ -58,16 +58,16 @@ def test_n_below_one_is_refused(n: int) -> None:
     ],
 )
 def test_share_of_a_message_that_stands_elsewhere(messages: list[str], shares: list[float | None]) -> None:
-    assert message_shares(messages, 3) == shares
+    assert shares_of_ngrams([extract_ngrams(message, 3) for message in messages]) == shares
     numbers = [share for share in shares if share is not None]
-    assert mean_share(message_shares(messages, 3)) == (fmean(numbers) if numbers else 0.0)
+    assert find_repetition(messages).share == mean_share(shares) == (fmean(numbers) if numbers else 0.0)
 
 
-@given(MESSAGES, st.integers(1, 4))
-def test_share_is_a_share_and_ignores_order(messages: list[str], n: int) -> None:
-    share = mean_share(message_shares(messages, n))
+@given(MESSAGES)
+def test_share_is_a_share_and_ignores_order(messages: list[str]) -> None:
+    share = find_repetition(messages).share
     assert 0 <= share <= 1
-    assert mean_share(message_shares(messages[::-1], n)) == pytest.approx(share)
+    assert find_repetition(messages[::-1]).share == pytest.approx(share)
 
 
 @given(st.lists(st.text(alphabet="abc ", max_size=24), min_size=2, max_size=12), st.integers(1, 3))
@@ -144,9 +144,7 @@ A, B, C, D = ("one two three four five six seven", "eight nine ten eleven", "la 
     ],
 )
 def test_what_is_repetition_whatever_the_share(messages: list[str], reasons: tuple[str, ...]) -> None:
-    found = find_repetition(messages)
-    assert found.reasons == reasons
-    assert found.exceeds(1.0) is bool(reasons)
+    assert find_repetition(messages).level.reasons(Level()) == reasons
     assert (excessive_repetition(messages, 1.0) is not None) is bool(reasons)
 
 
@@ -154,7 +152,7 @@ def test_a_share_that_is_just_the_threshold_is_not_too_much() -> None:
     messages = ["a b c d e", "a b c x y", "p q r s t"]
     share = find_repetition(messages).share
     assert share == pytest.approx(2 / 9)
-    assert excessive_repetition(messages, share) is None and not find_repetition(messages).exceeds(share)
+    assert excessive_repetition(messages, share) is None
     assert excessive_repetition(messages, share - 1e-9) == find_repetition(messages)
 
 
@@ -177,7 +175,7 @@ def test_what_is_usual_is_what_few_stretches_exceed(count: int) -> None:
     ]
     found = usual_repetition(history)
     if count < 100:
-        assert found is None
+        assert found == Level()
         return
     latest = history[-400:]
     each = [find_repetition(latest[start : start + 5]) for start in range(len(latest) - 4)]
@@ -186,7 +184,7 @@ def test_what_is_usual_is_what_few_stretches_exceed(count: int) -> None:
     def limit(values: Iterable[float]) -> float:
         return sorted(values)[place]
 
-    assert found == Usual(
+    assert found == Level(
         share=limit(item.share for item in each),
         opener=max(2, limit(max((o.messages for o in item.openers), default=0) for item in each)),
         phrase=max(2, limit(max((p.messages for p in item.phrases if p.length >= 4), default=0) for item in each)),
