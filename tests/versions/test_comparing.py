@@ -82,6 +82,13 @@ def test_a_worse_persona_is_found_and_what_cannot_have_changed_is_never_asked(bu
     assert read_comparison(found.model_dump_json(), "x") == found
 
 
+def test_what_stays_open_after_all_scenes_is_not_green(builder: WorldBuilder) -> None:
+    builder.persona("ann", "Ann is rude.")
+    found, _ = compared(builder.open(), lambda item: random.Random(item.key).randrange(10), agents=["ann"])
+    assert found.agents["ann"].dimensions["adherence"].moved is ScoreChange.OPEN
+    assert (found.fell, found.exit_code) == ([], 3)
+
+
 def test_the_same_version_twice_costs_nothing(builder: WorldBuilder) -> None:
     found, judge = compared(builder.open(), by_persona, agents=["ann"])
     assert judge.asked == []

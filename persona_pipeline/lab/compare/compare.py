@@ -266,7 +266,8 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
     scored = [item for agent in found.agents.values() for item in agent.rows.values() if not item.note]
     covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
-    if not covered or not any(item.scenes or item.asked_alike for item in scored):
+    is_open = any(item.moved is ScoreChange.OPEN for item in scored)
+    if is_open or not covered or not any(item.scenes or item.asked_alike for item in scored):
         codes.add(EXIT_COVERAGE)
     return worst_exit_code(codes)
 
