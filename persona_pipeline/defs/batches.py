@@ -88,25 +88,15 @@ def api_failures() -> Iterator[None]:
 
 
 def summary_metadata(summaries: Sequence[BatchSummary]) -> metadata.Metadata:
-    """Return how batches ended: numbers, and a row a batch."""
-    rows = [
-        {
-            "batch": item.batch_id,
-            "answered": item.answered,
-            "unscored": ", ".join(f"{reason} {count}" for reason, count in item.reasons.items()) or "none",
-            "tokens": item.input_tokens + item.output_tokens,
-            "usd": "unknown" if item.usd is None else f"{item.usd:.4f}",
-        }
-        for item in summaries
-    ]
-    found: metadata.Metadata = {
+    """Return how batches ended, in numbers; without a price where that of a batch is unknown."""
+    prices = [item.usd for item in summaries if item.usd is not None]
+    return {
         "collected": len(summaries),
         "answered": sum(item.answered for item in summaries),
         "unscored": sum(len(item.unscored) for item in summaries),
-        "batches": metadata.table(rows, ("batch", "answered", "unscored", "tokens", "usd")),
+        "batches": ", ".join(item.batch_id for item in summaries) or "none",
+        **({"usd": sum(prices)} if len(prices) == len(summaries) else {}),
     }
-    prices = [item.usd for item in summaries if item.usd is not None]
-    return found | ({"usd": sum(prices)} if len(prices) == len(summaries) else {})
 
 
 POLL_CRON, COLLECTING = "*/5 * * * *", "collected_batches"

@@ -13,7 +13,6 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.automation import build_automation
 from persona_pipeline.defs.agents.freshness import RECENTLY, freshness_evaluations, overdue
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.agents.weeks import week_observations
 from persona_pipeline.defs.platform.assets import partition_requests, reported
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.place import EVALUATION, Place
@@ -106,8 +105,6 @@ def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
             there_are = f"{len(now.agent_ids)} agents" + (f", {of_suites.suites} suites" if of_suites.suites else "")
             return dg.SkipReason("; ".join([f"{there_are}, nothing changed", *why]))
         note_asked(opened.store, [agent_id for agent_id in changed if agent_id not in later])
-        heard = [change.agent_id for change in changes if change.source == MESSAGES]
-        late = list(week_observations(specs.weeks, instance, opened.store, heard)) if specs.weeks else []
         recorded = f"{len(changes)} versions of {len(changed) - len(later)} agents recorded"
         recorded += f", {len(of_suites.events)} of suites" if of_suites.events else ""
         left = [f"{len(later)} agents are left for the next looks"] if later else []
@@ -118,9 +115,12 @@ def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
             skip_reason=None if requests else "; ".join([recorded, *left, *why]),
             dynamic_partitions_requests=partitions,
             asset_events=[
-                *(reported(specs.sources[item.source], item.agent_id, item.version) for item in changes),
+                # Messages last: until then automation requests no new agent.
+                *(
+                    reported(specs.sources[item.source], item.agent_id, item.version)
+                    for item in sorted(changes, key=lambda item: item.source == MESSAGES)
+                ),
                 *of_suites.events,
-                *late,
                 *freshness_evaluations(specs, newly_late, overdue_now),
             ],
         )
@@ -140,8 +140,6 @@ def agents_to_rest(place: Place, world: World, changed: Sequence[str]) -> tuple[
 
 # A look has a minute; the other agents are looked at in the next one.
 MOST_SECONDS = 20.0
-# Runs that learn a voice, asked for in one look.
-MOST_LEARNING = 10
 
 
 def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
@@ -168,17 +166,11 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
         window = WorldReader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
         done = {name: looked[name] for name in there if name in looked}
         requests: list[dg.RunRequest] = []
-        learning = 0
         ends = time.monotonic() + MOST_SECONDS
         for name in waiting:
             if time.monotonic() > ends:
                 break
             state = _state(context, opened, name, window)
-            if state is not None and state.learnable:
-                if learning < MOST_LEARNING:
-                    requests.append(_learning(specs, state, str(now.get(name))))
-                    learning += 1
-                continue
             done[name] = now.get(name)
             if state is not None:
                 requests += [_judging(specs, found) for found in state.alarms]
@@ -196,22 +188,13 @@ def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, win
     """Return the state of a voice; None for an agent whose file is broken, which its run will report."""
     try:
         world.sync_persona(agent_id)
-        state = voice_state(world, agent_id, window)
+        state = voice_state(world, agent_id, window, learn=True)
     except ConfigError as error:
         context.log.warning(str(error))
         return None
     if state.learnt.note:
         context.log.info(state.learnt.note)
     return state
-
-
-def _learning(specs: Specs, state: VoiceState, version: str) -> dg.RunRequest:
-    return dg.RunRequest(
-        asset_selection=[specs.voices.key],
-        run_key=f"{state.agent_id}/{state.learnt.persona_hash[:16]}@{version}",
-        partition_key=state.agent_id,
-        tags=request_tags("voice not learnt yet", agent_id=state.agent_id),
-    )
 
 
 def _judging(specs: Specs, found: VoiceChange) -> dg.RunRequest:

@@ -16,11 +16,12 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not
 from persona_pipeline.base.options import EvaluationRequest, given
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents.definitions import build_agents
+from persona_pipeline.defs.agents.evaluation import build_evaluation, build_voices
+from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
 from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes
-from persona_pipeline.defs.cohort import build_cohort
+from persona_pipeline.defs.cohort import build_cohort, build_weekly_scores
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     newest_events,
@@ -169,14 +170,16 @@ def build_world(
     parts: list[dg.Definitions] = []
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
-    agents = build_agents(place, weekly="weeks" not in leave_out)
-    suites = Suites() if "suites" in leave_out else build_suites(place)
-    parts += [agents.definitions, suites.definitions, build_cohort(agents), build_changes(agents.specs, suites)]
+    specs = build_specs(place, weekly="weeks" not in leave_out)
+    agents = dg.Definitions([build_evaluation(specs), build_voices(specs), *build_weekly_scores(specs)])
+    parts += [agents, build_cohort(specs), build_upkeep(specs), build_platform(place)]
     if "corrections" not in leave_out:
         parts.append(build_corrections(place))
     if "batches" not in leave_out:
         parts.append(build_batches(place))
-    built = dg.Definitions.merge(*parts, build_upkeep(agents.specs), build_platform(place))
+    taken = {key.path[-1] for key in dg.Definitions.merge(*parts).resolve_all_asset_keys()}
+    suites = Suites() if "suites" in leave_out else build_suites(place, taken)
+    built = dg.Definitions.merge(*parts, suites.definitions, build_changes(specs, suites))
     return dg.Definitions(
         assets=built.assets,
         asset_checks=built.asset_checks,

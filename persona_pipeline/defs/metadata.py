@@ -10,7 +10,6 @@ from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.report import AgentEvaluation, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.pages import evaluation as pages
-from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView
@@ -70,14 +69,6 @@ def usage_metadata(usage: Usage) -> Metadata:
     return {f"judge/{key}": value for key, value in vars(usage).items() if value is not None}
 
 
-def costs_metadata(report: RunReport) -> Metadata:
-    """Return the costs of a run: one table each by agent, by dimension and by mechanism, if there are several."""
-    return {
-        costs.label.lower().replace(" ", "_"): table(*table_records(costs))
-        for costs in cost_tables(report, MOST_AGENTS)
-    }
-
-
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
     """Return findings as a number and, where there are any, a table of at most 50."""
     rows = [
@@ -85,12 +76,6 @@ def findings_metadata(findings: Sequence[Finding]) -> Metadata:
         for finding in findings[:MOST_FINDINGS]
     ]
     return {"findings": len(findings), **({"what_is_wrong": table(rows, ("kind", "what"))} if rows else {})}
-
-
-def paragraphs(text: str) -> str:
-    """Return foreign text as Markdown that shows it as it is, blank lines kept."""
-    parts = (part for part in text.split("\n\n") if part.strip())
-    return "\n\n".join(markdown_text(part) for part in parts)
 
 
 def listed(lines: Sequence[str], most: int) -> list[str]:

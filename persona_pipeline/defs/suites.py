@@ -4,7 +4,7 @@ A suite's targets are known only once its files are read, and definitions are ma
 partitions: the sensor ``source_changes`` keeps them in step with the files, and a run registers those it asks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,10 +31,9 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
-from persona_pipeline.defs.platform.place import EVALUATION, OWNERS, WORLD, Place
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.defs.platform.resources import (
     EvaluationSettings,
-    bad_input,
     evaluation_of,
     known_failures,
     world_of,
@@ -213,61 +212,46 @@ class SuiteSpecs:
         return self.targets.name or ""
 
 
-def suite_specs(place: Place, file: SuiteFile) -> SuiteSpecs:
-    """Return the assets of a suite."""
+def suite_specs(place: Place, file: SuiteFile, taken: Collection[str] = ()) -> SuiteSpecs:
+    """Return the assets of a suite. The graph labels a node with the last part of its key; ``taken``: labels of other assets."""
     targets = dg.DynamicPartitionsDefinition(name=place.path(f"suite_targets/{file.label}"))
-    more: dict[str, Any] = {"partitions_def": targets, "owners": OWNERS, "skippable": True}
     *folders, name = file.name
-    link = {"dagster/uri": (place.environment.world_root.absolute() / "suites" / file.path).as_uri()}
-    source = dg.AssetSpec(
-        # The graph labels a node with the last part, which the results have too.
-        place.key(["suite_files", *folders, f"{name}_file"]),
-        group_name=place.path("sources"),
-        kinds={"yaml"},
-        description=f"`suites/{file.path}`, every file it names and what it reads of agents. The data version is a digest of "
-        "them all.",
-        metadata=link,
-        **more,
+    label = f"{name}_suite" if name in taken else name
+    path = f"suites/{file.path}"
+    source = place.spec(
+        ["suite_files", *folders, f"{name}_file"],
+        "sources",
+        (),
+        {"yaml"},
+        f"`{path}`, every file it names and what it reads of agents. The data version is a digest of them all.",
+        at=path,
+        partitions_def=targets,
     )
-    results = dg.AssetSpec(
-        place.key(["suites", *file.name]),
-        deps=[source],
-        group_name=place.path("suites"),
-        kinds={"yaml", "sql"},
-        description=f"The results of each target of `suites/{file.path}`, test by test.",
-        metadata={**link, "dagster/table_name": "suite_runs"},
+    results = place.spec(
+        ["suites", *folders, label],
+        "suites",
+        [source],
+        {"yaml", "sql"},
+        f"The results of each target of `{path}`, test by test.",
+        at=path,
+        table="suite_runs",
+        partitions_def=targets,
         code_version=place.judge_version,
         automation_condition=when_changed([source]),
-        **more,
     )
     return SuiteSpecs(file, targets, source, results)
 
 
-def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
-    """Return the steps of a suite. A file that is not valid fails its run, at file and line, and no other."""
-    file = specs.file
+def build_suite(place: Place, specs: SuiteSpecs) -> dg.AssetsDefinition:
+    """Return the step of a suite. A file that is not valid fails its run, at file and line, and no other."""
+    key = specs.results.key
 
     @dg.multi_asset(
-        name=specs.source.key.to_python_identifier(),
-        specs=[specs.source],
-        required_resource_keys=place.names([WORLD]),
-        backfill_policy=dg.BackfillPolicy.single_run(),
-    )
-    def suite_source(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
-        opened = world_of(place, context)
-        version, _ = look_at_suite(opened.root, file, opened.settings)
-        yield from (reported(specs.source, target, version) for target in partitions_of(context))
-
-    @dg.multi_asset(
-        name=specs.results.key.to_python_identifier(),
-        specs=[specs.results],
+        name=key.to_python_identifier(),
+        specs=[specs.source, specs.results],
         check_specs=[
             dg.AssetCheckSpec(
-                check.name,
-                asset=specs.results.key,
-                blocking=True,
-                description=check.description,
-                partitions_def=specs.targets,
+                check.name, asset=key, blocking=True, description=check.description, partitions_def=specs.targets
             )
             for check in CHECKS
         ],
@@ -278,9 +262,15 @@ def build_suite(place: Place, specs: SuiteSpecs) -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def suite(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        yield from run_suite_file(place, context, world_of(place, context), specs, partitions_of(context))
+        with known_failures():
+            world, targets = world_of(place, context), partitions_of(context)
+            if specs.source.key in context.selected_asset_keys:
+                version, _ = look_at_suite(world.root, specs.file, world.settings)
+                yield from (reported(specs.source, target, version) for target in targets)
+            if key in context.selected_asset_keys or context.selected_asset_check_keys:
+                yield from run_suite_file(place, context, world, specs, targets)
 
-    return [suite_source, suite]
+    return suite
 
 
 class SuitesConfig(dg.Config):
@@ -289,7 +279,7 @@ class SuitesConfig(dg.Config):
     suites: list[str] = Field(default=[], description="Suites to run, by name, such as order_desk; empty: all.")
 
 
-def build_run_eval_suites(place: Place) -> dg.JobDefinition:
+def build_run_eval_suites(place: Place, taken: Collection[str]) -> dg.JobDefinition:
     """Return the job that runs suites; its config is under the name of its step."""
 
     @place.op(uses=[WORLD, EVALUATION], pool=place.judge_pool)
@@ -300,17 +290,17 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
         with known_failures():
             world = world_of(place, context)
             files = choose_files(suite_files(world.root), config.suites)
-        if not files:
-            context.log.warning("there is no suite: suites/ holds no *.eval.yaml")
-        failed: list[str] = []
-        for file in files:
-            try:
-                yield from run_suite_file(place, context, world, suite_specs(place, file))
-            except dg.Failure as failure:
-                failed.append(failure.description or file.label)
-                context.log.error(failed[-1])
-        if failed:
-            raise dg.Failure("\n".join(failed), allow_retries=False)
+            if not files:
+                context.log.warning("there is no suite: suites/ holds no *.eval.yaml")
+            failed: list[str] = []
+            for file in files:
+                try:
+                    yield from run_suite_file(place, context, world, suite_specs(place, file, taken))
+                except (ConfigError, dg.Failure) as failure:
+                    failed.append(getattr(failure, "description", None) or str(failure))
+                    context.log.error(failed[-1])
+            if failed:
+                raise dg.Failure("\n".join(failed), allow_retries=False)
         yield dg.Output(None)
 
     return place.job(
@@ -330,13 +320,13 @@ def run_suite_file(
     """Ask targets of a suite, by default all, and yield the results of each. A target that cannot be asked stops no other.
 
     Raises:
-        dg.Failure: a target failed, or the file is not valid.
+        ConfigError: the file is not valid, or a target cannot be asked.
+        dg.Failure: a target failed.
     """
     file, instance = specs.file, context.instance
-    with known_failures():
-        opened = open_suite(world.root, file, world.settings)
-        if not opened.target_names:
-            raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
+    opened = open_suite(world.root, file, world.settings)
+    if not opened.target_names:
+        raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
     instance.add_dynamic_partitions(specs.targets_name, opened.target_names)
     asked, source = list(targets or opened.target_names), specs.source.key
     versions = newest_versions(instance, source, MATERIALIZED, asked)
@@ -345,12 +335,11 @@ def run_suite_file(
     lines: list[str] = []
     remedies: set[str] = set()
     for target in asked:
-        with known_failures():
-            try:
-                run = run_target(place, world, opened, target, evaluation_of(place, context))
-            except ConfigError as error:
-                problems += error.problems
-                continue
+        try:
+            run = run_target(place, world, opened, target, evaluation_of(place, context))
+        except ConfigError as error:
+            problems += error.problems
+            continue
         lines += [f"{target}: {line}" for line in VERDICT.find(run)]
         remedies |= {ALLOW_CODE} if needs_leave(run) else set()
         outcome, about = suite_outcome(run), {source: (versions.get(target), events.get(target))}
@@ -358,7 +347,7 @@ def run_suite_file(
         yield dg.AssetMaterialization(specs.results.key, partition=target, metadata=outcome.metadata, tags=tags)
         yield from (evaluated(specs.results.key, target, check.result(run)) for check in CHECKS)
     if problems:
-        raise bad_input(ConfigError(problems))
+        raise ConfigError(problems)
     if lines:
         text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, metadata.MOST_LINES), *remedies])
         raise dg.Failure(text, allow_retries=False)
@@ -414,10 +403,10 @@ class Suites:
     definitions: dg.Definitions = field(default_factory=dg.Definitions)
 
 
-def build_suites(place: Place) -> Suites:
-    """Return the suites that are there now."""
-    specs = [suite_specs(place, file) for file in suite_files(place.environment.world_root)]
-    run_eval_suites = build_run_eval_suites(place)
+def build_suites(place: Place, taken: Collection[str] = ()) -> Suites:
+    """Return the suites that are there now; ``taken``: names of other assets, which no suite's node has."""
+    specs = [suite_specs(place, file, taken) for file in suite_files(place.environment.world_root)]
+    run_eval_suites = build_run_eval_suites(place, taken)
     nightly = place.schedule(
         "nightly_suites",
         run_eval_suites,
@@ -425,5 +414,5 @@ def build_suites(place: Place) -> Suites:
         "Runs every eval suite. PERSONA_SUITES_CRON says when.",
         tags=run_tags.request_tags("nightly"),
     )
-    steps = [step for item in specs for step in build_suite(place, item)]
+    steps = [build_suite(place, item) for item in specs]
     return Suites(specs, dg.Definitions(assets=steps, jobs=[run_eval_suites], schedules=[nightly]))

@@ -33,13 +33,12 @@ from persona_pipeline.evaluation.decide import compared
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules, label_findings
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.pages.instruments import calibration_page, statistics_page
 from persona_pipeline.reporting.render import render_page
-from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
+from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import NOBODY
 from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.models import Window, parse_window
@@ -75,22 +74,14 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Re
         return Reviewed(agent_id, None, saved.evaluation.overall if saved else None, (remark,))
     if saved is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
-    run = saved.evaluation
+    run, told, age = saved.evaluation, saved.conclusion, (now - baseline.captured_at).days
     report = compared(run, baseline, GateRules())
+    old = [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
+    # The newest run's verdict as it was decided.
+    verdict = [] if told.verdict is Result.HELD else [f"{told.status.word}: {told.reason}"]
     judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
-    remarks = (*_age(baseline, now, days), *_verdict(saved), *judges, *_outgrown(report), *report.comparison.warnings)
+    remarks = (*old, *verdict, *judges, *_outgrown(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
-
-
-def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
-    age = (now - baseline.captured_at).days
-    return [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
-
-
-def _verdict(saved: AgentReport) -> Sequence[str]:
-    """Return the verdict of the newest run as it was decided; nothing where the agent held."""
-    told = saved.conclusion
-    return [] if told.verdict is Result.HELD else [f"{told.status.word}: {told.reason}"]
 
 
 def _outgrown(report: AgentReport) -> Sequence[str]:
@@ -116,28 +107,26 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
             reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
         due = [item for item in reviewed if item.remarks]
         names = [item.agent_id for item in due]
+        rows = [
+            {
+                "agent": item.agent_id,
+                "baseline of": f"{item.captured_at:%Y-%m-%d}" if item.captured_at else "–",
+                "overall now": format_score(item.overall),
+                "what to look at": "; ".join(item.remarks),
+            }
+            for item in due
+        ]
         check = _warning(NOTHING_DUE, names, {"to_review": ", ".join(names) or "nobody"})
         return dg.MaterializeResult(
             metadata={
                 "baselines": sum(item.captured_at is not None for item in reviewed),
                 "to_review": len(due),
-                "review": dg.MetadataValue.md(review_table(due) if due else "Nothing to do."),
+                "review": metadata.table(rows, tuple(rows[0])) if rows else "Nothing to do.",
             },
             check_results=[check],
         )
 
     return baseline_review
-
-
-def review_table(due: Sequence[Reviewed]) -> str:
-    """Return Markdown with a line an agent."""
-    lines = ["| Agent | Baseline of | Overall now | What to look at |", "|:--|:--|--:|:--|"]
-    lines += [
-        f"| {markdown_code(item.agent_id, in_table=True)} | {f'{item.captured_at:%Y-%m-%d}' if item.captured_at else '–'} "
-        f"| {format_score(item.overall)} | {'; '.join(markdown_text(remark) for remark in item.remarks)} |"
-        for item in due
-    ]
-    return "\n".join(lines)
 
 
 ENOUGH, CURRENT = "enough_labels", "labels_are_current"
@@ -174,10 +163,6 @@ _warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)
 
 
 ALL_TIME = "all"
-_COUNTED = (
-    *("actions", "passed", "passed_after_retry", "corrected", "forced"),
-    *("fail_open", "shadowed", "would_hold", "abandoned"),
-)
 
 
 class CorrectionsConfig(dg.Config):
@@ -196,20 +181,13 @@ class CorrectionsConfig(dg.Config):
 def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
     """Return the version, which depends on the counts and not on the window, and the metadata."""
     version = content_hash(found.model_dump(mode="json", exclude={"window_start", "window_end"}))
-    total = found.total
+    total = found.total.model_dump(exclude_none=True)
     facts: metadata.Metadata = {
-        **{name: getattr(total, name) for name in _COUNTED},
-        "checks": total.checks,
-        "usd": total.usd,
-        "unpriced_checks": total.unpriced_checks,
-        "tokens": total.input_tokens + total.output_tokens + total.cached_tokens,
+        **{name: value for name, value in total.items() if isinstance(value, int | float)},
+        **{f"latency_ms/{name}": value for name, value in (total.get("latency_ms") or {}).items()},
         "window": _window_text(found),
         "agents": dg.MetadataValue.md(render_page(statistics_page(found), "markdown")),
     }
-    if total.pass_rate is not None:
-        facts["pass_rate"] = total.pass_rate
-    if total.latency_ms is not None:
-        facts |= {f"latency_ms/{name}": value for name, value in total.latency_ms.model_dump().items()}
     return AssetOutcome(version, facts)
 
 

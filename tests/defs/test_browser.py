@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.defs.agents.definitions import build_agents
+from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.changes import recorded_versions
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.changes import MESSAGES
@@ -63,7 +63,7 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
     with dg.DagsterInstance.get() as instance, chromium() as browser:
         # As if everybody had been evaluated on what the sensors saw at first: what is new from here on is what the newcomer does.
         agents = {path.stem for path in (sample_root / "personas").glob("*.yaml")}
-        wait_until(lambda: agents <= recorded_versions(build_agents(Place()).specs, instance)[MESSAGES].keys())
+        wait_until(lambda: agents <= recorded_versions(build_specs(Place()), instance)[MESSAGES].keys())
         Project(sample_root, instance).remember()
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
         page.set_default_timeout(120_000)

@@ -14,9 +14,9 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.base import EventLogStorage
 from dagster_postgres import PostgresEventLogStorage
 
-from persona_pipeline.defs.platform import dagster_internals
+from persona_pipeline.defs.platform import dagster_internals, storage
 
-SOURCE = inspect.getsource(dagster_internals)
+SOURCE = inspect.getsource(dagster_internals) + inspect.getsource(storage)
 
 # What is called on objects Dagster hands us: (where, name, parameters we pass by position or name).
 METHODS = [

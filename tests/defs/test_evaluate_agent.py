@@ -92,6 +92,8 @@ def test_a_run_of_no_known_agent_fails_and_says_how_to_name_one(sample: Project)
             assert not result.success
             failure = failure_of(result)
             assert failure.user_failure_data and (failure.user_failure_data.description or "").startswith(said + tags)
+            [line] = failure.error_display_string.splitlines()
+            assert said + tags in line, "a line, not a trace"
 
 
 def test_runs_are_labelled_whoever_starts_them(sample: Project) -> None:

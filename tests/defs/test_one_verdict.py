@@ -18,7 +18,7 @@ from persona_pipeline.defs.agents import outcomes
 from persona_pipeline.defs.agents import verdicts as checks
 from persona_pipeline.defs.agents.specs import Specs, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
-from persona_pipeline.defs.agents.weeks import week_outcome
+from persona_pipeline.defs.cohort import week_outcome
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.evaluation.run import run_evaluation

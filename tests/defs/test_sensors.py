@@ -113,6 +113,19 @@ def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project)
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
 
 
+def test_new_agents_of_a_look_are_requested_together(small: Project) -> None:
+    small.read_messages()
+    seen, _ = small.look("source_changes")
+    assert isinstance(seen, dg.SensorResult)
+    small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob"])
+    requested = []
+    # The automation sensor may look between any two of these events.
+    for event in seen.asset_events:
+        small.instance.report_runless_asset_event(event)
+        requested.append([item.agent_id for item in small.asked_for(started=False)])
+    assert requested == [[]] * (len(requested) - 2) + [["ann"], ["ann", "bob"]]
+
+
 def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_comes_back(small: Project) -> None:
     settle(small)
     persona = small.root / "personas/bob.yaml"

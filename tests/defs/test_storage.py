@@ -55,12 +55,17 @@ def switch_to(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     get_settings.cache_clear()
 
 
-def test_without_any_environment_history_is_kept_beside_the_project(home: Path, sample_root: Path) -> None:
+def test_history_is_kept_beside_the_project_wherever_dagster_is_started(
+    home: Path, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with dg.DagsterInstance.get() as instance:
         Project(sample_root, instance).evaluate("pam", ("personas",))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     with dg.DagsterInstance.get() as reopened:
         assert reopened.get_runs_count() == 1
-    assert (home / ".dagster/history/runs.db").is_file()
+    assert (home / ".dagster/history/runs.db").is_file() and list((home / ".dagster/logs").iterdir())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.xdist_group("postgres")

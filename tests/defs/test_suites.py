@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.defs.component import build_world
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.suites_support import DESK, Suites
@@ -74,6 +77,14 @@ class TestFiles:
         paths = {file.label: file.path for file in suite_files(world.root)}
         assert len(paths) == 6 and paths["a_b"] == "a_b.eval.yaml" and paths["a/b"] == "a/b.eval.yaml"
         assert len(world.definitions.resolve_asset_graph().materializable_asset_keys) == 2 * 6
+
+    def test_a_suite_named_like_an_asset_has_a_node_of_its_own(self, world: Suites) -> None:
+        for name in ("verdicts", "sub/fluency"):
+            world.write(f"{name}.eval.yaml", "")
+        keys = build_world(Place(settings=Settings(root=world.root))).resolve_all_asset_keys()
+        labels = Counter(key.path[-1] for key in keys)
+        assert [label for label, count in labels.items() if count > 1] == []
+        assert dg.AssetKey(["suites", "desk"]) in keys and dg.AssetKey(["suites", "verdicts_suite"]) in keys
 
     def test_definitions_are_made_of_names_alone(self, world: Suites) -> None:
         world.write("broken.eval.yaml", "tests: [")

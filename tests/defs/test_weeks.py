@@ -1,26 +1,17 @@
-"""Agents' scores by week: history as a backfill, trends as Dagster's own plots, late messages as weeks that are out of date."""
+"""Agents' scores by week: history as a backfill, trends as Dagster's own plots."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import pytest
-import sqlalchemy as sa
-from dagster._core.definitions.data_version import CachingStaleStatusResolver
-from dagster._core.loader import LoadingContextForTest
 
-from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store
-from persona_pipeline.defs.agents.weeks import window_end
+from persona_pipeline.defs.cohort import window_end
 from persona_pipeline.defs.component import build_world, world_settings
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.revision import age_out
-from persona_pipeline.world.messages.store import write_messages
-from persona_pipeline.world.models import Message
 from tests.defs import support
-from tests.defs.support import PARTITION, Project
+from tests.defs.support import Project
 from tests.defs.test_past import newest
 from tests.support.evaluating import latest_runs
 
@@ -57,15 +48,6 @@ def made(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, object]]:
     return {event.partition or "": {name: item.value for name, item in event.metadata.items()} for event in events}
 
 
-def stale(project: Project) -> dict[str, str]:
-    """Return the weeks that are out of date or missing, by partition."""
-    graph = support.defs.resolve_asset_graph()
-    resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
-    key = dg.AssetKey("weekly_scores")
-    found = {f"{a}|{week}": resolver.get_status(key, f"{a}|{week}").value for a in EVERYBODY for week in WEEKS}
-    return {partition: status for partition, status in found.items() if status != "FRESH"}
-
-
 def test_history_is_one_run_over_agents_and_weeks(weekly: Project) -> None:
     result = backfill(weekly, WEEKS[0], WEEKS[-1])
     found = made(result)
@@ -75,7 +57,6 @@ def test_history_is_one_run_over_agents_and_weeks(weekly: Project) -> None:
         assert isinstance(facts["overall"], float) and isinstance(facts["score/adherence"], float)
     verdicts = {week: found[f"michael|{week}"]["verdict"] for week in WEEKS}
     assert verdicts[WEEKS[1]] == "in character" and verdicts[WEEKS[2]] == "drifted", "to have drifted is history"
-    assert stale(weekly) == {}
 
 
 def test_weeks_are_history_and_change_nothing_that_is_newest(weekly: Project) -> None:
@@ -110,61 +91,6 @@ def test_a_broken_agent_stops_no_other(weekly: Project) -> None:
     assert failure and (failure.description or "").count("unknown key 'personna'") == 1
 
 
-def say(store: Store, message_id: str, day: int, text: str) -> None:
-    moment = datetime(2026, 6, day, 12, tzinfo=UTC)
-    write_messages(store, [Message(message_id, "pam", text, moment, "general")])
-
-
-def take_back(store: Store) -> None:
-    with store.begin() as connection:
-        connection.execute(sa.delete(tables.run_messages).where(tables.run_messages.c.id == "said"))
-
-
-@pytest.mark.parametrize(
-    "change, expected",
-    [
-        (lambda store: say(store, "late", 10, "I forgot to say so."), {WEEKS[1]}),
-        (lambda store: say(store, "said", 11, "Something else."), {WEEKS[1]}),
-        (take_back, {WEEKS[1]}),
-        # Consistency compares a week with the one before.
-        (lambda store: say(store, "late", 3, "I forgot to say so."), {WEEKS[0], WEEKS[1]}),
-        (lambda store: say(store, "late", 17, "What is missing stays so."), set()),
-    ],
-    ids=["comes", "changes", "goes", "comes in the week before", "comes in a week never evaluated"],
-)
-def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
-    weekly: Project, change: Callable[[Store], None], expected: set[str]
-) -> None:
-    world = World.open(weekly.root)
-    say(world.store, "said", 11, "I always say so.")
-    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
-    missing = dict.fromkeys(stale(weekly), "MISSING")
-    assert stale(weekly) == missing and f"pam|{WEEKS[2]}" in missing and f"pam|{WEEKS[1]}" not in missing
-    weekly.observe()
-    assert stale(weekly) == missing
-    runs = weekly.instance.get_runs_count()
-    change(world.store)
-    world.store.close()
-    assert weekly.requests("source_changes") == []
-    assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
-    assert weekly.instance.get_runs_count() == runs
-    for week in expected:
-        # One partition alone, as from the page of the asset.
-        assert weekly.run("__ASSET_JOB", {PARTITION: f"pam|{week}"}, ("weekly_scores",)).success
-    assert stale(weekly) == missing
-
-
-def test_what_aged_out_makes_no_week_out_of_date(weekly: Project) -> None:
-    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
-    world = World.open(weekly.root)
-    before = stale(weekly)
-    age_out(world.store, 2, now=datetime(2026, 6, 10, tzinfo=UTC))
-    say(world.store, "late", 18, "Something new.")
-    world.store.close()
-    assert weekly.requests("source_changes") == []
-    assert stale(weekly) == before
-
-
 @pytest.mark.parametrize(
     "newest, expected",
     [
@@ -186,7 +112,7 @@ def keys_of(definitions: dg.Definitions) -> set[str]:
 
 
 def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
-    ours = {"office/weekly_messages", "office/weekly_scores"}
+    ours = {"office/weekly_scores"}
     found = definitions_of(("office",))
     assert ours <= keys_of(found)
     asset = found.resolve_assets_def(dg.AssetKey(["office", "weekly_scores"]))

@@ -58,8 +58,12 @@ class RestsOnAnEarlierVersion(dg.AutomationCondition):
 
 
 def when_changed(sources: Iterable[dg.AssetSpec]) -> dg.AutomationCondition:
-    """Return when to request assets that depend on sources. A run in progress is excluded first, so its results are complete."""
-    return ~dg.AutomationCondition.in_progress() & RestsOnAnEarlierVersion(source.key for source in sources)
+    """Return when to request assets that depend on sources. A run in progress is excluded first, so its results are complete.
+
+    New agents wait until all their sources are reported: then those of a look are requested together.
+    """
+    ready = ~dg.AutomationCondition.in_progress() & ~dg.AutomationCondition.any_deps_missing()
+    return ready & RestsOnAnEarlierVersion(source.key for source in sources)
 
 
 def with_what_it_rests_on() -> dg.AutomationCondition:

@@ -16,49 +16,18 @@ from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score, one_line
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.speakers import NameMatch
 
 
-def persona_metadata(persona: Persona) -> metadata.Metadata:
-    """Return who the agent is and which corrections are on."""
-    return {
-        "display_name": persona.display_name,
-        "persona": dg.MetadataValue.md(metadata.paragraphs(persona.persona)),
-        "corrections": dg.MetadataValue.json(persona.corrections.model_dump()),
-    }
-
-
 def messages_metadata(window: Window, said: Sequence[Message], names: NameMatch) -> metadata.Metadata:
-    """Return the size and bounds of a window, its newest messages, and the ``names`` in it that match no persona."""
-    rows = [
-        {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[: metadata.MOST_TEXT]}
-        for m in said[: -metadata.MOST_SHOWN - 1 : -1]
-    ]
+    """Return the size and bounds of a window, and the ``names`` in it that match no persona."""
     odd = [{"what": line} for line in names.warnings()]
     return {
         "dagster/row_count": len(said),
         "window_start": window.start.isoformat() if window.start else "the first message",
         "window_end": window.end.isoformat(),
-        "newest_messages": metadata.table(rows, ("time", "where", "text")),
         **({"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}),
-    }
-
-
-def propositions_metadata(stored: StoredSet) -> metadata.Metadata:
-    """Return the merged claims as a table."""
-    propositions = stored.propositions
-    if propositions is None:
-        return {"propositions": 0, "status": "no claims for this agent"}
-    rows = [
-        {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
-        for p in propositions.propositions
-    ]
-    return {
-        "propositions": len(rows),
-        "anti_patterns": sum(p.inverted for p in propositions.propositions),
-        "claims": metadata.table(rows, ("id", "claim", "weight", "wanted")),
     }
 
 

@@ -1,14 +1,14 @@
 """An agent's lineage in the graph: persona, messages, claims -> scores -> verdict -> in character."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from functools import partial
 
 import dagster as dg
 
 from persona_pipeline.defs.agents.automation import when_changed, with_what_it_rests_on
-from persona_pipeline.defs.platform.place import OWNERS, Place
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
 from persona_pipeline.judging.open import RECORDED
@@ -20,21 +20,14 @@ AGENT, WEEK = "agent", "week"
 
 @dataclass(frozen=True)
 class Weeks:
-    """A partition for each agent and week (UTC, from the setting's first week): the messages, and the scores."""
+    """A partition for each agent and week (UTC, from the setting's first week)."""
 
     partitions: dg.MultiPartitionsDefinition
-    messages: dg.AssetSpec
     scores: dg.AssetSpec
 
     def key(self, agent_id: str, week: date) -> dg.MultiPartitionKey:
         """Return the partition of an agent's week."""
         return dg.MultiPartitionKey({AGENT: agent_id, WEEK: week.isoformat()})
-
-    @property
-    def over(self) -> list[date]:
-        """The first days of the weeks that are over."""
-        keys = self.partitions.get_partitions_def_for_dimension(WEEK).get_partition_keys()
-        return [date.fromisoformat(key) for key in keys]
 
 
 @dataclass(frozen=True)
@@ -71,42 +64,16 @@ class Specs:
 
 def build_specs(place: Place, *, weekly: bool = True) -> Specs:
     """Return the assets of a place, by weeks too where its settings have them and they are ``weekly``."""
-    agents, root = dg.DynamicPartitionsDefinition(name=place.path(AGENTS)), place.environment.world_root.absolute()
-    judge = place.asked.get("judge", RECORDED)
+    agents, judge = dg.DynamicPartitionsDefinition(name=place.path(AGENTS)), place.asked.get("judge", RECORDED)
 
-    def spec(
-        name: str | list[str],
-        group: str,
-        deps: Collection[dg.AssetSpec],
-        kinds: set[str],
-        text: str,
-        *,
-        folder: str = "",
-        table: str = "",
-        **more: Any,
-    ) -> dg.AssetSpec:
-        links = {"dagster/uri": (root / folder).as_uri()} if folder else {}
-        return dg.AssetSpec(
-            place.key(name),
-            deps=deps,
-            group_name=place.path(group),
-            kinds=kinds,
-            description=text,
-            partitions_def=agents,
-            owners=OWNERS,
-            metadata={**links, **({"dagster/table_name": table} if table else {})},
-            # The step itself yields the events: none for a past moment, else one for each agent.
-            skippable=True,
-            **more,
-        )
-
+    spec = partial(place.spec, partitions_def=agents)
     personas = spec(
         "personas",
         "sources",
         (),
         {"yaml", "sql"},
         "`personas/<agent>.yaml`: who the agent is, and which corrections are on. The data version is a digest of the file.",
-        folder="personas",
+        at="personas",
     )
     messages = spec(
         "messages",
@@ -115,7 +82,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         {"jsonl", "sql"},
         "What the agent has said, from `messages/` or written to the store by the agents' runtime. The data version counts "
         "their changes and is reported once there are enough new ones or it is quiet.",
-        folder="messages",
+        at="messages",
         table="run_messages",
     )
     baselines = spec(
@@ -124,7 +91,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         (),
         {"json"},
         "`baselines/<agent>.json`: golden scores the agent should not drop below.",
-        folder="baselines",
+        at="baselines",
     )
     propositions = {
         dimension: spec(
@@ -134,7 +101,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             {"yaml", "sql"},
             f"The agent's claims of {dimension.replace('_', ' ')}, from `propositions/{dimension}/_default.yaml` and "
             "`<agent>.yaml`, merged.",
-            folder=f"propositions/{dimension}",
+            at=f"propositions/{dimension}",
             tags={"dimension": dimension},
         )
         for dimension in ALL_DIMENSIONS
@@ -196,22 +163,14 @@ def build_weeks(specs: Specs) -> Weeks | None:
     # In UTC, as the messages are counted; a week begins on the weekday of the first one, and is a partition once it is over.
     weekly = dg.WeeklyPartitionsDefinition(start_date=first.isoformat(), day_offset=first.isoweekday() % 7)
     partitions = dg.MultiPartitionsDefinition({AGENT: specs.agents, WEEK: weekly})
-    messages = specs.sources[MESSAGES].replace_attributes(
-        key=place.key("weekly_messages"),
-        partitions_def=partitions,
-        description="What the agent said in a week. The data version is that of its messages then and in the week before, which "
-        "consistency compares with; it is recorded when the week is evaluated, and when that changes afterwards.",
-    )
-    scores = dg.AssetSpec(
-        place.key("weekly_scores"),
-        # Not claims and personas: history stays as it was judged until it is requested again.
-        deps=[messages],
-        group_name=place.path("evaluation"),
-        kinds={"sql"},
-        description="How the agent did in a week, overall and by dimension, in numbers to plot. Several partitions are evaluated "
+    scores = place.spec(
+        "weekly_scores",
+        "evaluation",
+        # No dependencies: history stays as it was judged until it is requested again.
+        (),
+        {"sql"},
+        "How the agent did in a week, overall and by dimension, in numbers to plot. Several partitions are evaluated "
         "in one run, and the newest results stay as they are.",
         partitions_def=partitions,
-        owners=OWNERS,
-        skippable=True,
     )
-    return Weeks(partitions, messages, scores)
+    return Weeks(partitions, scores)

@@ -27,7 +27,7 @@ from persona_pipeline.guard.report import (
     RunReport,
     worst_exit_code,
 )
-from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.text import format_score, one_line
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.runs import newest_rows, newest_run_row
@@ -72,18 +72,23 @@ def overview(lines: Sequence[AgentVerdict]) -> str:
     if not wrong:
         return text
     rows = [
-        f"| {markdown_code(line.agent_id, in_table=True)} | {format_score(line.overall)} | {line.label} | {_first_words(line)} |"
+        {
+            "agent": line.agent_id,
+            "overall": format_score(line.overall),
+            "verdict": line.label,
+            "what is wrong": _first_words(line),
+        }
         for line in wrong[:MOST_LISTED]
     ]
     more = f"\n\nand {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-    return "\n".join([text, "", "| Agent | Overall | Verdict | What is wrong |", "|:--|--:|:--|:--|", *rows]) + more
+    return f"{text}\n\n{metadata.table(rows, tuple(rows[0])).value}{more}"
 
 
 def _first_words(line: AgentVerdict) -> str:
     said = line.wrong
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    decided = f"; decide it: {markdown_code(line.conclusion.command, in_table=True)}" if line.conclusion.command else ""
-    return markdown_text(said[0], 200) + more + decided
+    decided = f"; decide it: {line.conclusion.command}" if line.conclusion.command else ""
+    return one_line(said[0], metadata.MOST_TEXT) + more + decided
 
 
 def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentVerdict:

@@ -6,6 +6,8 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
 
 # An event says with this tag which version it is of, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = "dagster/data_version", "dagster/partition"
@@ -16,8 +18,18 @@ VERSION_IS_OURS, CODE_VERSION = "dagster/data_version_is_user_provided", "dagste
 INPUT_VERSION, INPUT_EVENT = "dagster/input_data_version", "dagster/input_event_pointer"
 NO_VERSION, NO_EVENT = "INITIAL", "NULL"
 
-OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
+MATERIALIZED = dg.DagsterEventType.ASSET_MATERIALIZATION
 PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+
+
+class PlainError(DagsterUserCodeProcessError, dg.Failure):
+    """A failure that Dagster shows by its text alone: its stack trace, which says nothing of bad input, is left out."""
+
+    def __init__(self, failure: dg.Failure) -> None:
+        text = failure.description or ""
+        said = {"metadata": failure.metadata, "allow_retries": failure.allow_retries}
+        shown = SerializableErrorInfo(message=f"{text}\n", stack=[], cls_name=None)
+        super().__init__(text, user_code_process_error_infos=[shown], **said)
 
 
 def partition_tags(key: dg.MultiPartitionKey) -> dict[str, str]:

@@ -122,6 +122,33 @@ class Place:
 
         return dg.job(name=self.name(name), tags=tags, description=description)(composed)
 
+    def spec(
+        self,
+        name: str | Sequence[str],
+        group: str,
+        deps: Iterable[dg.AssetSpec],
+        kinds: set[str],
+        text: str,
+        *,
+        at: str = "",
+        table: str = "",
+        **more: Any,
+    ) -> dg.AssetSpec:
+        """Return an asset of a step with several; ``at``: its file or folder in the world; ``table``: in the store."""
+        links = {"dagster/uri": (self.environment.world_root.absolute() / at).as_uri()} if at else {}
+        return dg.AssetSpec(
+            self.key(name),
+            deps=deps,
+            group_name=self.path(group),
+            kinds=kinds,
+            description=text,
+            owners=OWNERS,
+            metadata={**links, **({"dagster/table_name": table} if table else {})},
+            # The step itself yields the events: none for a past moment, else one for each partition.
+            skippable=True,
+            **more,
+        )
+
     def asset(
         self,
         name: str | Sequence[str],

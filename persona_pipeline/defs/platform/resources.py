@@ -22,7 +22,7 @@ from persona_pipeline.base.options import (
     with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE
+from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, PlainError
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
@@ -53,7 +53,9 @@ def known_failures(*, retry: bool = True) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise bad_input(error) from None
+        raise PlainError(bad_input(error)) from None
+    except dg.Failure as failure:
+        raise PlainError(failure) from None
     except OperationalError as error:
         if not retry:
             raise
