@@ -14,6 +14,7 @@ from persona_pipeline.judging.progress import IN_A_LOG as IN_A_LOG
 from persona_pipeline.judging.progress import ON_A_TERMINAL as ON_A_TERMINAL
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import RECORDED, ModelOptions
+from persona_pipeline.judging.providers.base import find_provider as find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 
