@@ -25,7 +25,7 @@ from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona, persona_path
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
 from persona_pipeline.world.propositions.models import Proposition
-from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, tree_of, write_files
+from persona_pipeline.world.revisions import READ, Revision, find_revision, read_blobs, tree_of, write_files
 
 HERE = "as it stands"
 
@@ -131,11 +131,11 @@ def split_versions(text: str) -> tuple[str, str]:
 class Commits(AbstractContextManager["Commits"]):
     """Versions of a world from its repository, unpacked to a temporary folder; nothing of them is run.
 
-    ``agent_id``: other agents' claims and recordings are left out; None: nothing is.
+    ``agent_id``: other agents' claims and recordings are left out; None: nothing is. ``folders``: only these are read.
     """
 
-    def __init__(self, root: Path, agent_id: str | None = None) -> None:
-        self.root, self.agent_id = root, agent_id
+    def __init__(self, root: Path, agent_id: str | None = None, folders: Sequence[str] = READ) -> None:
+        self.root, self.agent_id, self.folders = root, agent_id, folders
         self._folder = tempfile.TemporaryDirectory(prefix="persona-commits-")
 
     def __exit__(self, *_: object) -> None:
@@ -143,7 +143,8 @@ class Commits(AbstractContextManager["Commits"]):
 
     def files(self, revision: Revision) -> dict[str, str]:
         """Return the blobs of a commit's files by path: all that a score can rest on."""
-        return {path: blob for path, blob in tree_of(self.root, revision.id).items() if not self._is_anothers(path)}
+        tree = tree_of(self.root, revision.id, self.folders)
+        return {path: blob for path, blob in tree.items() if not self._is_anothers(path)}
 
     def at(self, revision: Revision, label: str = "") -> Version:
         """Return the world at a commit."""

@@ -12,7 +12,14 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.bisect.causes import THE_CAUSE, Step, cause_of, voice_lines
-from persona_pipeline.lab.bisect.history import CommitHistory, History, RunHistory, State, stored_evaluations
+from persona_pipeline.lab.bisect.history import (
+    WRITTEN,
+    CommitHistory,
+    History,
+    RunHistory,
+    State,
+    stored_evaluations,
+)
 from persona_pipeline.lab.results import Bisection, CauseKind, Fall, PastPoint
 from persona_pipeline.lab.versions import Commits, KnownJudge, readable_recordings
 from persona_pipeline.scoring.results import add_usage
@@ -110,7 +117,7 @@ def bisect_evaluations(
     world: World, request: BisectRequest, live: Judge | None = None
 ) -> tuple[Bisection, list[JudgeRequest]]:
     """Search an agent's stored evaluations instead; see ``bisect``."""
-    with Commits(world.root, request.agent_id) as commits:
+    with Commits(world.root, request.agent_id, WRITTEN) as commits:
         history = RunHistory(world, commits, KnownJudge(WorldReader(world).known, asking=_once(live)))
         if len(history) < 2:
             raise NothingError(

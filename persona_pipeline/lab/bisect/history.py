@@ -19,11 +19,15 @@ from persona_pipeline.lab.results import CauseKind, PastPoint
 from persona_pipeline.lab.versions import HERE, Commits, KnownJudge, Version, VersionAgent, readable_recordings
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Window, grouped, parse_window
+from persona_pipeline.world.personas import PERSONAS
+from persona_pipeline.world.propositions.loading import PROPOSITIONS
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, Proposition
 from persona_pipeline.world.revisions import Revision, revisions_of
 from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World
 
+# What a stored evaluation was made from, besides its messages: their versions are looked up in git.
+WRITTEN = (PERSONAS, PROPOSITIONS)
 _MOST_REVISIONS = 200
 
 
@@ -176,7 +180,7 @@ class RunHistory:
         root, agent_id, revisions = self.world.root, self.commits.agent_id or "", list[Revision]()
         with suppress(ConfigError):
             # Without git only the current files are known.
-            revisions = revisions_of(root, ["personas", "propositions"], _MOST_REVISIONS)
+            revisions = revisions_of(root, WRITTEN, _MOST_REVISIONS)
         found = list[tuple[VersionAgent, tuple[str, str]]]()
         for version in (*map(self.commits.at, revisions), Version(HERE, root)):
             # Not valid in that commit, or not there yet.
