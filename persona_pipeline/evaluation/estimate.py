@@ -71,11 +71,14 @@ def estimate_run(
     request: EvaluationRequest,
     judge: str | None = None,
     asking: JudgeOptions | None = None,
+    *,
+    count: bool = True,
 ) -> RunEstimate:
     """Return what a live run would take; ``ConfigError``: bad input.
 
     Args:
         judge: the provider; None or the recorded judge: that of the settings, or Anthropic.
+        count: off where the API is not to be asked how many tokens it is.
     """
     asking, request = asking or JudgeOptions(), world.settled(request)
     options = ModelOptions.from_settings(world.settings, judge)
@@ -98,7 +101,7 @@ def estimate_run(
     known = {} if asking.fresh else recorded.recordings
     also = [question for question in _on_messages(reader, inputs, request, judged) if question.key not in known]
     also += _facts_questions(reader, inputs, fresh=asking.fresh) if request.facts else ()
-    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, also=also)
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.agent_id in baselines}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
     talks = _generating(generated, options)
@@ -162,8 +165,9 @@ def missing_text(
     asked, reasons = zip(*writer.failed.values(), strict=True)
     said = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons).items()))
     options = ModelOptions.from_settings(world.settings, judge)
+    # Not counted: the API may be what failed.
     grouping = (asking or JudgeOptions()).grouping
-    taken = estimate(asked, options=options, grouping=grouping, store=world.store)
+    taken = estimate(asked, options=options, grouping=grouping, store=world.store, count=False)
     cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd.expected):.2f}"
     return f"{len(asked)} of {len(writer.asked)} judgments failed ({said}); `{command}` asks them again{cost}"
 

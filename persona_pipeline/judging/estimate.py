@@ -1,26 +1,32 @@
 """Estimate of a run before it is paid: calls, tokens, and a range of dollars."""
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.claims import questions_of
+from persona_pipeline.judging.claims import plain_json, questions_of
 from persona_pipeline.judging.judge import canaries_for
 from persona_pipeline.judging.model.messages import RequestStyle, keys_of, prefix_of, traits_of
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
-from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
 from persona_pipeline.world.models import grouped
 
+log = logging.getLogger(__name__)
+
+_COUNTED_AT_ONCE = 8
 # Of an answer with short evidence and reasons, and of the thinking before it where there is some.
 _ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
-# How far input may be from what its length says.
-_GUESSED = 1.8
+# How far input may be from counted tokens, and from tokens guessed by its length.
+_COUNTED, _GUESSED = 1.1, 1.8
 # Fewest answers from which their length is learnt, and the number of newest ones that are read.
 _FEWEST_ANSWERS, _MOST_ANSWERS = 20, 500
 # A verdict without a verified quote is asked for again; so is a cut-off answer, with twice the room.
@@ -49,6 +55,8 @@ class Estimate:
         usd: the range the price will lie in, for all but the strangest answers.
         worst_usd: the price if nothing is cached, every answer uses all its tokens, is cut off once, and is asked for twice.
         batch_usd: the range of the price through message batches; None: the price is not known, or the provider has no batches.
+        counted: input was counted by the API; otherwise it is guessed from its length.
+        uncounted: why it was not counted, in words.
         known: how many judgments recordings or the store already hold; they are in nothing of the above.
     """
 
@@ -57,6 +65,8 @@ class Estimate:
     usd: Range | None
     worst_usd: float | None
     batch_usd: Range | None
+    counted: bool
+    uncounted: str = ""
     known: int = 0
 
     def __str__(self) -> str:
@@ -65,10 +75,12 @@ class Estimate:
             known = f" (all {self.known} judgments are in the store)" if self.known else ""
             return f"nothing to judge: $0{known}"
         total = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
+        why = f": {self.uncounted}" if self.uncounted else ""
+        how = "counted by the API" if self.counted else f"guessed from the length of the text{why}"
         calls = f"{usage.calls} call{'s' if usage.calls != 1 else ''}"
         lines = [
-            f"{calls} to {self.model}: about {total:,} input tokens by the length of the text, of them "
-            f"{usage.cache_read_tokens:,} read from the cache, and about {usage.output_tokens:,} output tokens"
+            f"{calls} to {self.model}: about {total:,} input tokens ({how}), of them {usage.cache_read_tokens:,} read "
+            f"from the cache, and about {usage.output_tokens:,} output tokens"
         ]
         if self.known:
             lines.append(f"{self.known} judgments are recorded or in the store and cost nothing")
@@ -108,11 +120,15 @@ def estimate(
     options: ModelOptions,
     grouping: int | None = None,
     store: Store | None = None,
+    count: bool = True,
     also: Sequence[Question] = (),
 ) -> Estimate:
-    """Return what judging these requests is expected to take. Nobody is asked: tokens are guessed from the length of texts.
+    """Return what judging these requests is expected to take.
+
+    Tokens are counted by the API where there is a key, which costs nothing; else, or if that fails, guessed.
 
     Args:
+        count: False: guess the tokens instead of asking the API.
         grouping: claims per call; None: as the options say.
         also: questions of other kinds.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
@@ -123,9 +139,11 @@ def estimate(
     answers = {} if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
     groups = grouped(asked, lambda question: prefix_of(style, question))
-    sums = _Sums(options, answers)
-    for shared, members in groups.items():
-        sums.add(shared.tokens, members)
+    first = [members[0] for members in groups.values()] if count else []
+    counted, uncounted = _counted(first, style, options)
+    sums = _Sums(options, answers, _COUNTED if counted else _GUESSED)
+    for place, (shared, members) in enumerate(groups.items()):
+        sums.add(counted[place] if counted else shared.tokens, members)
     priced = sums.usage.usd is not None
     return Estimate(
         options.model,
@@ -133,6 +151,8 @@ def estimate(
         sums.usd if priced else None,
         sums.worst_usd if priced else None,
         sums.batch_usd(hits) if priced and options.provider.has_batches else None,
+        counted is not None,
+        uncounted,
         known=len(questions) - len(asked),
     )
 
@@ -150,8 +170,8 @@ def claim_questions(
 class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
-    def __init__(self, options: ModelOptions, answers: Mapping[str, Range]) -> None:
-        self.model, self.prices, self.answers = options.model, options.prices, answers
+    def __init__(self, options: ModelOptions, answers: Mapping[str, Range], off: float) -> None:
+        self.model, self.prices, self.answers, self.off = options.model, options.prices, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
 
@@ -161,17 +181,17 @@ class _Sums:
             output = self._output(question)
             # Near the smallest prefix that is cached it may go either way.
             least = self.traits.cache_minimum if len(members) > 1 else float("inf")
-            read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / _GUESSED, least * _GUESSED))
+            read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / self.off, least * self.off))
             expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
             self.usage += replace(expected, usd=price(expected, self.model, prices=self.prices))
             self.usd += Range(
-                min(self._price(read, output.low), self._price(plain, output.low)) / _GUESSED,
+                min(self._price(read, output.low), self._price(plain, output.low)) / self.off,
                 self._price(expected) or 0.0,
-                max(self._price(read, output.high), self._price(plain, output.high)) * _GUESSED,
+                max(self._price(read, output.high), self._price(plain, output.high)) * self.off,
             )
             whole = Usage(input_tokens=prefix + asks)
             self.uncached += Range(*(self._price(whole, some) for some in (output.low, output.expected, output.high)))
-            most = int((prefix + asks) * _GUESSED) * _TWICE
+            most = int((prefix + asks) * self.off) * _TWICE
             worst = Usage(cache_creation_tokens=most, output_tokens=question.max_tokens * _CUT_OFF)
             self.worst_usd += _TWICE * self._price(worst)
 
@@ -183,7 +203,7 @@ class _Sums:
         """
         share = 0.5 if hits is None else hits
         expected = share * self.usd.expected + (1 - share) * self.uncached.expected
-        high = max(self.usd.high, self.uncached.high * _GUESSED)
+        high = max(self.usd.high, self.uncached.high * self.off)
         return Range(*(usd * BATCH_FACTOR for usd in (self.usd.low, expected, high)))
 
     def _output(self, question: Question) -> Range:
@@ -220,3 +240,38 @@ def _unanswered(questions: Sequence[Question], options: ModelOptions, store: Sto
     keys = keys_of(questions, options)
     known = JudgmentCache(store).find(zip(keys, questions, strict=True))
     return [question for key, question in zip(keys, questions, strict=True) if key not in known]
+
+
+def _counted(questions: Sequence[Question], style: RequestStyle, options: ModelOptions) -> tuple[list[int] | None, str]:
+    """Return the tokens of each question's shared prefix as the API counts them; None where it cannot be asked, and why."""
+    if not questions:
+        return None, ""
+    if not options.provider.counts_tokens:
+        return None, f"{options.provider.name} counts none beforehand"
+    if not options.has_credentials():
+        return None, "there is no key to ask the API with"
+    try:
+        return run_async(_count(questions, style, options)), ""
+    except Exception as error:
+        status = getattr(error, "status_code", None)
+        why = (
+            f"{options.endpoint} does not count tokens (HTTP {status})"
+            if status in (404, 405, 501)
+            else f"{options.endpoint} could not be asked ({f'HTTP {status}' if status else type(error).__name__})"
+        )
+        log.warning("tokens could not be counted: %s; they are guessed from the length", why)
+        return None, why
+
+
+async def _count(questions: Sequence[Question], style: RequestStyle, options: ModelOptions) -> list[int]:
+    places = asyncio.Semaphore(_COUNTED_AT_ONCE)
+    async with connect(options) as client:
+
+        async def count(question: Question) -> int:
+            body = style.body(question)
+            countable = {key: value for key, value in body.items() if key != "max_tokens"}
+            async with places, asyncio.timeout(options.deadline):
+                total = (await client.messages.count_tokens(**countable)).input_tokens
+            return max(0, total - estimated_tokens(plain_json(question.ask)))
+
+        return list(await asyncio.gather(*map(count, questions)))

@@ -207,11 +207,11 @@ def test_a_replay_says_what_was_recorded_of_anchors(sample_world: World, is_reco
 
 def test_an_estimate_counts_the_calls(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run(world, update_baseline=True, as_of=week_end(3))
-    calls = estimate_run(world, EvaluationRequest(as_of=week_end(4))).judging.usage.calls
+    calls = estimate_run(world, EvaluationRequest(as_of=week_end(4)), count=False).judging.usage.calls
     monkeypatch.setenv("PERSONA_ANCHORS", "0")
     get_settings.cache_clear()
     off = World(world.root, world.store)
-    assert calls == 2 + estimate_run(off, EvaluationRequest(as_of=week_end(4))).judging.usage.calls
+    assert calls == 2 + estimate_run(off, EvaluationRequest(as_of=week_end(4)), count=False).judging.usage.calls
 
 
 def test_what_the_check_cost_is_an_expense_of_the_first_agent(world: World) -> None:

@@ -269,7 +269,7 @@ def test_a_saved_run_says_the_same_again(world: World, tmp_path: Path) -> None:
 
 
 def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -> None:
-    before = estimate_run(world, EvaluationRequest(agents=["ann"])).judging.usage.calls
+    before = estimate_run(world, EvaluationRequest(agents=["ann"]), count=False).judging.usage.calls
     questions = list[Question]()
 
     def kept(question: Question) -> Mapping[str, Any] | Unscored:
@@ -279,7 +279,9 @@ def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -
     live = run(world, kept, agents=["ann"])
     writer, asked = RecordingWriter(world.root / RECORDINGS), judge()
     writer.record_answers(questions, asyncio.run(asked.ask(questions)))
-    assert estimate_run(world, EvaluationRequest(agents=["ann"])).judging.usage.calls == before - len(questions)
+    assert estimate_run(world, EvaluationRequest(agents=["ann"]), count=False).judging.usage.calls == before - len(
+        questions
+    )
     again = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(agents=["ann"]))
     assert read_of(again, "ann").verdicts == read_of(live, "ann").verdicts
 

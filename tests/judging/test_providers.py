@@ -16,6 +16,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import price
@@ -195,6 +196,12 @@ def test_doctor_finds_it_working(provider: str, options: ModelOptions) -> None:
     found = {finding.name: finding for finding in asyncio.run(probe(options))}
     assert found["structured output"].level is ProbeLevel.OK
     assert found["model"].level is (ProbeLevel.NOTE if provider in ("bedrock", "vertex") else ProbeLevel.OK)
+
+
+def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, options: ModelOptions) -> None:
+    found = estimate(requests(2), options=options)
+    assert found.counted is (provider in ("anthropic", "vertex"))
+    assert ("counts none beforehand" in str(found)) is (provider in ("bedrock", "openai"))
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ class MessagesServer:
         models: what is said when a model is asked about: changed fields, or a whole reply.
         usage: what the answers charged, summed.
         throttle_above: with more requests than this under way, further ones get 529; None: never.
+        counts_tokens: whether the input of a request is counted for nothing.
         limits: requests and tokens a minute beyond which they get 429; None: no limits.
     """
 
@@ -118,6 +119,7 @@ class MessagesServer:
         self._loop = asyncio.new_event_loop()
         self.throttle_above: int | None = None
         self.limits: RateLimits | None = None
+        self.counts_tokens = True
         self._thread = threading.Thread(target=self._run, name="messages-server", daemon=True)
 
     @property
@@ -296,6 +298,9 @@ class MessagesServer:
             if isinstance(self.models, Reply):
                 return self.models
             return Reply(model_info(path.removeprefix("/v1/models/")) | self.models)
+        if path == "/v1/messages/count_tokens" and self.counts_tokens:
+            prefix, rest = prompt_tokens(body)
+            return Reply({"input_tokens": rest + (prefix[1] if prefix else 0)})
         if path.startswith("/v1/messages/batches"):
             found = self.batches.handle(method, path, body, lambda params: self._batched(params), self.url)
             if found is not None:

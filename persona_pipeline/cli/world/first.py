@@ -126,7 +126,8 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: d
     # Speakers who are not agents here are people in that world, too.
     remember(folder, fields=fields, people=cast.people)
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
-    cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES)).judging
+    # The API is not even asked how many tokens it is: it would be shown the messages.
+    cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
     drawn = {"voice_map": voices, "closest": closest_voices(voices)}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]

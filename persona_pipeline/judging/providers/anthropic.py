@@ -87,6 +87,7 @@ class AnthropicProvider(_OverAnthropicSdk):
     url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     key_help: ClassVar[str] = "set ANTHROPIC_API_KEY"
     has_batches: ClassVar[bool] = True
+    counts_tokens: ClassVar[bool] = True
     describes_models: ClassVar[bool] = True
 
     @property
@@ -167,6 +168,7 @@ class VertexProvider(_OverAnthropicSdk):
     modules: ClassVar[tuple[str, ...]] = ("google.auth", "requests")
     url_variable: ClassVar[str] = "ANTHROPIC_VERTEX_BASE_URL"
     key_help: ClassVar[str] = "log in with gcloud auth application-default login"
+    counts_tokens: ClassVar[bool] = True
 
     @property
     def default_url(self) -> str:

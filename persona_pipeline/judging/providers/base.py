@@ -43,6 +43,7 @@ class Provider(ABC):
         extra: of this package, where the provider needs more than is always installed.
         url_variable: the environment variable that says where the server is.
         key_help: how to give it a key, for people.
+        counts_tokens: whether its server counts the tokens of a request without answering it.
         has_batches: whether its server takes message batches.
         describes_models: whether its client can be asked about a model.
     """
@@ -53,6 +54,7 @@ class Provider(ABC):
     modules: ClassVar[tuple[str, ...]] = ()
     url_variable: ClassVar[str] = ""
     key_help: ClassVar[str] = ""
+    counts_tokens: ClassVar[bool] = False
     has_batches: ClassVar[bool] = False
     describes_models: ClassVar[bool] = False
 
