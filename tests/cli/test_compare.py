@@ -53,7 +53,7 @@ def test_recorded_versions_and_the_comment(
     plant(history, CauseKind.PERSONA, "")
     output = tmp_path / "comparison.json"
     code, out, _ = run(capsys, monkeypatch, "compare", "HEAD~1..HEAD", "--window", "all", "--output", str(output))
-    assert (code, out) == (0, "")
+    assert (code, out) == (3, "")
     found = read_comparison(output.read_text("utf-8"), "x")
     item = found.agents[AGENT].dimensions["adherence"]
     # One window is one pair: the difference is said, and nothing is concluded from it.

@@ -20,6 +20,7 @@ from persona_pipeline.guard.labels.files import (
     LabellerKind,
     check_labeller,
     checked_label,
+    is_filled,
     load_labels,
     write_label_files,
 )
@@ -198,3 +199,17 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
     labels: list[Label] = load_labels(tmp_path)
     assert len(labels) == 30
     assert {label.labeller for label in labels} == {"ada", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "is_it"),
+    [
+        ("{{agent_name}} is {{mood}} in {{place}}", "Ann is dry in a way in #general", True),
+        ("{{agent_name}} is dry", "Ann is dry.", False),
+        ("{{agent_name}} is dry", " is dry", False),
+        ("It is dry", "It is dry", True),
+        ("{{agent_name}}", "Ann", True),
+    ],
+)
+def test_a_label_is_of_a_claim_whatever_its_variables_were(claim: str, text: str, is_it: bool) -> None:
+    assert is_filled(claim, text) is is_it

@@ -11,6 +11,7 @@ from math import log
 from pathlib import Path
 
 from persona_pipeline.corrections.prompt import gate_question
+from persona_pipeline.guard.labels.files import is_filled
 from persona_pipeline.importing import ReadOptions, Source
 from persona_pipeline.importing.run import importer_of
 from persona_pipeline.judging import claims
@@ -190,6 +191,7 @@ STAGES: dict[str, Stage] = {
     "repetition": _again,
     "voice alarm": lambda text: (Texts([text], 5).shape(), Texts([text], 5).grams, Texts([text], 5).words),
     "language": lambda text: everyday([text]),
+    "claim of a label": lambda text: is_filled("{{a}} " * 3 + "end", text),
     "report": _report,
     "gate": _gate,
 }

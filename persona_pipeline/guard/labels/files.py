@@ -280,9 +280,7 @@ def stale_reasons(
         claim = claims.get((label.agent_id, label.dimension, label.proposition_id))
         if claim is None:
             return "the claim is gone"
-        # Whatever its variables are filled with.
-        parts = map(re.escape, re.split(r"\{\{[A-Za-z0-9_]+\}\}", claim.claim))
-        if not re.fullmatch(".+".join(parts), label.claim, re.DOTALL):
+        if not is_filled(claim.claim, label.claim):
             return "the claim has changed"
         if not is_judged(label.key):
             return "no judge's verdict on it is known: its messages changed, or its recording is gone"
@@ -294,3 +292,11 @@ def stale_reasons(
 def stale_lines(labels: Iterable[Label], reasons: Mapping[tuple[str, str], str]) -> list[str]:
     """Return a line for each stale label: its place, and why; ``reasons``: see ``stale_reasons``."""
     return [f"{label.place}: {reasons[label.identity]}" for label in labels if label.identity in reasons]
+
+
+def is_filled(claim: str, text: str) -> bool:
+    """Return whether a text is a claim with its variables filled in, whatever with."""
+    first, *parts = map(re.escape, re.split(r"\{\{[A-Za-z0-9_]+\}\}", claim))
+    # Atomic groups keep the search linear in hostile texts.
+    filled = "".join(f"(?>.+?{part})" for part in parts[:-1]) + "".join(f".+{part}" for part in parts[-1:])
+    return re.fullmatch(first + filled, text, re.DOTALL) is not None
