@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (344, 400),
-    "lines": (73_263, 63_000),
-    "lines of the core": (33_292, 28_500),
+    "files": (341, 400),
+    "lines": (71_976, 63_000),
+    "lines of the core": (32_641, 28_500),
     "modules with one importer": (59, 60),
-    "modules that other rooms import": (137, 70),
+    "modules that other rooms import": (136, 70),
     "class names in several modules": (3, 8),
 }
 

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _COUNTED_AT_ONCE = 8
 # Of an answer with short evidence and reasons, and of the thinking before it where there is some.
 _ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
+# Answers that are about no claims, such as facts of a conversation, may be empty lists.
+_OTHER_ANSWER_TOKENS = (10, 300, 700)
 # How far input may be from counted tokens, and from tokens guessed by its length.
 _COUNTED, _GUESSED = 1.1, 1.8
 # Fewest answers from which their length is learnt, and the number of newest ones that are read.
@@ -208,11 +210,12 @@ class _Sums:
 
     def _output(self, question: Question) -> Range:
         """Return the tokens of the answer to a question."""
-        claims, most = max(1, question.ask.count('"proposition_id"')), question.max_tokens
+        named, most = question.ask.count('"proposition_id"'), question.max_tokens
+        claims, answers = max(1, named), _ANSWER_TOKENS if named else _OTHER_ANSWER_TOKENS
         if (known := self.answers.get(question.kind)) and claims == 1:
             return Range(known.low, min(known.expected, most), min(known.high, most))
         thought = _THINKING_TOKENS if self.traits.thinking and question.thinking else (0, 0, 0)
-        pairs = zip(_ANSWER_TOKENS, thought, strict=True)
+        pairs = zip(answers, thought, strict=True)
         return Range(*(min(most, answer * claims + more) for answer, more in pairs))
 
     def _usage(self, prefix: int, asks: int, index: int, least: float) -> Usage:

@@ -20,10 +20,12 @@ from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import Estimate, Range, estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.money import price
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.scoring.facts.reading import _question
 from persona_pipeline.world import World
 from tests.support.evaluating import planned
 from tests.support.judging import request, requests, trajectory
@@ -147,6 +149,15 @@ def test_a_server_that_counts_no_tokens_is_said_in_words(server: MessagesServer,
 
 def test_grouped_claims_take_fewer_calls() -> None:
     assert estimate(requests(9), options=NO_KEY, grouping=4).usage.calls == 3
+
+
+def test_conversations_in_which_no_fact_is_said_cost_no_less_than_the_range(
+    server: MessagesServer, options: ModelOptions
+) -> None:
+    question = _question("facts", "ann", [{"id": "m1", "text": "Hello."}])
+    said = estimate([], options=options, also=[question])
+    paid = price(replace(said.usage, output_tokens=12), options.model)
+    assert said.counted and said.usd and paid and said.usd.low <= paid <= said.usd.high
 
 
 def test_a_model_without_a_price_has_none() -> None:

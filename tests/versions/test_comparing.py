@@ -11,7 +11,13 @@ import pytest
 from benchmarks.versions import contest_of, world_of
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
-from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
+from persona_pipeline.lab.compare.compare import (
+    AskedVersions,
+    Contest,
+    compare_versions,
+    estimate_comparison,
+    scenes_of,
+)
 from persona_pipeline.lab.compare.scenes import Answering, moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.versions import Version, open_versions, split_versions
@@ -87,6 +93,17 @@ def test_what_stays_open_after_all_scenes_is_not_green(builder: WorldBuilder) ->
     found, _ = compared(builder.open(), lambda item: random.Random(item.key).randrange(10), agents=["ann"])
     assert found.agents["ann"].dimensions["adherence"].moved is ScoreChange.OPEN
     assert (found.fell, found.exit_code) == ([], 3)
+
+
+def test_an_estimate_leaves_out_what_cannot_have_changed(builder: WorldBuilder) -> None:
+    builder.persona("ann", "Ann is rude.")
+    judge = ScriptedJudge(lambda item: random.Random(item.key).randrange(10), live=True)
+    request = ComparisonRequest(agents=["ann"])
+    with contest(builder.open(), judge) as found:
+        scenes = scenes_of(found, request)
+        told = estimate_comparison(found, scenes, request, None, AskedVersions("anthropic"))
+        compare_versions(found, scenes, request)
+    assert f"\n{len(judge.asked)} calls to " in told
 
 
 def test_the_same_version_twice_costs_nothing(builder: WorldBuilder) -> None:

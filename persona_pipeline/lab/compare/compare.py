@@ -204,7 +204,7 @@ def _take(
             tally.failed(scene)
             continue
         texts = [own.texts for own in said or ()]
-        before, after = _due(contest, tally, contest.plans(tally, scene, texts, request))
+        before, after = _due(contest, tally, contest.plans(tally, scene, texts, request), pays=contest.pays)
         if said is None or tally.is_new(before, after, texts):
             plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
@@ -223,13 +223,15 @@ def _take(
         tally.add(scene, before.dimensions(), after.dimensions(), answers.get(agent_id))
 
 
-def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
+def _due(
+    contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan], *, pays: bool
+) -> tuple[AgentPlan, AgentPlan]:
     """Return the questions worth asking: those that are equal for both sides only where they cost nothing."""
     if contest.answering is not None or contest.judges[0] is not contest.judges[1]:
         return plans
     before, after = plans
     tally.note_alike(before, after)
-    if not contest.pays:
+    if not pays:
         return plans
     tally.done |= {name for name in before.plans if name in tally.alike}
     due = [name for name in before.plans if name not in tally.done]
@@ -411,7 +413,8 @@ def estimate_comparison(
         tally = contest.tally(agent_id, request)
         for scene in scenes.get(agent_id, ()):
             said = tuple([f"{USUAL_ANSWER}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
-            for requests, plan in zip(asked, contest.plans(tally, scene, said, request), strict=True):
+            plans = _due(contest, tally, contest.plans(tally, scene, said, request), pays=asking.models is None)
+            for requests, plan in zip(asked, plans, strict=True):
                 requests += plan.requests
             answers += contest.asked_scenes(tally, scene)
     world, settings = contest.world, contest.world.settings
