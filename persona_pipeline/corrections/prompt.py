@@ -90,6 +90,10 @@ def answer_problem(data: Any, count: int) -> str | None:
 
     Recordings of release 0.2 lack ``message`` and are valid.
     """
+    said = data.get("message") if isinstance(data, Mapping) else None
+    if isinstance(said, Mapping) and isinstance(said.get("verdict"), str):
+        # Structured output does not promise the case of a string enum.
+        data = {**data, "message": {**said, "verdict": said["verdict"].lower()}}
     if problem := schema_problem(SCHEMA | {"required": ["verdicts"]}, data):
         return problem
     if sorted(item["id"] for item in data["verdicts"]) != sorted(map(_claim_id, range(count))):
@@ -188,7 +192,7 @@ def review_of(
 def _reviewed_message(
     said: Mapping[str, Any], trajectory: Trajectory, claims: Mapping[str, ReviewedClaim]
 ) -> ReviewedMessage:
-    verdict = Role(said["verdict"])
+    verdict = Role(said["verdict"].lower())
     shown = f"m{len(trajectory.entries)}"
     is_quoted = checked_quote(trajectory, shown, said["quote"]).verified
     if verdict is Role.OUT and not is_quoted:

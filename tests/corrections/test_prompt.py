@@ -54,6 +54,7 @@ def ask(text: str, persona: str | None = "Ann is dry.", *, earlier: int = 1):
         pytest.param([], "$", id="no object"),
         pytest.param({"message": MESSAGE}, "verdicts", id="no verdicts on claims"),
         pytest.param({"verdicts": VALID, "message": MESSAGE}, None, id="a verdict on the message"),
+        pytest.param({"verdicts": VALID, "message": MESSAGE | {"verdict": "Out"}}, None, id="another case"),
         pytest.param(
             {"verdicts": VALID, "message": MESSAGE | {"claims": ["c9"]}}, None, id="a claim that was not asked"
         ),

@@ -105,6 +105,7 @@ def test_feedback_is_in_the_agents_language(language: str) -> None:
         pytest.param(said("in", quote=""), Role.IN, id="in"),
         pytest.param(said("unclear", quote="x"), Role.UNCLEAR, id="unclear"),
         pytest.param(said("out"), Role.OUT, id="out, white space folded"),
+        pytest.param(said("OUT"), Role.OUT, id="another case"),
         pytest.param(said("out", quote="Sure thing"), Role.UNCLEAR, id="words that are not in the message"),
         pytest.param(said("out", quote="Well?"), Role.UNCLEAR, id="words of the context"),
         pytest.param(said("out", quote=" "), Role.UNCLEAR, id="no words"),
