@@ -8,7 +8,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import drift_findings
-from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans, recorded_of
 from persona_pipeline.evaluation.snapshot import Inputs, Reference, Signals, Snapshot
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
 from persona_pipeline.guard.baselines.golden import captured
@@ -26,7 +26,6 @@ from persona_pipeline.guard.report import (
     judge_to_ask,
 )
 from persona_pipeline.guard.trust import ANCHORS, answers_in, explained, judge_of, without_other_judges
-from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
@@ -35,7 +34,6 @@ from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
-HasRecorded = Callable[..., bool]
 _JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions", ANCHORS)
 
 
@@ -437,7 +435,7 @@ def _to_confirm(run: AgentRun, judge: Judge, reference: Reference, rules: GateRu
     plan, evaluation = run.plan, run.evaluation
     known = reference.baseline(plan.scope)
     # A judge that is neither live nor keeps recordings has one answer to everything.
-    has_recorded: HasRecorded | None = getattr(replayed_by(judge) or judge, "has_recorded", None)
+    has_recorded = recorded_of(judge)
     if known is None or not (judge.live or has_recorded):
         return {}
     baseline, _ = without_other_judges(evaluation, known)
@@ -453,7 +451,7 @@ def _to_confirm(run: AgentRun, judge: Judge, reference: Reference, rules: GateRu
     return {name: ids for name, ids in claims.items() if ids}
 
 
-def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: HasRecorded) -> bool:
+def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: Callable[..., bool]) -> bool:
     requests = plan.again({dimension: [claim]}, CONFIRMATIONS).requests
     return has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 

@@ -1,6 +1,6 @@
 """Plan the questions of an evaluation, and ask them for many agents in one call."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -251,10 +251,14 @@ class Judged:
         return self.plan.finish(self.verdicts)
 
 
+def recorded_of(judge: Judge) -> Callable[..., bool] | None:
+    """Return whether requests are recorded, as a function of them; None: the judge keeps no recordings."""
+    return getattr(replayed_by(judge) or judge, "has_recorded", None)
+
+
 def refused(judge: Judge, personas: Iterable[Persona]) -> dict[str, tuple[Problem, ...]]:
     """Return the problems of agents whose persona is not described yet, about which only recordings are asked."""
-    is_replay = not judge.live and hasattr(replayed_by(judge) or judge, "has_recorded")
-    return {} if is_replay else undescribed(personas)
+    return undescribed(personas) if judge.live or recorded_of(judge) is None else {}
 
 
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judged] = ()) -> list[Judged]:

@@ -229,6 +229,11 @@ class KnownJudge:
     def live(self) -> bool:
         return self.asking is not None
 
+    def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
+        """Return whether all requests have a known verdict, without asking; a failure is none."""
+        asked = [*requests]
+        return replace(self, asking=None).answers(asked, self.models).keys() >= {item.key for item in asked}
+
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests; missing ones are unrecorded."""
         who = ", ".join(self.models or ()) or "a judge"

@@ -11,15 +11,18 @@ import pytest
 import persona_pipeline as pp
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import evaluate, run_evaluation
+from persona_pipeline.lab.bisect.history import state_of
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
 from persona_pipeline.lab.interview.interview import InterviewRequest, hold_interview
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.since import compare_since
-from persona_pipeline.lab.versions import Version
+from persona_pipeline.lab.versions import KnownJudge, Version
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
+from persona_pipeline.world.models import Window
 from tests.defs.support import Project
 from tests.support.every_way import _judged_by
 
@@ -88,6 +91,13 @@ def test_it_stops_only_its_own_agent(world: World, judge: ScriptedJudge) -> None
 
 def test_a_replay_of_it_costs_nothing_and_is_not_green(world: World) -> None:
     assert pp.evaluate(world, judge="recorded").exit_code == 3
+
+
+def test_bisect_reads_what_is_recorded_of_it(world: World) -> None:
+    agent, judge = Version("now", world.root).agent("bob", ["adherence"]), KnownJudge(WorldReader(world).known)
+    end = datetime(2026, 3, 20, tzinfo=UTC)
+    state = state_of("now", agent, folder_inputs(world.root, end), Window(end), judge)
+    assert state.value("adherence") is None and state.unanswered("adherence")
 
 
 def test_strict_or_not_a_broken_agent_is_known_before_a_judge_is_asked(world: World, judge: ScriptedJudge) -> None:
