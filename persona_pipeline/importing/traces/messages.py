@@ -344,9 +344,11 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
             for key, item in whole.items()
             if key not in known
         ]
+        if not new:
+            return Kept(0, WriteResult())
         upsert(connection, _PIECES, new, update=False)
         before, now = (turns_of(items.values(), aliases) for items in (known, whole))
-        return Kept(len(new), _write(connection, now, before) if new else WriteResult())
+        return Kept(len(new), _write(connection, now, before))
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
