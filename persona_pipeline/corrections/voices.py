@@ -14,7 +14,7 @@ from persona_pipeline.scoring.style.monitor import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.text.said_again import said_again_statistics
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import Aliases
 from persona_pipeline.world.propositions.models import FLUENCY
 from persona_pipeline.world.world import World
@@ -95,9 +95,9 @@ class VoiceWatches:
 
     def read(self, messages: Sequence[Message]) -> list[VoiceAlarm]:
         """Compare new messages, oldest first, with their speakers' voices."""
-        alarms = list[VoiceAlarm]()
+        alarms, by_agent = list[VoiceAlarm](), grouped(messages, lambda message: message.agent_id)
         for agent_id, (watch, start) in self._watches.items():
-            said = [item for item in messages if item.agent_id == agent_id and item.created_at > start]
+            said = [message for message in by_agent.get(agent_id, ()) if message.created_at > start]
             self.looked_at += len(said)
             alarms += watch.read(said)[1]
         return sorted(alarms, key=lambda alarm: (alarm.raised_at.created_at, alarm.raised_at.id))
@@ -114,8 +114,9 @@ class SaidAgainWatch:
 
     def read(self, messages: Sequence[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield repetitions in new messages, oldest first: the agent, and both lines as plain JSON; at most twenty per agent."""
+        by_agent = grouped(messages, lambda message: message.agent_id)
         for agent_id, known in self._own.items():
-            said = [message for message in messages if message.agent_id == agent_id]
+            said = by_agent.get(agent_id, [])
             phrases = catchphrases_in(self._claims.of(agent_id))
             yield from ((agent_id, facts) for facts in said_again_statistics(known, said, phrases)["lines"])
             self._own[agent_id] = [*known, *said][-OWN_HISTORY:]
