@@ -22,7 +22,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (341, 400),
     "lines": (71_976, 63_000),
-    "lines of the core": (32_641, 28_500),
+    "lines of the core": (32_633, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (136, 70),
     "class names in several modules": (3, 8),

@@ -376,11 +376,9 @@ class ActionGate:
     def _write_all(self) -> None:
         """Write the waiting records together, or one by one if that fails."""
         records = [self._unwritten.popleft() for _ in range(len(self._unwritten))]
-        try:
+        with suppress(Exception):
             write_checks(self.world.store, records)
             return
-        except Exception:
-            pass
         for record in records:
             try:
                 write_checks(self.world.store, [record])

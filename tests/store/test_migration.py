@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import HEAD, Store, current_revision, open_store, upgrade, write_revision
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.world.messages.revision import day_revisions, revisions
+from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
+from tests.support.revisions import day_revisions
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 # What release 0.2 counted messages by.

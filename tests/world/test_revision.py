@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.world import Message, Window
-from persona_pipeline.world.messages.revision import day_revisions, newest_times, revisions
+from persona_pipeline.world.messages.revision import newest_times, revisions
 from persona_pipeline.world.messages.store import (
     Selection,
     let_in,
@@ -26,6 +26,7 @@ from persona_pipeline.world.messages.store import (
 )
 from persona_pipeline.world.names import Aliases, rename_stored
 from persona_pipeline.world.runs import record_windows
+from tests.support.revisions import day_revisions
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 NAMES, IDS, DAYS, TEXTS = ["ann", "bob", "annie"], [f"m{n}" for n in range(5)], range(4), ["Hi.", "Ho.", "Né"]

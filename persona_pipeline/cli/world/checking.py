@@ -223,9 +223,8 @@ def _stray_recordings(checked: Checked, claims: set[tuple[str, str, str]]) -> It
             if item.kind == PROPOSITION and (item.agent_id, item.dimension, item.proposition_id) not in claims
         ]
         if names:
-            said = (
-                f"{len(names)} recordings of claims that no agent has ({_first_few(sorted(set(names)))}); delete them"
-            )
+            few = _first_few(sorted(set(names)))
+            said = f"{len(names)} recordings of claims that no agent has ({few}); delete them"
             yield Problem(said, str(path))
 
 

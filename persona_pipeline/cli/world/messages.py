@@ -106,8 +106,7 @@ def bring_in(
     """Add messages of files to the store, print a summary and names that do not match; return the exit code.
 
     ``marks``: keep users' marks as labels. ``output``: a new file for the messages instead of the store. ``verbose``: list items
-    that are only counted otherwise. ConfigError: a file cannot be read at all, or ``output`` is there; NothingError: a source has
-    no message.
+    that are only counted otherwise. ConfigError: a file cannot be read, or ``output`` is there; NothingError: one has no message.
     """
     from persona_pipeline.importing.run import import_messages, read_export
     from persona_pipeline.world.messages.files import message_lines

@@ -346,11 +346,8 @@ def message_lines(messages: Iterable[Message]) -> str:
     """Return messages as lines of a file from which they are read again, as their program had them."""
     lines = []
     for message in messages:
-        to = (
-            {"channel": message.channel}
-            if message.channel is not None
-            else {"recipient": message.addressee or message.recipient}
-        )
+        recipient = message.addressee or message.recipient
+        to = {"recipient": recipient} if message.channel is None else {"channel": message.channel}
         values: dict[str, object] = {
             "id": message.id, "agent_id": message.speaker or message.agent_id, **to, "text": message.text,
             "created_at": rfc3339(message.created_at, exact=True), **({"run_id": message.run_id} if message.run_id else {}),

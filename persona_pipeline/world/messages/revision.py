@@ -36,13 +36,6 @@ def revisions(store: Store, until: datetime | None = None) -> dict[str, int]:
     return {row.agent_id: row.revision for row in store.rows(sa.select(_REVISIONS))}
 
 
-def day_revisions(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], int]:
-    """Return how often what agents said on the UTC days of a span has changed, by agent and day; at most 500 agents."""
-    raise_revisions(store)
-    query = sa.select(_DAYS).where(_DAYS.c.agent_id.in_(agent_ids), _DAYS.c.day.between(first, last))
-    return {(row.agent_id, row.day): row.revision for row in store.rows(query)}
-
-
 def raise_revisions(store: Store, until: datetime | None = None) -> None:
     """Raise the revisions by the changes that are noted of messages up to a moment; None: now, and some minutes of grace."""
     until = until or datetime.now(UTC) + FUTURE_GRACE
