@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.documents.json import json_object
@@ -177,6 +177,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
     kind=st.sampled_from(LabellerKind),
     note=TEXT,
 )
+@example("c", None, "s", 4, LabellerKind.PERSON, "\x00 and \ud800")
 def test_every_label_comes_back_as_it_was_written(
     claim: str, persona: str | None, said: str, answer: int | None, kind: LabellerKind, note: str
 ) -> None:

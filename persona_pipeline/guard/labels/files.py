@@ -20,6 +20,7 @@ from persona_pipeline.base.documents.json import (
 )
 from persona_pipeline.base.documents.yaml import Document, model_problems
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.judging.verdict import recording_key, shown_subject
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims
@@ -88,6 +89,12 @@ class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
     def paths(cls, folder: Path) -> list[Path]:
         """Return the files of a folder that hold labels of this kind."""
         raise NotImplementedError
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, data: Any) -> Any:
+        # As its line will hold it, so that a label is equal to itself read again.
+        return storable_data(data)
 
     @field_validator("labelled_at", check_fields=False)
     @classmethod
