@@ -30,7 +30,7 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
-from persona_pipeline.scoring.style.monitor import VoiceChange
+from persona_pipeline.scoring.style.monitor import VoiceAlarm
 from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import evaluated_since, note_asked
@@ -197,15 +197,15 @@ def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, win
     return state
 
 
-def _judging(specs: Specs, found: VoiceChange) -> dg.RunRequest:
+def _judging(specs: Specs, alarm: VoiceAlarm) -> dg.RunRequest:
     """Return the one run an alarm is worth: an evaluation of its messages and of no others."""
-    window, agent_id = alarm_window(found), found.alarm.agent_id
+    window, agent_id = alarm_window(alarm), alarm.agent_id
     assert window.start is not None
     since, as_of = (moment.astimezone(UTC).isoformat() for moment in (window.start, window.end))
     config = {"since": since, "as_of": as_of}
     return dg.RunRequest(
         asset_selection=[spec.key for spec in specs.judged],
-        run_key=f"{agent_id}/{found.alarm.raised_at.id}",
+        run_key=f"{agent_id}/{alarm.raised_at.id}",
         partition_key=agent_id,
         run_config={"resources": {specs.place.name(EVALUATION): {"config": config}}},
         tags=request_tags("voice alarm", agent_id=agent_id),

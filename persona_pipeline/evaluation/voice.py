@@ -1,15 +1,13 @@
-"""State of an agent's voice: followed message by message, with changes around an alarm."""
+"""State of an agent's voice, followed message by message."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import Finding
@@ -23,25 +21,19 @@ from persona_pipeline.scoring.style.model import (
     VoiceProvenance,
 )
 from persona_pipeline.scoring.style.monitor import (
-    BEFORE,
-    KnownChange,
     LearntVoice,
     VoiceAlarm,
-    VoiceChange,
     VoiceReading,
     current_voice,
     follow_voice,
     learnt_from,
     stored_voice,
-    voice_change,
     write_voices,
 )
 from persona_pipeline.scoring.text.tokens import UNKNOWN
-from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
-from persona_pipeline.world.changes import FOLDERS
+from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.messages.store import MessageLog, count_messages, read_messages
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.revisions import Revision, revisions_during
 from persona_pipeline.world.world import World
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
@@ -66,7 +58,7 @@ class VoiceState:
     learnt: LearntVoice
     own: int = 0
     readings: tuple[VoiceReading, ...] = ()
-    alarms: tuple[VoiceChange, ...] = ()
+    alarms: tuple[VoiceAlarm, ...] = ()
     stands: bool = False
     examples: int = 0
     is_new: bool = False
@@ -98,7 +90,7 @@ class VoiceState:
             anew += f"; {of_all} are examples of its character card (`watch --relearn` learns it from what it says)"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
-            return f"{self.alarms[-1].alarm.text}{ended}; {_learnt_from(known)}{anew}"
+            return f"{self.alarms[-1].text}{ended}; {_learnt_from(known)}{anew}"
         if not self.learnt.model.tells:
             return f"cannot tell: {_too_little(known)}{anew}"
         if not self.readings:
@@ -164,21 +156,21 @@ def voice_findings(state: VoiceState) -> list[Finding]:
     return [
         Finding(
             kind="voice_alarm",
-            message=f"{found.text}: {_quoted(found)}",
-            remedy=f"ask the judge about it: `{_command(found)}`",
+            message=f"{alarm.text}: {_quoted(alarm)}",
+            remedy=f"ask the judge about it: `{_command(alarm)}`",
             agent_id=state.agent_id,
         )
-        for found in state.alarms
+        for alarm in state.alarms
     ]
 
 
-def alarm_window(found: VoiceChange) -> Window:
+def alarm_window(alarm: VoiceAlarm) -> Window:
     """Return the window of an alarm: from the first message that sounds different to the one that raised it."""
-    return Window(end=found.alarm.raised_at.created_at, start=found.alarm.began_at.created_at - _INSTANT)
+    return Window(end=alarm.raised_at.created_at, start=alarm.began_at.created_at - _INSTANT)
 
 
 def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -> VoiceState:
-    """Compare an agent's messages since its voice was learnt with it; causes of alarms are not searched."""
+    """Compare an agent's messages since its voice was learnt with it."""
     assert learnt.model is not None
     readings, alarms = follow_voice(learnt.model, messages)
     drifts = [
@@ -192,8 +184,7 @@ def followed(learnt: LearntVoice, messages: Sequence[Message], window: Window) -
     ]
     stands = bool(drifts) and drifts[-1].until is None
     shown = [alarm for alarm in alarms if alarm.raised_at.created_at in window or (stands and alarm is alarms[-1])]
-    told = tuple(map(VoiceChange, shown))
-    return VoiceState(learnt, readings=tuple(readings), alarms=told, stands=stands, drifts=tuple(drifts))
+    return VoiceState(learnt, readings=tuple(readings), alarms=tuple(shown), stands=stands, drifts=tuple(drifts))
 
 
 def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
@@ -203,41 +194,16 @@ def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | 
     return next((last.message.created_at for last, now in pairs if now.level <= 0), None)
 
 
-def explained(state: VoiceState, changes: Iterable[KnownChange]) -> VoiceState:
-    """Return a voice's state, each alarm with the known changes and the starts of agents' runs around it."""
-    said = pairwise(reading.message for reading in state.readings)
-    began = [now for before, now in said if now.run_id and now.run_id != before.run_id]
-    runs = [KnownChange(now.created_at, f"run {now.run_id} of the agents began") for now in began]
-    around = sorted({*changes, *runs}, key=lambda item: item.at)
-    return replace(state, alarms=tuple(voice_change(found.alarm, around) for found in state.alarms))
-
-
-def known_changes(agent_id: str, commits: Iterable[Revision]) -> Iterator[KnownChange]:
-    """Yield the commits that may have changed how an agent speaks."""
-    for commit in commits:
-        if commit.at and (touched := _touched(commit, agent_id)):
-            yield KnownChange(commit.at, f"commit {commit.short} ({touched}): {commit.subject}")
-
-
-def _touched(commit: Revision, agent_id: str) -> str:
-    """Return files of a commit that may change an agent's voice: its persona, and files outside of the world."""
-    own = [f"personas/{agent_id}.{ending}" for ending in ("yaml", "yml")]
-    own += [f"{CARDS}/{agent_id}.{name}" for name in CardFormat]
-    found = [path for path in commit.paths if path in own or path.partition("/")[0] not in FOLDERS]
-    more = f" and {len(found) - MOST_QUOTES} more" if len(found) > MOST_QUOTES else ""
-    return ", ".join(sorted(found, key=lambda path: path not in own)[:MOST_QUOTES]) + more
-
-
-def _quoted(found: VoiceChange) -> str:
-    quotes = found.alarm.quotes[:MOST_QUOTES]
+def _quoted(alarm: VoiceAlarm) -> str:
+    quotes = alarm.quotes[:MOST_QUOTES]
     return ", ".join(f"{shortened(message.text, MOST_QUOTED)!r} ({message.id})" for message in quotes)
 
 
-def _command(found: VoiceChange) -> str:
-    window = alarm_window(found)
+def _command(alarm: VoiceAlarm) -> str:
+    window = alarm_window(alarm)
     assert window.start is not None
     since, as_of = (rfc3339(moment, exact=True) for moment in (window.start, window.end))
-    return f"persona-pipeline evaluate --agents {shlex.quote(found.alarm.agent_id)} --since {since} --as-of {as_of}"
+    return f"persona-pipeline evaluate --agents {shlex.quote(alarm.agent_id)} --since {since} --as-of {as_of}"
 
 
 def voice_at(
@@ -253,11 +219,7 @@ def voice_at(
     if state.learnt.model is None:
         return state
     said = messages_to_follow(world, state.learnt, min(window.end, world.horizon))
-    found = followed(state.learnt, said, window)
-    alarms = (item.alarm for item in found.alarms)
-    spans = [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in alarms]
-    commits = (commit for span in spans for commit in _commits(world.root, span))
-    return replace(explained(found, known_changes(persona.agent_id, commits)), is_new=state.is_new)
+    return replace(followed(state.learnt, said, window), is_new=state.is_new)
 
 
 def learnt_voice(
@@ -303,14 +265,6 @@ def _said(world: World, agent_id: str, span: Window) -> list[Message]:
     own = read_messages(world.store, span, agent_id=agent_id, limit=MOST_OWN)
     everybody = read_messages(world.store, span, limit=MOST_OWN + MOST_OTHERS)
     return list(MessageLog.of([*own, *everybody]).messages)
-
-
-def _commits(root: Path, span: Window) -> Sequence[Revision]:
-    try:
-        return revisions_during(root, span)
-    except ConfigError:
-        # A world without git has no commits.
-        return ()
 
 
 def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:

@@ -376,7 +376,7 @@ class Bisection(Value):
         source: ``commits`` or ``evaluations``, the points of its history.
         looked_at: number of points that were scored.
         missing: judgments that do not exist and would help.
-        voice: lines about alarms of its voice, with their beginning and the changes around it.
+        voice: lines about alarms of its voice, with their beginning.
     """
 
     version: str

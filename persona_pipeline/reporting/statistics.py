@@ -104,14 +104,7 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
         "threshold": ALARM if model and model.limits else None,
         "learnt_from": model.provenance.model_dump(mode="json") if model else {},
         "sum": round(state.readings[-1].level, 4) if state.readings else None,
-        "alarms": [
-            {
-                **alarm_facts(found.alarm),
-                "text": found.alarm.text,
-                "changes": [{"at": change.at.isoformat(), "what": change.what} for change in found.changes],
-            }
-            for found in state.alarms
-        ],
+        "alarms": [{**alarm_facts(alarm), "text": alarm.text} for alarm in state.alarms],
         "stands": state.stands,
     }
 

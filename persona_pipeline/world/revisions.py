@@ -6,34 +6,29 @@ Without git, a repository or the commit, all functions raise ``ConfigError``.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import ask_git
 from persona_pipeline.base.text import printable
-from persona_pipeline.world.models import Window
 
 LEXICONS = "lexicons"
 # All of a commit that is read by an evaluation.
 READ = ("personas", "propositions", "messages", "recordings", LEXICONS)
 _LARGEST = 200_000_000
-_MOST_COMMITS = 200
 
 
 @dataclass(frozen=True)
 class Revision:
     """A commit of the world's repository.
 
-    ``id``: all 40 digits; ``name``: as requested; ``subject``: the first line of its message. ``paths``: touched files,
-    relative to the world's folder, on request.
+    ``id``: all 40 digits; ``name``: as requested; ``subject``: the first line of its message.
     """
 
     id: str
     name: str
     subject: str = ""
     at: datetime | None = None
-    paths: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
@@ -67,13 +62,6 @@ def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> 
 def revisions_of(root: Path, paths: Sequence[str], most: int) -> list[Revision]:
     """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents."""
     return _revisions(root, ["--first-parent", f"--max-count={most}", "HEAD", "--", *paths])[::-1]
-
-
-def revisions_during(root: Path, span: Window) -> list[Revision]:
-    """Return the commits to a world's folder in a span of time with the files they touch, the newest first, at most 200."""
-    since = [f"--since={span.start.isoformat()}"] if span.start else []
-    until = f"--until={span.end.isoformat()}"
-    return _revisions(root, [*since, until, f"--max-count={_MOST_COMMITS}", "--name-only", "HEAD", "--", "."])
 
 
 def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, str]:
@@ -130,19 +118,8 @@ def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str
 
 
 def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) -> list[Revision]:
-    prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
-    form = ("-z", "--no-show-signature", "--format=%x00%H%x1f%cI%x1f%s%x00")
-    parts = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace").split("\0")
-    found, paths = [], list[str]()
-    for before, part in pairwise(parts):
-        # A commit follows an empty part; so does the first of its paths, after a line feed. No subject has a NUL.
-        if part and not before and not part.startswith("\n"):
-            commit, at, subject = part.split("\x1f", 2)
-            paths = list[str]()
-            found.append((commit, at, subject, paths))
-        elif part:
-            paths.append(part.removeprefix("\n").removeprefix(prefix))
-    return [
-        Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at), tuple(touched))
-        for commit, at, subject, touched in found
-    ]
+    form = ("-z", "--no-show-signature", "--format=%H%x1f%cI%x1f%s")
+    lines = ask_git(root, "log", *form, *arguments).decode("utf-8", "replace").split("\0")
+    # No subject has a NUL.
+    found = (line.split("\x1f", 2) for line in lines if line)
+    return [Revision(id, name or id[:10], printable(subject), datetime.fromisoformat(at)) for id, at, subject in found]

@@ -1,4 +1,4 @@
-"""What runs leave of themselves: points of a history, series of one judge, what a run cost, what changed around an alarm."""
+"""What runs leave of themselves: points of a history, series of one judge, what a run cost, when an alarm is over."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -16,22 +16,19 @@ from persona_pipeline.evaluation.history import (
 )
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
-from persona_pipeline.evaluation.voice import VoiceState, explained, followed, followed_text, known_changes
+from persona_pipeline.evaluation.voice import VoiceState, followed, followed_text
 from persona_pipeline.guard.baselines.drift import WindowScore
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.style.model import VoiceModel, VoiceProvenance
 from persona_pipeline.scoring.style.monitor import (
-    KnownChange,
     LearntVoice,
     VoiceAlarm,
-    VoiceChange,
     VoiceReading,
 )
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.revisions import Revision
 from tests.baselines.worlds import dimension
 
 END = datetime(2026, 3, 15, tzinfo=UTC)
@@ -91,22 +88,6 @@ def test_a_run_costs_what_was_paid_for_its_scores(before: int | None, now: int, 
 
     found = joined(None if before is None else costing(before), costing(now), ["fluency"])
     assert (found.dimensions["adherence"].usage.calls, found.usage.calls if before else kept) == (kept, kept)
-
-
-@pytest.mark.parametrize(
-    ("paths", "told"),
-    [
-        (("personas/ann.yaml",), "personas/ann.yaml"),
-        (("personas/bob.yaml", "recordings/a.jsonl"), None),
-        (("prompt.txt", "personas/ann.yml"), "personas/ann.yml, prompt.txt"),
-        (("a.py", "b.py", "personas/ann.yaml", "c.py"), "personas/ann.yaml, a.py and 2 more"),
-        (("a.py", "b.py"), "a.py, b.py"),
-    ],
-)
-def test_of_a_commit_is_told_what_may_change_how_an_agent_speaks(paths: tuple[str, ...], told: str | None) -> None:
-    commit = Revision("abc123", "abc123", "a shorter persona", END, paths)
-    found = [item.what for item in known_changes("ann", [commit])]
-    assert found == ([] if told is None else [f"commit abc123 ({told}): a shorter persona"])
 
 
 def falling(from_week: int, weeks: int = 18) -> list[Point]:
@@ -192,20 +173,8 @@ def alarm(began: int, raised: int) -> VoiceAlarm:
     return VoiceAlarm("ann", said("ann", raised), said("ann", began), 2, ())
 
 
-def reading(hours: int, total: float, run: str | None = None) -> VoiceReading:
-    return VoiceReading(said("ann", hours, run=run), total, total >= 1)
-
-
-def test_runs_of_the_agents_that_began_around_an_alarm_are_told() -> None:
-    runs = ["one", "one", "two", "two", None, "three"]
-    readings = tuple(reading(n, 0.5, run) for n, run in enumerate(runs))
-    found = VoiceState(
-        LearntVoice("ann", "h", None), readings=readings, alarms=(VoiceChange(alarm(1, 9)),), stands=True
-    )
-    (change,) = explained(found, [KnownChange(END, "a commit")]).alarms
-    assert {item.what for item in change.changes} == {
-        "a commit", "run two of the agents began", "run three of the agents began",
-    }  # fmt: skip
+def reading(hours: int, total: float) -> VoiceReading:
+    return VoiceReading(said("ann", hours), total, total >= 1)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +194,7 @@ def test_an_alarm_stands_until_the_sum_is_at_nothing(
     monkeypatch.setattr("persona_pipeline.evaluation.voice.follow_voice", lambda *_: told)
     window = Window(END + timedelta(hours=9), END + timedelta(hours=1))
     found = followed(LearntVoice("ann", "h", cast("VoiceModel", "learnt")), [], window)
-    assert (found.stands, [item.alarm.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
+    assert (found.stands, [item.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
 
 
 def learnt(delays: dict[str, int], everyday: int = 900, messages: int = 120) -> VoiceState:

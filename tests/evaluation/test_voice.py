@@ -1,6 +1,5 @@
-"""An agent's voice in an evaluation: a warning where it began, with what changed around it."""
+"""An agent's voice in an evaluation: a warning where it began."""
 
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -110,30 +109,10 @@ def test_another_persona_is_another_voice_from_its_next_message_on(learnt_root: 
     assert "; its persona changed" in anew.text
 
 
-def test_what_changed_in_git_stands_beside_the_alarm(learnt_root: Path, learnt_world: World) -> None:
-    def git(*arguments: str, at: datetime = FIRST_BAD) -> None:
-        moment = at.isoformat()
-        environment = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment, "PATH": "/usr/bin:/bin"}
-        command = ["git", "-C", str(learnt_root), "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
-        subprocess.run(command, check=True, capture_output=True, env=environment)
-
-    git("init", "-q")
-    (learnt_root / "prompt.txt").write_text("Be brief.", encoding="utf-8")
-    git("add", "prompt.txt")
-    git("commit", "-qm", "another prompt", at=FIRST_BAD - timedelta(days=9))
-    git("add", "personas/jim.yaml")
-    git("commit", "-qm", "only jim", at=FIRST_BAD - timedelta(hours=2))
-    git("add", "personas/michael.yaml")
-    git("commit", "-qm", "a shorter persona", at=FIRST_BAD - timedelta(hours=1))
-    (found,) = voice_state(learnt_world, "michael", WEEK).alarms
-    [changed] = found.changes
-    assert changed.what.endswith("(personas/michael.yaml): a shorter persona")
-
-
 def test_the_window_of_an_alarm_holds_its_messages_and_no_others(learnt_world: World) -> None:
     (found,) = voice_state(learnt_world, "michael", WEEK).alarms
     said = learnt_world.messages(alarm_window(found), agent_id="michael")
-    assert (said[0], said[-1], len(said)) == (found.alarm.began_at, found.alarm.raised_at, found.alarm.messages)
+    assert (said[0], said[-1], len(said)) == (found.began_at, found.raised_at, found.messages)
     only = EvaluationRequest(
         agents=["michael"], since=alarm_window(found).start, as_of=alarm_window(found).end, dimensions=["fluency"]
     )

@@ -74,9 +74,6 @@ VOICE: dict[str, Any] = {
             "raised_at": {"id": "michael-0617-04", "created_at": "2026-06-17T14:00:00Z"},
             "messages": 3,
             "quotes": [{"id": "michael-0617-02", "text": "Please find the quarterly figures attached."}],
-            "changes": [
-                {"at": "2026-06-17T09:00:00Z", "what": "commit abc1234 (personas/michael.yaml): a shorter persona"}
-            ],
         }
     ],
     "stands": True,
@@ -343,7 +340,7 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
             Finding(
                 kind="voice_alarm",
                 exit_code=EXIT_OK,
-                message=f"{VOICE['text']}; around it changed: {VOICE['alarms'][0]['changes'][0]['what']}",
+                message=VOICE["text"],
                 remedy="ask the judge about it: `persona-pipeline evaluate --agents michael`",
                 agent_id=agent_id,
             )

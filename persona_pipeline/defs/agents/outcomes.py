@@ -73,15 +73,13 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
             "began": place(alarm["began_at"]),
             "raised": place(alarm["raised_at"]),
             "lines": one_line("; ".join(quote["text"] for quote in alarm["quotes"]), metadata.MOST_TEXT),
-            "changed": one_line("; ".join(change["what"] for change in alarm["changes"]), metadata.MOST_TEXT)
-            or "nothing is known",
         }
         for alarm in seen["alarms"]
     ]
     facts = {
         "voice": seen["text"],
         "alarm": seen["stands"],
-        **({"alarms": metadata.table(alarms, ("began", "raised", "lines", "changed"))} if alarms else {}),
+        **({"alarms": metadata.table(alarms, ("began", "raised", "lines"))} if alarms else {}),
         **({"threshold": round(seen["threshold"], 4)} if seen["threshold"] is not None else {}),
         **({} if seen["sum"] is None else {"sum": seen["sum"]}),
         **({"learnt_from": dg.MetadataValue.json(seen["learnt_from"])} if seen["learnt_from"] else {}),

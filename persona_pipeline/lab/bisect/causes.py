@@ -336,7 +336,7 @@ def _scores(step: Step, ids: list[str]) -> Iterator[str]:
 
 
 def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
-    """Return a line with the known cause for each voice alarm of the newest week; none without a learnt voice."""
+    """Return a line for each voice alarm of the newest week; none without a learnt voice."""
     try:
         world.sync_persona(agent_id)
         world.sync_messages()
@@ -344,12 +344,4 @@ def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
     except ConfigError:
         # Without a persona, or a message, it has no voice.
         return ()
-    return tuple(f"{found.alarm.text}; {_around([change.what for change in found.changes])}" for found in state.alarms)
-
-
-def _around(changes: Sequence[str]) -> str:
-    if not changes:
-        return "no known change around it: it may be the answering model, which no file names"
-    if len(changes) == 1:
-        return f"one thing changed around it: {changes[0]}"
-    return f"cannot tell which: {len(changes)} things changed around it: {'; '.join(changes)}"
+    return tuple(alarm.text for alarm in state.alarms)

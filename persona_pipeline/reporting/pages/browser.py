@@ -342,13 +342,6 @@ def _voice_alarms(alarms: Mapping[str, Json], agents: Sequence[AgentBlock]) -> l
 def _alarms(seen: Json) -> Iterator[Block]:
     for alarm in seen.get("alarms", ()):
         yield from (Quote(quote["text"], quote["id"]) for quote in alarm["quotes"])
-        began = Span(alarm["began_at"]["id"], "code")
-        if alarm.get("changes"):
-            yield Item(["Changed around message ", began, ":"])
-            changes = [f"{change['what']} ({change['at'][:16].replace('T', ' ')})" for change in alarm["changes"]]
-            yield Items([Item(change, tone="good") for change in changes])
-        else:
-            yield Item(["No change is known around message ", began, "."])
     if seen.get("learnt_from"):
         learnt = Facts(named_values(seen["learnt_from"]))
         yield Folded("What the voice was learnt from", [learnt], whole=False)

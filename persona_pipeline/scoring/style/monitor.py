@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
@@ -148,44 +148,6 @@ def moved(shift: Any) -> list[str]:
 def follow_voice(model: VoiceModel, messages: Iterable[Message]) -> tuple[list[VoiceReading], list[VoiceAlarm]]:
     """Return the readings of an agent's messages, oldest first, and the alarms they raise. Other agents' are skipped."""
     return VoiceWatch(model).read([item for item in messages if item.agent_id == model.provenance.agent_id])
-
-
-# Changes this long before the first message that sounds different may have caused it.
-BEFORE = timedelta(days=3)
-MOST_CHANGES = 5
-
-
-@dataclass(frozen=True)
-class KnownChange:
-    """Something that changed at a time: a commit, an edited persona, another model."""
-
-    at: datetime
-    what: str
-
-
-@dataclass(frozen=True)
-class VoiceChange:
-    """An alarm, and the changes from three days before its beginning until it was raised: the five nearest to its beginning,
-    nearest first."""
-
-    alarm: VoiceAlarm
-    changes: tuple[KnownChange, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The finding as text, without quotes."""
-        if not self.changes:
-            return f"{self.alarm.text}; nothing is known to have changed around it"
-        listed = "; ".join(f"{change.what} ({change.at.isoformat()})" for change in self.changes)
-        return f"{self.alarm.text}; around it changed: {listed}"
-
-
-def voice_change(alarm: VoiceAlarm, changes: Sequence[KnownChange]) -> VoiceChange:
-    """Return an alarm with the changes that may have caused it. ``changes``: in any order."""
-    began, raised = alarm.began_at.created_at, alarm.raised_at.created_at
-    around = [change for change in changes if began - BEFORE <= change.at <= raised]
-    nearest = sorted(around, key=lambda change: (abs(began - change.at), change.what))
-    return VoiceChange(alarm, tuple(nearest[:MOST_CHANGES]))
 
 
 _TABLE = tables.voice_models

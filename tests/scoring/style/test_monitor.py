@@ -25,12 +25,10 @@ from persona_pipeline.scoring.style.features import (
 from persona_pipeline.scoring.style.model import VoiceModel, learn_voice, talk_numbers
 from persona_pipeline.scoring.style.monitor import (
     ALARM,
-    KnownChange,
     VoiceAlarm,
     VoiceWatch,
     follow_voice,
     moved,
-    voice_change,
 )
 from persona_pipeline.world.models import Message
 from tests.scoring.style.samples import WORDS, line
@@ -240,23 +238,6 @@ def test_everyday_language_of_the_package_and_of_a_world(tmp_path: Path) -> None
     path.write_text(lines, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"ko\.txt:1: this line is in no section"):
         learn_voice("ann", korean, root=tmp_path)
-
-
-def test_a_finding_names_what_changed_around_the_beginning() -> None:
-    messages = said("terse", 10, 12, LATER)
-    alarm = VoiceAlarm("ann", messages[4], messages[0], 5, (), ("shorter (-2.0)",))
-    changes = [
-        KnownChange(LATER - timedelta(days=20), "long ago"),
-        KnownChange(LATER - timedelta(days=2), "commit abc123: shorter persona"),
-        KnownChange(LATER - timedelta(minutes=5), "model changed"),
-        KnownChange(LATER + timedelta(days=9), "later"),
-    ]
-    found = voice_change(alarm, changes)
-    assert [change.what for change in found.changes] == ["model changed", "commit abc123: shorter persona"]
-    assert "around it changed: model changed" in found.text
-    for at in (alarm.raised_at.created_at, LATER - timedelta(days=3)):
-        assert voice_change(alarm, [KnownChange(at, "at the edge")]).changes
-    assert voice_change(alarm, ()).text.endswith("nothing is known to have changed around it")
 
 
 def test_what_moved_is_told_most_first_and_never_empty() -> None:
