@@ -1,6 +1,6 @@
 """Collects the parts of a report other than scores in ``RunReport.statistics``, as plain JSON.
 
-Sections: ``history``, ``voice_map``, ``voice_alarms``, ``suites`` and ``corrections``; empty sections are left out.
+Sections: ``history``, ``voice_map`` and ``voice_alarms``; empty sections are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
-
-from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.evaluation.history import overall_points, points_of, score_history
 from persona_pipeline.evaluation.plan import history_of
@@ -32,15 +29,12 @@ _MOST_VOICES = 30
 
 def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
     """Return the report with its statistics; the history begins at ``since``."""
-    from persona_pipeline.corrections.statistics import correction_statistics
-
     if not report.agents:
         return report
     agent_ids = [agent_id for agent_id, item in report.agents.items() if not item.outlined]
     newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
     window = _window_of(newest)
     with world.store.together():
-        corrections = correction_statistics(world.store, window, agent_ids=list(report.agents))
         sections: dict[str, Any] = {
             "history": {
                 **_outlined_history(world.store, report, window.end),
@@ -50,10 +44,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
             },
             "voice_map": _voice_statistics(world, agent_ids, window),
             "voice_alarms": _voice_alarm_statistics(world, report),
-            "suites": _suite_summaries(world.store),
         }
-    if corrections.agents:
-        sections["corrections"] = corrections.model_dump(mode="json")
     report.statistics |= {name: section for name, section in sections.items() if section}
     return report
 
@@ -69,16 +60,6 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
         agent_id: [{"window_end": end, "overall": overall} for end, overall in values.items()]
         for agent_id, values in found.items()
     }
-
-
-def _suite_summaries(store: Store) -> list[dict[str, Any]]:
-    with store.connect() as connection:
-        if connection.execute(sa.select(tables.suite_runs.c.id).limit(1)).first() is None:
-            return []
-    # Here, because loading the suites takes a quarter of a second that few runs need.
-    from persona_pipeline.suites.running.history import latest_suite_summaries
-
-    return latest_suite_summaries(store)
 
 
 def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:

@@ -5,11 +5,6 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import Any
 
-from persona_pipeline.corrections.statistics import (
-    CheckLatency,
-    CorrectionStatistics,
-    GateStatistics,
-)
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power, PropositionDrop
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
@@ -396,35 +391,6 @@ def _voice_map(drifted: bool) -> dict:
             for (a, b), (vocabulary, characters, z) in alike.items()
         ],
     }
-
-
-def sample_suite() -> dict[str, Any]:
-    """Return the summary of a suite with one failed test."""
-    return {
-        "suite": "suites/michael.eval.yaml",
-        "target": "haiku",
-        "verdict": "fail",
-        "score": 0.62,
-        "tests": {"pass": 4, "fail": 1},
-        "failures": [{"id": "greets", "verdict": "fail", "score": 0.2, "reason": "no greeting"}],
-    }
-
-
-def sample_corrections() -> CorrectionStatistics:
-    """What the gate did to forty messages of michael."""
-    row = GateStatistics(
-        actions=40,
-        passed=33,
-        passed_after_retry=4,
-        forced=1,
-        fail_open=2,
-        fail_open_by_reason={"timeout": 2},
-        corrected=5,
-        checks=47,
-        latency_ms=CheckLatency(p50=410.0, p95=1900.0, p99=4400.0, highest=5000.0),
-        usd=0.0012,
-    )
-    return CorrectionStatistics(total=row, agents={"michael": row})
 
 
 def many_agents(count: int) -> RunReport:

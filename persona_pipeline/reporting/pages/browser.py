@@ -29,7 +29,6 @@ from persona_pipeline.reporting.page import (
     Section,
     Span,
     Table,
-    verdict_tone,
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
@@ -47,8 +46,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     tone_of,
     usage_facts,
 )
-from persona_pipeline.reporting.pages.instruments import statistics_page
-from persona_pipeline.reporting.text import asset, format_share, format_usd, one_line, plural
+from persona_pipeline.reporting.text import asset, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     FACTS,
     MANY,
@@ -217,8 +215,6 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _kinds(by_name),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(gathered.get("voice_alarms", {}), agents)),
         _voices(gathered.get("voice_map", {})),
-        _suites(gathered.get("suites", ())),
-        _corrections(report, view),
         _provenance(report),
     ]
     leads = tomllib.loads(asset("leads.toml"))
@@ -353,46 +349,6 @@ def _voices(voices: Json) -> Section | None:
     figure = voice_figure(voices)
     pairs = [PageCard("Pair by pair", [figure.numbers])] if figure.numbers else []
     return Section("Voices", [replace(figure, numbers=None), *pairs], "voices")
-
-
-def _suites(suites: Sequence[Json]) -> Section | None:
-    if not suites:
-        return None
-    titles = ("Suite", "Target", "Verdict", "Score", "Tests", "Passed in earlier runs")
-    columns = [Column(title, number=title == "Score") for title in titles]
-    rows, folded = [], []
-    for suite in suites:
-        tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite["tests"].items()) if count)
-        verdict = Cell(suite["verdict"], verdict_tone(suite["verdict"]))
-        earlier = ", ".join(map(format_share, suite.get("earlier", ()))) or "–"
-        cells = [suite["suite"], suite["target"] or "–", verdict, format_share(suite["score"]), tests, earlier]
-        rows.append(PageRow(cells))
-        failures = [_failed_test(test) for test in suite["failures"]]
-        if failures:
-            folded.append(Folded(f"{suite['suite']}: {plural(len(failures), 'test')} to look at", [Items(failures)]))
-    return Section("Eval suites", [Table("Table of suites", columns, rows), *folded], "suites", short="Suites")
-
-
-def _failed_test(test: Json) -> Item:
-    score = "" if test["score"] is None else f" {format_share(test['score'])}"
-    line = [Span(test["id"], "code"), score, f" {test['reason']}"]
-    return Item(line, kind=test["verdict"], tone=verdict_tone(test["verdict"]))
-
-
-def _corrections(report: RunReport, view: ReportView) -> Section | None:
-    if not report.statistics.get("corrections"):
-        return None
-    from persona_pipeline.corrections.statistics import CorrectionStatistics
-
-    found = CorrectionStatistics.model_validate(report.statistics["corrections"])
-    if not found.total.actions:
-        return None
-    rows = sorted(found.agents.items())
-    if len(rows) > MANY:
-        # Those it had to do most with.
-        rows = sorted(rows, key=lambda row: -(row[1].forced + row[1].fail_open + row[1].rejections))[:MANY]
-    blocks = list(statistics_page(found.model_copy(update={"agents": dict(rows)})).as_section().blocks)
-    return Section("Runtime corrections", blocks, "corrections", short="Corrections")
 
 
 def _provenance(report: RunReport) -> Section:

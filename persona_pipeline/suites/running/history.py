@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,35 +17,13 @@ from persona_pipeline.suites.answering.output import OutputError
 from persona_pipeline.suites.format.text import json_rows
 from persona_pipeline.suites.grading.results import (
     SuiteResult,
-    SuiteVerdict,
     TestResult,
     by_target,
-    reason_of,
 )
 from persona_pipeline.suites.running.trials import mean_interval
 
 if TYPE_CHECKING:
     from persona_pipeline.base.database.engine import Store
-
-
-MOST_FAILURES = 50
-
-
-def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
-    """Return the summary of a target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
-    counts = Counter(test.verdict for test in part.tests)
-    failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
-    return {
-        "suite": part.suite,
-        "target": target,
-        "verdict": part.verdict.value,
-        "score": part.score,
-        "tests": {verdict.value: counts[verdict] for verdict in SuiteVerdict},
-        "failures": [
-            {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
-            for test in failures[:MOST_FAILURES]
-        ],
-    }
 
 
 class RowWriter:
@@ -148,36 +125,6 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
         with store.begin() as connection:
             connection.execute(tables.suite_runs.insert(), rows)
     return [row["id"] for row in rows]
-
-
-def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
-    """Return the summary of the newest saved run of each suite and target, by name.
-
-    ``earlier``: pass rates of its last 5 runs before, newest first.
-    """
-    import sqlalchemy as sa
-
-    from persona_pipeline.base.database import tables
-
-    runs = tables.suite_runs
-    newest = sa.func.row_number().over(
-        partition_by=(runs.c.suite, runs.c.target), order_by=(runs.c.created_at.desc(), runs.c.id)
-    )
-    ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
-    query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
-    passed = ranked.c.result["summary"]["pass_rate"].as_float()
-    before = sa.select(ranked.c.suite, ranked.c.target, passed).where(ranked.c.place.between(2, 6))
-    earlier: dict[Any, list[float]] = {}
-    found = []
-    with store.connect() as connection:
-        for suite, target, rate in connection.execute(before.order_by(ranked.c.place)).all():
-            if rate is not None:
-                earlier.setdefault((suite, target), []).append(rate)
-        for row in connection.execute(query).all():
-            tests = [TestResult.from_dict(item) for item in row.result["tests"]]
-            part = SuiteResult(row.result["suite"], row.result["path"], tests, row.result["suite_hash"])
-            found.append(summary_of(row.target, part) | {"earlier": earlier.get((row.suite, row.target), [])})
-    return found
 
 
 WIN, SURE = 0.1, 0.05

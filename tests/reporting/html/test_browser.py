@@ -12,7 +12,7 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
-from tests.reporting.sample import many_agents, sample_corrections, sample_report, with_messages
+from tests.reporting.sample import many_agents, sample_report, with_messages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -101,20 +101,6 @@ def hostile_report() -> RunReport:
     channels = report.agents["dwight"].evaluation.dimensions["convergence"].statistics["channels"]
     channels[HOSTILE] = channels["general"]
     report.provenance[HOSTILE] = HOSTILE
-    report.statistics["suites"] = [
-        {
-            "suite": HOSTILE,
-            "target": HOSTILE,
-            "verdict": "fail",
-            "score": None,
-            "tests": {HOSTILE: 1},
-            "failures": [{"id": HOSTILE, "verdict": "fail", "score": None, "reason": HOSTILE}],
-        }
-    ]
-    corrections = sample_corrections()
-    report.statistics["corrections"] = corrections.model_copy(
-        update={"agents": {HOSTILE: corrections.agents["michael"], "b": corrections.agents["michael"]}}
-    ).model_dump(mode="json")
     return report
 
 
@@ -137,8 +123,6 @@ def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., 
         ".findings bdi",
         ".broken .said bdi",
         ".broken .because bdi",
-        "#suites th bdi",
-        "#corrections th bdi",
     ):
         assert SHOWN in page.locator(selector).all_text_contents(), selector
     assert not any("<" in label for label in page.locator("svg text").all_text_contents())

@@ -16,7 +16,7 @@ from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, MessageVerdicts, Role
 from persona_pipeline.scoring.results import QuotedEvidence
-from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
+from tests.reporting.sample import many_agents, sample_report
 
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
 COLOURS = re.compile(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)")
@@ -65,9 +65,14 @@ def test_sections_without_content_are_left_out() -> None:
     report = sample_report(drifted=False)
     report.statistics = {}
     html = render_html(report)
-    for section in ("findings", "timeline", "voices", "suites", "corrections"):
+    for section in ("findings", "timeline", "voices"):
         assert f'id="{section}"' not in html and f'href="#{section}"' not in html
     assert 'id="scores"' in html and 'id="provenance"' in html
+
+
+def test_one_voice_is_no_map() -> None:
+    page = whole_page(RunReport(statistics={"voice_map": {"agents": {"jim": {}}}}))
+    assert "voices" not in [section.id for section in page.sections]
 
 
 def test_every_block_of_a_page_is_written() -> None:
@@ -123,32 +128,19 @@ def test_messages_out_of_character_are_counted_by_claim_and_early_or_late() -> N
     ]
 
 
-def test_reports_of_earlier_releases_with_fading_are_shown() -> None:
+def test_sections_of_earlier_releases_are_passed_over() -> None:
     report = sample_report()
-    report.statistics["fading"] = {"michael": [{"version": "9f2c", "conversations": 12, "curve": [], "text": "half"}]}
+    report.statistics |= {
+        "fading": {"michael": [{"text": "half"}]},
+        "suites": [{"suite": "s"}],
+        "corrections": {"total": {}},
+    }
     assert render_html(report) == render_html(sample_report())
 
 
 def test_intervals_are_drawn() -> None:
     html = render_html(sample_report())
     assert html.count('class="whisker"') >= 3
-
-
-def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
-    report = sample_report()
-    report.statistics["suites"] = [sample_suite()]
-    report.statistics["corrections"] = sample_corrections().model_dump(mode="json")
-    html = render_html(report)
-    for text in (
-        "suites/michael.eval.yaml",
-        "1 fail, 4 pass",
-        "no greeting",
-        "2 timed out",
-        "410",
-        "4,400",
-        "0.0012",
-    ):
-        assert text in html
 
 
 def everybody(report: RunReport) -> list[tuple[Agent, list[Cell]]]:
