@@ -30,12 +30,6 @@ def look_of(stat: os.stat_result) -> str:
     return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
 
 
-def is_fresh(stat: os.stat_result) -> bool:
-    """Return whether a file changed so lately that another change may leave it looking the same."""
-    coarse = stat.st_ctime_ns % _SECOND == 0
-    return abs(time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns)) < (_COARSE if coarse else _FINE)
-
-
 def repository_of(folder: Path) -> Path:
     """Return the top of the repository that a folder lies in, else the folder, links followed."""
     folder = folder.resolve()
@@ -123,7 +117,9 @@ def regular_digest(name: str, stat: os.stat_result, most: int = MOST_BYTES) -> s
     known = _DIGESTS.get(name)
     if known is not None and known[0] == look:
         return known[1]
-    fresh = is_fresh(stat)
+    # A file that changed so lately may change again and look the same.
+    coarse = stat.st_ctime_ns % _SECOND == 0
+    fresh = abs(time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns)) < (_COARSE if coarse else _FINE)
     digest, left = hashlib.sha256(), most + 1
     with open_regular(name) as stream:
         while left > 0 and (chunk := stream.read(min(_CHUNK, left))):

@@ -62,11 +62,6 @@ def clean(text: str) -> str:
     return unicodedata.normalize("NFC", storable(text))
 
 
-def clean_data(value: Any) -> Any:
-    """Return JSON-like data in which every text, keys included, is as in ``clean``."""
-    return storable_data(value, clean)
-
-
 def printable(text: str) -> str:
     """Return text without escape sequences, control characters (new line and tab stay), bidi controls and lone surrogates."""
     return without_controls(_ESCAPES.sub("", text))

@@ -148,9 +148,6 @@ _TARGETS: dict[str, dict[str, Any]] = {
     "persona": {"agent": "ann"},
     "replay": {"path": "own.json"},
     "claude-agent-sdk": {},
-    "openai-agents": {"agent": "nothing:here"},
-    "mcp": {"command": ["true"]},
-    "mcp-http": {"url": "http://127.0.0.1:9/mcp"},
 }
 
 

@@ -34,8 +34,7 @@ def _is_path(text: str) -> str:
     return text
 
 
-def is_url(text: str) -> str:
-    """Return the text. Raises ``ValueError``: it is not a URL of HTTP."""
+def _is_url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     return text
@@ -52,7 +51,7 @@ class HttpTarget(AwaitedTarget):
     asks_network: ClassVar[bool] = True
     retried: ClassVar[bool] = True
 
-    url: Annotated[Text, AfterValidator(is_url)] = Field(description="Where the agent listens.")
+    url: Annotated[Text, AfterValidator(_is_url)] = Field(description="Where the agent listens.")
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
     headers: dict[str, str] = Field(default_factory=dict, description="Sent with each request.")
     body: Any = Field(
@@ -81,11 +80,11 @@ class HttpTarget(AwaitedTarget):
         sent: dict[str, Any] = {
             "method": self.method,
             "url": _VARIABLE.sub(lambda match: quote(_as_text(request.named[match[1]]), safe=""), self.url),
-            "headers": {name: str(filled(value, request)) for name, value in self.headers.items()},
+            "headers": {name: str(_filled(value, request)) for name, value in self.headers.items()},
             "extensions": {"trace": timing.follow},
         }
         if self.method != "GET":
-            sent["json"] = over_texts(self.body, lambda text: filled(text, request))
+            sent["json"] = over_texts(self.body, lambda text: _filled(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
@@ -195,7 +194,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def filled(template: str, request: Request) -> Any:
+def _filled(template: str, request: Request) -> Any:
     """Fill the variables of a text; a text that is only a variable becomes its value."""
     whole = _VARIABLE.fullmatch(template.strip())
     if whole:

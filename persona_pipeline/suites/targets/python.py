@@ -21,36 +21,18 @@ from persona_pipeline.suites.format.files import ReasonedError, source_file
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
 )  # fmt: skip
-# The form ``package.module:name``.
-PLACE = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
 
 class AwaitedTarget(TargetFields):
-    """Waits for code that may raise any exception, which becomes the test's error.
-
-    ``package``: module to import, installed by the optional dependencies ``extra``. ``retried``: whether a timeout is
-    retried.
-    """
+    """Waits for code that may raise any exception, which becomes the test's error. ``retried``: whether a timeout is retried."""
 
     retried: ClassVar[bool] = False
-    package: ClassVar[str] = ""
-    extra: ClassVar[str] = ""
 
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
-
-    def sdk(self, module: str = "") -> Any:
-        """Return the package, or a module of it. Raises ``TargetError``: it is not installed."""
-        try:
-            return importlib.import_module(module or self.package)
-        except ImportError as error:
-            said = f"it needs {self.package} ({error}); install it: pip install 'persona-pipeline[{self.extra}]'"
-            raise self.failure("not_installed", said) from error
 
     def prepare(self) -> None:
         if self.asks_network:
             self.require_network()
-        if self.package:
-            self.sdk()
 
     async def ask(self, request: Request) -> Any:
         """Return the answer in any form that ``answer_of`` accepts."""
@@ -70,7 +52,7 @@ class AwaitedTarget(TargetFields):
         except ReasonedError:
             raise
         except Exception as error:  # One crash must not end the run.
-            raise self.failure("crashed", said_by(error)) from error
+            raise self.failure("crashed", _said_by(error)) from error
 
     def close(self) -> None:
         self._loop.close()
@@ -86,7 +68,7 @@ class PythonTarget(AwaitedTarget):
     runs_code: ClassVar[bool] = True
 
     function: str = Field(
-        pattern=PLACE,
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
         description="package.module:function; modules beside the targets file are found too.",
     )
 
@@ -107,13 +89,9 @@ class PythonTarget(AwaitedTarget):
         except Exception as error:
             said = f"{self.function} cannot be imported ({type(error).__name__}: {error})"
             raise self.failure("no_function", said) from error
-        self._call = self.callable_of(found)
-        return self._call
-
-    def callable_of(self, found: Any) -> Callable[..., Any]:
-        """Return the function of an imported object. Raises ``TargetError``: it is not a function."""
         if not callable(found):
             raise self.failure("no_function", f"{self.function} is no function")
+        self._call = found
         return found
 
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:
@@ -136,12 +114,8 @@ class PythonTarget(AwaitedTarget):
         threading.Thread(target=work, name=f"target {self.name}", daemon=True).start()
         return done.result(request.timeout)
 
-    def source(self) -> Any:
-        """Return the function or module with the code, for the fingerprint."""
-        return self._call or self._found()
-
     def fingerprint(self) -> Mapping[str, Any]:
-        source = source_file(self.source())
+        source = source_file(self._call or self._found())
         text = b"" if source is None else source.read_bytes()
         return {**super().fingerprint(), "source": hashlib.sha256(text).hexdigest()}
 
@@ -162,7 +136,7 @@ class _Handed(PythonTarget):
     runs_code: ClassVar[bool] = False
 
 
-def said_by(error: Exception) -> str:
+def _said_by(error: Exception) -> str:
     """Return type and message of an exception; for a group, of its first one."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]

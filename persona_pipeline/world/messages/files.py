@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, get_args
 from persona_pipeline.base.documents.json import JsonError, content_hash, is_shallow, rfc3339, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
-from persona_pipeline.base.text import clean, clean_data, shortened
+from persona_pipeline.base.text import clean, shortened, storable_data
 from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
@@ -256,7 +256,7 @@ def _cleaned(key: str, value: Any, room: int) -> dict[str, Any] | None:
         return None
     # Cleaning never makes it longer.
     found = json.loads(text) if len(text) <= room else None
-    return clean_data(found) if found and is_shallow(found, DEEPEST + 2) else None
+    return storable_data(found, clean) if found and is_shallow(found, DEEPEST + 2) else None
 
 
 MAX_TEXT = 1_000_000
