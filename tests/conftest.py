@@ -151,7 +151,7 @@ def sample_world(sample_root: Path) -> Iterator[World]:
 @pytest.fixture(scope="session")
 def finished_voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample world with its store, in which everybody's voice is learnt from the two weeks before the drift; to be copied."""
-    from persona_pipeline.corrections.voices import VoiceWatches
+    from persona_pipeline.evaluation.voice import VoiceWatches
 
     root = copy_sample(tmp_path_factory.mktemp("voices") / "world")
     world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")

@@ -42,7 +42,7 @@ SHOWN = {
         "",
     },
     "corrections": {
-        "configuration", "gate", "nudges", "replay", "service.app", "statistics", "voices",
+        "configuration", "gate", "nudges", "replay", "service.app", "statistics", "watch",
     },
     "defs": {""},
     "deployment": {

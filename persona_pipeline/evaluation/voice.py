@@ -24,6 +24,7 @@ from persona_pipeline.scoring.style.monitor import (
     LearntVoice,
     VoiceAlarm,
     VoiceReading,
+    VoiceWatch,
     current_voice,
     follow_voice,
     learnt_from,
@@ -33,7 +34,7 @@ from persona_pipeline.scoring.style.monitor import (
 from persona_pipeline.scoring.text.tokens import UNKNOWN
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.messages.store import MessageLog, count_messages, read_messages
-from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.models import Message, Persona, Window, grouped
 from persona_pipeline.world.world import World
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
@@ -284,3 +285,37 @@ def _kept(world: World, state: VoiceState) -> VoiceState:
         with world.store.begin() as connection:
             write_voices(connection, [state.learnt])
     return state
+
+
+class VoiceWatches:
+    """The voices of some agents and their current states.
+
+    Voices are learnt from messages up to a moment, or stored ones are taken. ConfigError: an agent has no persona in the store.
+
+    Attributes:
+        notes: agents that cannot be followed, and why. ``follows``: for the others, the basis of the comparison and its limits.
+        looked_at: number of messages compared with a voice.
+    """
+
+    def __init__(self, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> None:
+        self.notes, self.follows, self.looked_at = list[str](), list[str](), 0
+        self._watches: dict[str, tuple[VoiceWatch, datetime]] = {}
+        for agent_id in agent_ids:
+            state = learn_voice_before(world, agent_id, moment, again=again)
+            model, told = state.learnt.model, self.notes
+            if state.learnt.note:
+                self.notes.append(state.learnt.note)
+            if model is not None:
+                # A voice is not compared with the messages it was learnt from, or with those of an earlier persona.
+                self._watches[agent_id] = VoiceWatch(model), state.learnt.follows_from or model.provenance.until
+                told = self.follows
+            told += followed_text(state, moment)
+
+    def read(self, messages: Sequence[Message]) -> list[VoiceAlarm]:
+        """Compare new messages, oldest first, with their speakers' voices."""
+        alarms, by_agent = list[VoiceAlarm](), grouped(messages, lambda message: message.agent_id)
+        for agent_id, (watch, start) in self._watches.items():
+            said = [message for message in by_agent.get(agent_id, ()) if message.created_at > start]
+            self.looked_at += len(said)
+            alarms += watch.read(said)[1]
+        return sorted(alarms, key=lambda alarm: (alarm.raised_at.created_at, alarm.raised_at.id))

@@ -77,15 +77,13 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
 
     ``threshold`` is None while the voice is not learnt; ``sum`` shows how near the newest messages are to it.
     """
-    from persona_pipeline.corrections.voices import alarm_facts
-
     model = state.learnt.model
     return {
         "text": state.text,
         "threshold": ALARM if model and model.limits else None,
         "learnt_from": model.provenance.model_dump(mode="json") if model else {},
         "sum": round(state.readings[-1].level, 4) if state.readings else None,
-        "alarms": [{**alarm_facts(alarm), "text": alarm.text} for alarm in state.alarms],
+        "alarms": [{**alarm.facts, "text": alarm.text} for alarm in state.alarms],
         "stands": state.stands,
     }
 

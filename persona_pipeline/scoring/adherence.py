@@ -11,9 +11,7 @@ from itertools import accumulate
 
 from persona_pipeline.scoring.plan import (
     AgentCase,
-    Composed,
     DimensionPlan,
-    JudgedPropositions,
     JudgingContext,
     judged_part,
     judged_plan,
@@ -29,14 +27,12 @@ MOST_ACTIONS = 20
 def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
     """Plan adherence: persona and trajectory, weighted mean of the propositions."""
     if not case.messages:
-        return no_evidence("adherence", propositions, "the agent said nothing in the window")
+        return no_evidence(case, propositions, "the agent said nothing in the window")
     contexts = _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
-
-    def composed(judged: JudgedPropositions) -> Composed:
-        statistics = {"messages": len(case.messages), "level": propositions.level, "contexts": len(contexts)}
-        return (), [judged_part(judged)], statistics
-
-    return judged_plan(case, propositions, contexts, composed, persona=case.persona)
+    statistics = {"messages": len(case.messages), "level": propositions.level, "contexts": len(contexts)}
+    return judged_plan(
+        case, propositions, contexts, lambda judged: ((), [judged_part(judged)], statistics), persona=case.persona
+    )
 
 
 def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:

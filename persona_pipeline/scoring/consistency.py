@@ -7,9 +7,7 @@ from typing import Any
 
 from persona_pipeline.scoring.plan import (
     AgentCase,
-    Composed,
     DimensionPlan,
-    JudgedPropositions,
     JudgingContext,
     judged_part,
     judged_plan,
@@ -28,22 +26,17 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     """Plan consistency: up to 10 pairs in one trajectory, weighted mean of the propositions."""
     pairs = excerpt_pairs(case)
     if not pairs:
-        return no_evidence("consistency", propositions, "there are no earlier messages to compare with")
+        return no_evidence(case, propositions, "there are no earlier messages to compare with")
     entries = _entries(case, pairs)
     context = JudgingContext(windowed(entries, *propositions.window()), {"agent_name": SPEAKER})
-
-    def composed(judged: JudgedPropositions) -> Composed:
-        elsewhere = sum(earlier[0].conversation != now[0].conversation for earlier, now in pairs)
-        statistics = {
-            "pairs": len(pairs),
-            "messages": len(entries),
-            "pairs_across_conversations": elsewhere,
-            "conversations": compared_conversations(pairs),
-        }
-        return (), [judged_part(judged)], statistics
-
+    statistics = {
+        "pairs": len(pairs),
+        "messages": len(entries),
+        "pairs_across_conversations": sum(earlier[0].conversation != now[0].conversation for earlier, now in pairs),
+        "conversations": compared_conversations(pairs),
+    }
     # This dimension is judged without the persona, even if the file includes it.
-    return judged_plan(case, propositions, [context], composed)
+    return judged_plan(case, propositions, [context], lambda judged: ((), [judged_part(judged)], statistics))
 
 
 def excerpt_pairs(case: AgentCase) -> list[Pair]:

@@ -44,7 +44,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     channels = case.group_channels()
     if not channels:
         alone = {"findings": found} if (found := as_statistics(case.alike, case.names)) else {}
-        return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels", alone)
+        return no_evidence(case, propositions, "nobody else spoke in the agent's channels", alone)
     weights = {channel: case.own_count(messages) for channel, messages in channels.items()}
     contexts = [
         _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()

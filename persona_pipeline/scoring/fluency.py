@@ -24,7 +24,7 @@ MOST_MESSAGES = 10
 def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
     """Plan fluency; the weight of a part that does not apply is shared by the others."""
     if not case.messages:
-        return no_evidence("fluency", propositions, "the agent said nothing in the window")
+        return no_evidence(case, propositions, "the agent said nothing in the window")
     texts = [message.text for message in case.messages]
     generator = random.Random(case.seed("structure"))
     count = min(MOST_MESSAGES, len(case.messages))

@@ -21,7 +21,7 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
     """Plan ideas quantity: each channel the agent spoke in, weighted by its messages there; not in the overall score."""
     channels = {channel: messages for channel, messages in case.channels.items() if messages}
     if not channels:
-        return no_evidence("ideas_quantity", propositions, "the agent said nothing in a channel")
+        return no_evidence(case, propositions, "the agent said nothing in a channel")
     contexts = [
         JudgingContext(
             windowed([case.entry(message) for message in messages], *propositions.window()),

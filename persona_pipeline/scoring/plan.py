@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
@@ -23,7 +22,7 @@ from persona_pipeline.scoring.results import (
 )
 from persona_pipeline.scoring.style.likeness import VoiceFinding, by_speaker
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
+from persona_pipeline.world.models import Entry, Message, Trajectory, Window, grouped, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
     DIMENSIONS,
     Proposition,
@@ -156,14 +155,11 @@ class JudgingPlan:
 
     def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
         """Combine the verdicts of ``requests``; ValueError: the numbers differ."""
-        pairs = list(zip(self.requests, verdicts, strict=True))
+        pairs = grouped(zip(self.requests, verdicts, strict=True), lambda pair: pair[0].proposition_id)
         results: dict[str, PropositionResult] = {}
         ideas: dict[str, tuple[str, ...]] = {}
-        start = 0
         for proposition in self.propositions.propositions:
-            samples = self.samples[proposition.id]
-            own = pairs[start : start + len(self.contexts) * samples]
-            start += len(own)
+            own, samples = pairs.get(proposition.id, []), self.samples[proposition.id]
             results[proposition.id] = self._result(proposition, own)
             for position, (request, verdict) in enumerate(own):
                 part = self.contexts[position // samples].part or ""
@@ -243,42 +239,6 @@ def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, flo
     return pooled, pooled / math.sqrt(sum(n for _, n in known))
 
 
-def plan_judgments(
-    propositions: PropositionSet,
-    contexts: Sequence[JudgingContext],
-    *,
-    agent_id: str,
-    persona: str | None = None,
-    samples: Mapping[str, int] | None = None,
-    lists_ideas: bool = False,
-) -> JudgingPlan:
-    """Return the requests for every proposition, context and sample, in that nesting; an empty context has no request.
-
-    Args:
-        persona: shown to the judge only if the set includes personas; None in dimensions that do not show it.
-        samples: number of judgments of each claim; None: one each.
-        lists_ideas: the first proposition's judgment also lists the ideas of each context.
-    """
-    contexts = [context for context in contexts if context.trajectory.entries]
-    samples = samples or {item.id: 1 for item in propositions.propositions}
-    requests = tuple(
-        JudgeRequest(
-            dimension=propositions.dimension,
-            proposition_id=proposition.id,
-            claim=fill_template(proposition.claim, claim_variables(context.variables)),
-            trajectory=context.trajectory,
-            persona=persona if propositions.include_personas else None,
-            lists_ideas=lists_ideas and index == 0,
-            sample=sample,
-            agent_id=agent_id,
-        )
-        for index, proposition in enumerate(propositions.propositions)
-        for context in contexts
-        for sample in range(samples[proposition.id])
-    )
-    return JudgingPlan(propositions, contexts, requests, samples)
-
-
 def recorded_coverage(verdicts: Iterable[Verdict]) -> float | None:
     """Return the highest required coverage that failed recordings hold; None: see ``DimensionEvaluation.min_coverage``."""
     asked = [verdict.min_coverage for verdict in verdicts if verdict.has_failed]
@@ -333,30 +293,6 @@ def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:
     return Part(score, weight, failed=score is None and judged.n_scored < judged.n_expected)
 
 
-def evaluation(
-    dimension: str,
-    judged: JudgedPropositions,
-    rows: Sequence[PropositionResult],
-    parts: Sequence[Part],
-    statistics: Mapping[str, object],
-    propositions: PropositionSet,
-) -> DimensionEvaluation:
-    """Return the dimension's evaluation from its judged propositions, its computed rows and the parts of its score."""
-    score = compose(parts)
-    computed = [row for row in rows if row.score is not None]
-    return DimensionEvaluation(
-        dimension=dimension,
-        score=score,
-        unscored=judged.reason() if score is None else None,
-        n_scored=judged.n_scored + len(computed),
-        n_expected=judged.n_expected + len(computed),
-        propositions={**judged.results, **{row.id: row for row in rows}},
-        statistics=dict(statistics),
-        usage=judged.usage,
-        proposition_set_hash=propositions.hash,
-    )
-
-
 # Rows and parts of the score that are computed or judged, and the dimension's own numbers.
 Composed = tuple[Sequence[PropositionResult], Sequence[Part], Mapping[str, object]]
 
@@ -370,27 +306,58 @@ def judged_plan(
     persona: str | None = None,
     lists_ideas: bool = False,
 ) -> DimensionPlan:
-    """Return the plan of a dimension whose claims are judged on contexts; the rest as in ``plan_judgments``.
+    """Return the plan of a dimension: every proposition is judged on every context; an empty context has no request.
 
-    ``compose_with``: returns the computed rows, all parts of the score and the statistics for judged propositions.
+    Args:
+        compose_with: returns the computed rows, all parts of the score and the statistics for judged propositions.
+        persona: shown to the judge only if the set includes personas; None in dimensions that do not show it.
+        lists_ideas: the first proposition's judgment also lists the ideas of each context.
     """
+    contexts = [context for context in contexts if context.trajectory.entries]
     samples = case.samples_of(propositions)
-    plan = plan_judgments(
-        propositions, contexts, agent_id=case.agent_id, persona=persona, samples=samples, lists_ideas=lists_ideas
+    requests = tuple(
+        JudgeRequest(
+            dimension=propositions.dimension,
+            proposition_id=proposition.id,
+            claim=fill_template(proposition.claim, claim_variables(context.variables)),
+            trajectory=context.trajectory,
+            persona=persona if propositions.include_personas else None,
+            lists_ideas=lists_ideas and index == 0,
+            sample=sample,
+            agent_id=case.agent_id,
+        )
+        for index, proposition in enumerate(propositions.propositions)
+        for context in contexts
+        for sample in range(samples[proposition.id])
     )
 
     def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
-        return evaluation(propositions.dimension, judged, *compose_with(judged), propositions)
+        judged = JudgingPlan(propositions, contexts, requests, samples).collect(verdicts)
+        rows, parts, statistics = compose_with(judged)
+        score, computed = compose(parts), [row for row in rows if row.score is not None]
+        return DimensionEvaluation(
+            dimension=propositions.dimension,
+            score=score,
+            unscored=judged.reason() if score is None else None,
+            n_scored=judged.n_scored + len(computed),
+            n_expected=judged.n_expected + len(computed),
+            propositions={**judged.results, **{row.id: row for row in rows}},
+            statistics=dict(statistics),
+            usage=judged.usage,
+            proposition_set_hash=propositions.hash,
+        )
 
-    return DimensionPlan(plan.requests, finish)
+    return DimensionPlan(requests, finish)
 
 
 def no_evidence(
-    dimension: str, propositions: PropositionSet, detail: str, statistics: Mapping[str, Any] | None = None
+    case: AgentCase, propositions: PropositionSet, detail: str, statistics: Mapping[str, object] | None = None
 ) -> DimensionPlan:
     """Return a plan without requests, for a case without evidence."""
-    judged = plan_judgments(propositions, (), agent_id="").collect(())
-    for result in judged.results.values():
-        result.detail = detail
-    return DimensionPlan((), lambda _: evaluation(dimension, judged, (), (), dict(statistics or {}), propositions))
+
+    def composed(judged: JudgedPropositions) -> Composed:
+        for result in judged.results.values():
+            result.detail = detail
+        return (), (), statistics or {}
+
+    return judged_plan(case, propositions, (), composed)

@@ -16,29 +16,18 @@ HUMOUR = Dimension(
 
 def plan_humour(case: Any, propositions: Any) -> Any:
     # The dimensions are known before anything of the package that reads them can be imported.
-    from persona_pipeline.scoring.plan import (
-        DimensionPlan,
-        JudgingContext,
-        Part,
-        evaluation,
-        judged_part,
-        no_evidence,
-        plan_judgments,
-    )
+    from persona_pipeline.scoring.plan import JudgingContext, Part, judged_part, judged_plan, no_evidence
     from persona_pipeline.scoring.results import algorithmic_row
     from persona_pipeline.world.models import windowed
 
     if not case.messages:
-        return no_evidence("humour", propositions, "the agent said nothing in the window")
+        return no_evidence(case, propositions, "the agent said nothing in the window")
     entries = [case.entry(message) for message in case.messages]
     context = JudgingContext(windowed(entries, 10, 100), {"agent_name": case.display_name})
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
 
-    def finish(verdicts: Any) -> Any:
-        judged = plan.collect(verdicts)
+    def composed(judged: Any) -> Any:
         share = sum("!" in message.text for message in case.messages) / len(case.messages)
         row = algorithmic_row("_exclamations", "It exclaims", 9 * share, f"{share:.0%} of its messages")
-        parts = [Part(row.score, HUMOUR.parts["_exclamations"]), judged_part(judged, HUMOUR.judged_weight)]
-        return evaluation("humour", judged, [row], parts, {}, propositions)
+        return [row], [Part(row.score, HUMOUR.parts["_exclamations"]), judged_part(judged, HUMOUR.judged_weight)], {}
 
-    return DimensionPlan(plan.requests, finish)
+    return judged_plan(case, propositions, [context], composed)

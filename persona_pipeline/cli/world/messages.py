@@ -384,13 +384,8 @@ def watch(
     """
     from datetime import timedelta
 
-    from persona_pipeline.corrections.voices import (
-        FileMessages,
-        SaidAgainWatch,
-        StoredMessages,
-        VoiceWatches,
-        alarm_facts,
-    )
+    from persona_pipeline.corrections.watch import FileMessages, SaidAgainWatch, StoredMessages
+    from persona_pipeline.evaluation.voice import VoiceWatches
     from persona_pipeline.reporting.notify import Notice, require_named, run_link
     from persona_pipeline.reporting.text import one_line, plural
     from persona_pipeline.scoring.text.said_again import pair_text
@@ -418,7 +413,7 @@ def watch(
             typer.echo(problem, err=True)
         alarms = watches.read(new)
         if alarms:
-            facts = {"kind": "voice_alarm", "alarms": [*map(alarm_facts, alarms)]}
+            facts = {"kind": "voice_alarm", "alarms": [alarm.facts for alarm in alarms]}
             tell(
                 Notice("Persona watch: a voice was lost", [alarm.text for alarm in alarms], run_link(), facts),
                 notify or (),
@@ -426,7 +421,7 @@ def watch(
         for alarm in alarms:
             raised += 1
             if as_json:
-                typer.echo(shown_json(alarm_facts(alarm)))
+                typer.echo(shown_json(alarm.facts))
                 continue
             typer.echo(alarm.text)
             for message in alarm.quotes:

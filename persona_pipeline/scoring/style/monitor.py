@@ -70,6 +70,23 @@ class VoiceAlarm:
             f"noticed at {raised.id} after {self.messages} of its messages"
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The alarm as plain JSON."""
+
+        def moment(message: Message) -> dict[str, str]:
+            return {"id": message.id, "created_at": message.created_at.isoformat()}
+
+        return {
+            "agent_id": self.agent_id,
+            "began_at": moment(self.began_at),
+            "raised_at": moment(self.raised_at),
+            "messages": self.messages,
+            "quotes": [{"id": message.id, "text": message.text} for message in self.quotes],
+            "moved": list(self.moved),
+            "like": self.like,
+        }
+
 
 @dataclass
 class VoiceWatch:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import combinations
 from statistics import fmean
 from typing import TypeVar
+
+import numpy as np
 
 from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row
 from persona_pipeline.scoring.text.tokens import (
@@ -238,13 +240,9 @@ def _read(message: str, exempt: tuple[Words, ...]) -> _Read:
 @lru_cache(maxsize=KEPT)
 def phrase_uses(text: str, phrase: str) -> int:
     """Return the number of uses of a phrase in a text, word by word, ignoring case and punctuation."""
-    words, wanted = tokenize(text), tokenize(phrase)
-    uses = position = 0
-    while wanted and position <= len(words) - len(wanted):
-        held = words[position : position + len(wanted)] == wanted
-        uses += held
-        position += len(wanted) if held else 1
-    return uses
+    # Two spaces between words, so that uses in a row do not share one.
+    words, wanted = ("  ".join(tokenize(item)) for item in (text, phrase))
+    return f" {words} ".count(f" {wanted} ") if wanted else 0
 
 
 def phrase_rate(texts: Sequence[str], phrase: str) -> float:
@@ -326,10 +324,8 @@ def ngram_score(share: float) -> float:
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share {share!r} is not within 0 and 1")
-    for (left, high), (right, low) in pairwise(NGRAM_SCORE_POINTS):
-        if share <= right:
-            return high + (low - high) * ((share - left) / (right - left))
-    raise AssertionError("unreachable: the points end at 1")
+    shares, scores = zip(*NGRAM_SCORE_POINTS, strict=True)
+    return float(np.interp(share, shares, scores))
 
 
 # Lengths of n-grams in the score; messages of a stretch, within which repetition is counted; most messages of history that are

@@ -8,10 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import nlargest
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import regex
@@ -164,6 +163,8 @@ def corpus_repetition(messages: Sequence[str], n: int) -> float:
 
 
 OPENER_LENGTH = 3
+# Most tokens of a repeated phrase.
+LONGEST_PHRASE = 40
 
 
 @dataclass(frozen=True)
@@ -179,63 +180,42 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
     """Return the maximal phrases of ``n`` or more tokens that two or more messages, given as tokens, share.
 
     Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
-    not count. Uses a suffix array, built by doubling (Manber and Myers, 1993).
+    not count. Of a phrase of more than ``LONGEST_PHRASE`` tokens its beginning is returned.
 
     Raises:
         ValueError: ``n`` is below 1.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    numbers: dict[str, int] = {}
-    # A unique mark after each message, so that a phrase does not continue into the next.
-    marked = [
-        numbers.setdefault(token, len(numbers)) for each, own in enumerate(corpus) for token in (*own, f" {each}")
-    ]
-    said = [token for own in corpus for token in (*own, "")]
-    owners = np.repeat(np.arange(len(corpus)), [len(own) + 1 for own in corpus]).tolist()
-    order, common = _suffixes(np.array(marked, dtype=np.int64))
-    shared = _longest_shared(order, common, owners)
-    found, start = list[tuple[int, SharedPhrase]](), 0
-    for end in range(1, len(order) + 1):
-        length = shared[order[start]]
-        if end < len(order) and common[end] >= length == shared[order[end]]:
-            continue
-        places = order[start:end]
-        # Skip parts of a longer phrase: those with a longer neighbour, and those that start inside one.
-        alone = common[start] < length and (end == len(order) or common[end] < length)
-        if length >= n and alone and all(place == 0 or shared[place - 1] <= length for place in places):
-            first = min(places)
-            phrase = " ".join(said[first : first + length])
-            found.append((first, SharedPhrase(phrase, len({owners[place] for place in places}), length)))
-        start = end
+    # The empty token after each message ends its phrases.
+    tokens = [token for own in corpus for token in (*own, "")]
+    owners = [number for number, own in enumerate(corpus) for _ in range(len(own) + 1)]
+    # The longest shared phrase at each place, and the places of each shared phrase by its length.
+    longest, by_length = [0] * len(tokens), [[list(range(len(tokens)))]]
+    for length in range(1, LONGEST_PHRASE + 1):
+        longer = defaultdict[tuple[int, str], list[int]](list)
+        for number, places in enumerate(by_length[-1]):
+            for place in places:
+                if token := tokens[place + length - 1]:
+                    longer[number, token].append(place)
+        by_length.append([places for places in longer.values() if len({owners[place] for place in places}) > 1])
+        for place in chain.from_iterable(by_length[-1]):
+            longest[place] = length
+    found = list[tuple[int, SharedPhrase]]()
+    for length in range(n, LONGEST_PHRASE + 1):
+        for places in (places for places in by_length[length] if _is_maximal(places, length, longest)):
+            phrase = " ".join(tokens[places[0] : places[0] + length])
+            found.append((places[0], SharedPhrase(phrase, len({owners[place] for place in places}), length)))
     found.sort(key=lambda item: (-item[1].messages, -item[1].length, item[0]))
     return [phrase for _, phrase in found]
 
 
-def _suffixes(numbers: Any) -> tuple[list[int], list[int]]:
-    """Return the starts of the sorted suffixes of a sequence, and the length of each one's common prefix with the previous."""
-    ranks, length = [np.unique(numbers, return_inverse=True)[1]], 1
-    while len(numbers) and ranks[-1].max() + 1 < len(numbers):
-        after = np.concatenate([ranks[-1][length:], np.full(min(length, len(numbers)), -1)])
-        ranks.append(np.unique(ranks[-1] * (len(numbers) + 1) + after + 1, return_inverse=True)[1])
-        length *= 2
-    order = np.argsort(ranks[-1])
-    ours, before = order[1:].copy(), order[:-1].copy()
-    for level, ranked in reversed([*enumerate(ranks)]):
-        step = (ranked[ours] == ranked[before]) << level
-        ours, before = ours + step, before + step
-    return order.tolist(), [0, *(ours - order[1:]).tolist()]
-
-
-def _longest_shared(order: Sequence[int], common: Sequence[int], owners: Sequence[int]) -> list[int]:
-    """Return for each place the length of the longest phrase from there that another message also contains."""
-    longest = [0] * len(order)
-    for places, lengths in ((order, common), (order[::-1], [0, *common[:0:-1]])):
-        reach = 0
-        for before, place, length in zip(places, places[1:], lengths[1:], strict=False):
-            reach = length if owners[before] != owners[place] else min(reach, length)
-            longest[place] = max(longest[place], reach)
-    return longest
+def _is_maximal(places: Sequence[int], length: int, longest: Sequence[int]) -> bool:
+    """Return whether a phrase is in no longer shared phrase, at its start or after it; of the longest ones, the first."""
+    before = [longest[place - 1] for place in places]
+    if length == LONGEST_PHRASE:
+        return min(before) < length
+    return max(before) <= length and all(longest[place] == length for place in places)
 
 
 def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text.tokens import SharedPhrase, maximal_repeated, shared_openers, tokenize
+from persona_pipeline.scoring.text.tokens import (
+    LONGEST_PHRASE,
+    SharedPhrase,
+    maximal_repeated,
+    shared_openers,
+    tokenize,
+)
 
 MESSAGES = st.lists(st.text(alphabet="ab ", max_size=20), max_size=6)
 
@@ -76,8 +82,14 @@ def test_long_equal_messages_of_one_word_take_no_time() -> None:
     messages = ["ha " * 5000, "ha " * 4000, "ha " * 3000]
     started = time.process_time()
     (phrase,) = maximal_repeated(tokenized(messages), 3)
-    assert (phrase.messages, phrase.length) == (2, 4000)
+    assert (phrase.messages, phrase.length) == (3, LONGEST_PHRASE)
     assert time.process_time() - started < 20
+
+
+def test_of_a_longer_phrase_only_its_beginning_is_listed() -> None:
+    words = [f"w{number}" for number in range(2 * LONGEST_PHRASE)]
+    found = maximal_repeated([["one", *words], [*words, "two"], ["three", *words[1:5]]], 3)
+    assert found == [SharedPhrase(" ".join(words[:LONGEST_PHRASE]), 2, LONGEST_PHRASE)]
 
 
 def test_n_below_one_is_refused() -> None:

@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.corrections.voices import (
-    FileMessages,
-    SaidAgainWatch,
-    StoredMessages,
-    VoiceWatches,
-    alarm_facts,
-)
+from persona_pipeline.corrections.watch import FileMessages, SaidAgainWatch, StoredMessages
+from persona_pipeline.evaluation.voice import VoiceWatches
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -38,7 +33,7 @@ def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world
     alarms = watches.read(source.new())
     assert [(alarm.agent_id, alarm.began_at.id) for alarm in alarms] == [("michael", "general-073")]
     assert source.new() == []
-    assert alarm_facts(alarms[0])["quotes"][0]["id"] in {message.id for message in alarms[0].quotes}
+    assert alarms[0].facts["quotes"][0]["id"] in {message.id for message in alarms[0].quotes}
 
 
 def test_a_late_message_is_not_missed_and_none_is_read_twice(world: World) -> None:

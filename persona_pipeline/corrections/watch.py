@@ -1,4 +1,4 @@
-"""The voices of running agents, as followed by ``persona-pipeline watch``."""
+"""Messages that ``persona-pipeline watch`` follows, from the store or a growing file, and the lines repeated in them."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,8 +9,6 @@ from typing import Any
 from persona_pipeline.corrections.judgment import ClaimFiles
 from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
 from persona_pipeline.corrections.records import recent_messages
-from persona_pipeline.evaluation.voice import followed_text, learn_voice_before
-from persona_pipeline.scoring.style.monitor import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.text.said_again import said_again_statistics
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
@@ -69,40 +67,6 @@ class FileMessages:
         return sorted(fresh, key=lambda message: (message.created_at, message.id))
 
 
-class VoiceWatches:
-    """The voices of some agents and their current states.
-
-    Voices are learnt from messages up to a moment, or stored ones are taken. ConfigError: an agent has no persona in the store.
-
-    Attributes:
-        notes: agents that cannot be followed, and why. ``follows``: for the others, the basis of the comparison and its limits.
-        looked_at: number of messages compared with a voice.
-    """
-
-    def __init__(self, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> None:
-        self.notes, self.follows, self.looked_at = list[str](), list[str](), 0
-        self._watches: dict[str, tuple[VoiceWatch, datetime]] = {}
-        for agent_id in agent_ids:
-            state = learn_voice_before(world, agent_id, moment, again=again)
-            model, told = state.learnt.model, self.notes
-            if state.learnt.note:
-                self.notes.append(state.learnt.note)
-            if model is not None:
-                # A voice is not compared with the messages it was learnt from, or with those of an earlier persona.
-                self._watches[agent_id] = VoiceWatch(model), state.learnt.follows_from or model.provenance.until
-                told = self.follows
-            told += followed_text(state, moment)
-
-    def read(self, messages: Sequence[Message]) -> list[VoiceAlarm]:
-        """Compare new messages, oldest first, with their speakers' voices."""
-        alarms, by_agent = list[VoiceAlarm](), grouped(messages, lambda message: message.agent_id)
-        for agent_id, (watch, start) in self._watches.items():
-            said = [message for message in by_agent.get(agent_id, ()) if message.created_at > start]
-            self.looked_at += len(said)
-            alarms += watch.read(said)[1]
-        return sorted(alarms, key=lambda alarm: (alarm.raised_at.created_at, alarm.raised_at.id))
-
-
 class SaidAgainWatch:
     """Finds repeated lines in agents' conversations after a given moment. Keeps each agent's newest messages."""
 
@@ -120,16 +84,3 @@ class SaidAgainWatch:
             phrases = catchphrases_in(self._claims.of(agent_id))
             yield from ((agent_id, facts) for facts in said_again_statistics(known, said, phrases)["lines"])
             self._own[agent_id] = [*known, *said][-OWN_HISTORY:]
-
-
-def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:
-    """Return an alarm as plain JSON."""
-    return {
-        "agent_id": alarm.agent_id,
-        "began_at": {"id": alarm.began_at.id, "created_at": alarm.began_at.created_at.isoformat()},
-        "raised_at": {"id": alarm.raised_at.id, "created_at": alarm.raised_at.created_at.isoformat()},
-        "messages": alarm.messages,
-        "quotes": [{"id": message.id, "text": message.text} for message in alarm.quotes],
-        "moved": list(alarm.moved),
-        "like": alarm.like,
-    }
