@@ -33,7 +33,7 @@ from persona_pipeline.suites.importing.prompts import (
     named,
     plain,
 )
-from persona_pipeline.suites.importing.providers import Providers, read_execution, read_workspace, simulated_user
+from persona_pipeline.suites.importing.providers import Providers, read_execution, read_workspace
 
 ROW = "test key {}"
 _MOST_NESTED = 8
@@ -248,7 +248,10 @@ def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> I
     rows = list(_expanded(test, not _option(options, "disableVarExpansion")))
     if findings.origin == PYDANTIC_EVALS:
         rows = [{"expected_output": part.take("expected_output")}]
-    asked_of, user = providers.of_test(test.layers)
+    asked_of = providers.of_test(test.layers)
+    if asked_of is None:
+        # Asserts on a conversation say nothing about a single answer.
+        return part.used.update(part.data)
     for place, variables in enumerate(rows, start=1):
         made = _shared(test, variables)
         if made is None:
@@ -257,9 +260,8 @@ def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> I
             answering = [one for one in asked_of if prompt in named([prompt], one.prompts)]
             if asked_of and not answering:
                 continue
-            played = simulated_user(user, variables, answering) if user else {}
-            question = _with_input(test, prompt, variables, around, played)
-            if question is None or played is None:
+            question = _with_input(test, prompt, variables, around)
+            if question is None:
                 continue
             parts = [made["id"], str(place) if len(rows) > 1 else "", prompt.label if len(wanted) > 1 else ""]
             identity = "-".join(_slug(one) if index else one for index, one in enumerate(parts) if one)
@@ -305,8 +307,6 @@ def _expanded(test: ConvertedTest, expands: bool) -> Iterator[dict[str, Any]]:
                 given[name] = _of_file(layer, item, name)
     several = [name for name, value in given.items() if expands and isinstance(value, list)]
     several = several if test.part.findings.promptfoo else []
-    # Initial messages of a simulated user are one value.
-    several = [name for name in several if name != "initialMessages"]
     count = math.prod(len(given[name]) for name in several)
     if count > MOST["tests"]:
         return test.part.dropped(f"a test of {count:,} combinations", "shorten the lists of its variables")
@@ -349,8 +349,6 @@ def _shared(test: ConvertedTest, variables: Mapping[str, Any]) -> dict[str, Any]
     if not asserts and not checked:
         return part.dropped(f"a test with nothing to check ({made['id']})", "give it an assert or criteria")
     metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
-    if governance := part.take("governance"):
-        metadata["governance"] = governance
     conversation = part.take("conversation_id")
     more = {"assert": asserts, "metadata": metadata, "execution": read_execution(part, None), **read_workspace(part)}
     more["conversation_id"] = "" if conversation is None else str(conversation)
@@ -395,29 +393,18 @@ def _answer(part: FilePart, value: Any) -> Any:
 
 
 def _with_input(
-    test: ConvertedTest,
-    prompt: Prompt,
-    variables: Mapping[str, Any],
-    around: tuple[str, str],
-    played: dict[str, Any] | None,
+    test: ConvertedTest, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
 ) -> dict[str, Any] | None:
-    """Return a test's input: AgentV's own input after that of its suite, else the filled prompt; None without one.
-
-    ``played``: the simulated user, whose prompt is the target's instructions.
-    """
+    """Return a test's input: AgentV's own input after that of its suite, else the filled prompt; None without one."""
     part = test.part
     key = None if part.findings.promptfoo else part.first("input_messages", "input", "inputs")
     if key is None and part.first("turns"):
         return {}
     if key is None:
         try:
-            found = asked(prompt, variables, around)
+            return {"input": asked(prompt, variables, around)}
         except TemplateError as problem:
             return part.dropped(f"the test's prompt ({problem})", "the test is left out; fill the prompt by hand")
-        if not played:
-            return {"input": found}
-        told = [{"role": "system", "content": found}] if isinstance(found, str) else found
-        return {**played, "input": [*told, *played["input"]]}
     own = _own_input(part, key, variables)
     if own is None or test.shared is None or test.shared.first("input") is None:
         return None if own is None else {"input": own}

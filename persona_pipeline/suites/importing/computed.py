@@ -172,58 +172,6 @@ def _code(item: ConvertedAssert) -> dict[str, Any] | None:
     return {"type": "code_judge", "script": _INTERPRETERS[item.kind], "config": config}
 
 
-def _used(item: ConvertedAssert) -> dict[str, Any] | None:
-    tools = listed(item.value())
-    minimums = {}
-    for tool in tools:
-        name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
-        if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
-            return item.refused(f"{item.type} with patterns or maxima")
-        minimums[name] = least
-    made = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
-    return _all_of(item, made, len(minimums)) if minimums else item.refused()
-
-
-def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
-    value = item.value()
-    given = value if isinstance(value, dict) else {"steps": value}
-    steps, mode = given.get("steps"), given.get("mode", "in_order")
-    named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
-    if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
-        return item.refused(f"{item.type} with patterns")
-    made = {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
-    return _all_of(item, made, len(named))
-
-
-def _all_of(item: ConvertedAssert, made: dict[str, Any], count: int) -> dict[str, Any]:
-    """Several calls must all be there in promptfoo; here their share is the score."""
-    if count > 1 and item.gates and not item.type.startswith("not-"):
-        return made | {"_passes_from": 1.0}
-    if count > 1:
-        item.differs(f"{item.type} gives a share of its calls here, there all or nothing")
-    return made
-
-
-def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
-    value = item.value()
-    given = value if isinstance(value, dict) else {}
-    name, arguments, mode = given.get("name"), given.get("args", given.get("arguments")), given.get("mode", "partial")
-    unread = set(given) - {"name", "args", "arguments", "mode"}
-    if unread or not isinstance(name, str) or not isinstance(arguments, dict):
-        return item.refused(f"{item.type} with patterns, defaults or arguments to ignore")
-    if mode == "partial" and any(isinstance(argument, dict | list) for argument in arguments.values()):
-        item.differs(f"{item.type} compares data within arguments whole here, there key by key")
-    call = {"tool": name, "args": arguments} | ({"args_match": "exact"} if mode == "exact" else {})
-    return {"type": "tool_trajectory", "mode": "in_order", "expected": [call]}
-
-
-def _steps(item: ConvertedAssert) -> dict[str, Any] | None:
-    value = item.value()
-    if not isinstance(value, dict) or set(value) != {"type", "max"} or value["type"] != "tool":
-        return item.refused(f"{item.type} but for the most tools")
-    return {"type": "execution_metrics", "max_tool_calls": value["max"]}
-
-
 CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     **dict.fromkeys(_SAME_TEXT, _text),
     "regex": _regex,
@@ -234,8 +182,4 @@ CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
     **dict.fromkeys(_INTERPRETERS, _code),
     **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
-    "trajectory:tool_used": _used,
-    "trajectory:tool_sequence": _sequence,
-    "trajectory:tool_args_match": _arguments,
-    "trajectory:step_count": _steps,
 }

@@ -129,9 +129,7 @@ def _metadata(part: FilePart) -> dict[str, Any]:
         found["tags"] = [str(tag) for tag in listed(tags)]
     if not part.valid(found, lambda reader, entry: reader.validated(SuiteFields, found, entry.named("suite"))):
         found = {}
-    # It is kept but not used.
-    governance = part.take("governance")
-    return found | ({} if governance is None else {"x-governance": governance})
+    return found
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:

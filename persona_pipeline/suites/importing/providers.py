@@ -6,7 +6,7 @@ The first word of a provider's id selects its rule. An id without a rule is a fi
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from persona_pipeline.base.documents.yaml import Location
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, ExecutionFields, apart, over_texts, present
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import TABLES, FilePart, listed
-from persona_pipeline.suites.importing.prompts import filled, messages
 from persona_pipeline.suites.targets.registry import find_provider
 
 _TABLE = TABLES["providers"]
@@ -28,7 +27,7 @@ _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\
 _REMEDY = "answer with a target of another kind, or grade recorded answers"
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
 PROVIDER = "provider key {}"
-_SIMULATED_USER, _MOST_TURNS, _MOST_ALIASES = "promptfoo:simulated-user", 200, 10
+_SIMULATED_USER, _MOST_ALIASES = "promptfoo:simulated-user", 10
 
 
 @dataclass
@@ -69,18 +68,16 @@ class Providers:
                 provider.target["name"] = provider.name
         return found
 
-    def of_test(self, layers: Sequence[FilePart]) -> tuple[list[ConvertedProvider], FilePart | None]:
-        """Return the providers of a test, by default all of the file, and its simulated user."""
+    def of_test(self, layers: Sequence[FilePart]) -> list[ConvertedProvider] | None:
+        """Return the providers of a test, by default all of the file; None, with a finding: a user is simulated."""
         found = [layer.each("provider", "providers", label=PROVIDER) for layer in layers]
         if (execution := layers[0].inner("execution", "execution.{}")) is not None:
             found.append(execution.each("targets", "target", label=PROVIDER))
         nearest = next(filter(None, found), [])
-        if not nearest:
-            return self.default, None
-        users = [part for part in nearest if _SIMULATED_USER in (part.data, part.first("id") and part.data["id"])]
-        if users:
-            return self.default, users[0]
-        return [one for part in nearest for one in self.of(part)], None
+        for part in nearest:
+            if _SIMULATED_USER in (part.data, part.first("id") and part.data["id"]):
+                return part.dropped("promptfoo's simulated user", "write the test as a conversation with user")
+        return [one for part in nearest for one in self.of(part)] if nearest else self.default
 
     def of(self, part: FilePart) -> list[ConvertedProvider]:
         """Return the file's providers that a part names, else those that it describes."""
@@ -181,50 +178,6 @@ def _checked(part: FilePart, target: dict[str, Any]) -> dict[str, Any] | None:
     assert model is not None, target["provider"]
     held = part.valid(target, lambda reader, entry: reader.validated(model, target, entry.named(label)))
     return target if held else None
-
-
-def simulated_user(
-    part: FilePart, variables: Mapping[str, Any], answering: Sequence[ConvertedProvider]
-) -> dict[str, Any] | None:
-    """Return ``user``, the messages before it, and its first turn if it is written.
-
-    None, with a finding: the user has no goal. ``answering``: the test's providers; the first model plays the user.
-    """
-    for key in ("id", "label"):
-        part.take(key)
-    config = part.inner("config", "{} of the simulated user") or part.made({})
-    goal = filled(config, config.text("instructions") or "{{ instructions }}", variables, "instructions")
-    turns = config.number("maxTurns")
-    if config.take("stateful"):
-        config.none("stateful of the simulated user", "stateful")
-    if not isinstance(goal, str) or not goal.strip():
-        return None if goal is None else part.dropped("a simulated user without instructions")
-    targets = {one.name: find_provider(one.target["provider"]) for one in answering if one.target}
-    model = next((name for name, kind in targets.items() if getattr(kind, "is_model", False)), None)
-    name = model or "simulated-user"
-    remedy = "change user.target to have another" if model else f"describe target {name} in targets.yaml"
-    said = f"here target {name} does, and asserts see the answers alone: {remedy}"
-    part.warn(f"promptfoo's own service plays the simulated user; {said}")
-    before = _initial(config, variables)
-    written = [before.pop()["content"]] if before and before[-1]["role"] == "user" else []
-    most = min(_MOST_TURNS, max(1, int(10 if turns is None else turns)) + len(written))
-    user = {"target": name, "goal": goal, "turns": most}
-    return {"input": before, "user": user} | ({"turns": written} if written else {})
-
-
-def _initial(config: FilePart, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    own = config.take("initialMessages")
-    given = variables.get("initialMessages") or own
-    if isinstance(given, str) and given.startswith("file://"):
-        read = config.file(given, "initialMessages").document()
-        given = read and read.data
-    elif isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):
-            config.none("initialMessages that are no messages", "initialMessages")
-            return []
-    return messages(config, filled(config, listed(given), variables, "initialMessages") or [])
 
 
 def _model(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | None:

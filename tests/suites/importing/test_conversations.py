@@ -1,9 +1,7 @@
-"""promptfoo's simulated user, providers of single tests, and AgentV's targets by other names."""
+"""Providers of single tests, promptfoo's simulated user among them, and AgentV's targets by other names."""
 
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from persona_pipeline.suites import load_suite
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file, write_import
@@ -27,7 +25,6 @@ tests:
     assert:
       - {type: llm-rubric, value: Did the customer get a refund?}
 """
-PLAYED = "promptfoo's own service plays the simulated user; here target openai-gpt-5-mini does"
 
 
 def imported(folder: Path, text: str, origin: str = PROMPTFOO, **files: str) -> ImportedSuite:
@@ -38,43 +35,12 @@ def imported(folder: Path, text: str, origin: str = PROMPTFOO, **files: str) -> 
     return made
 
 
-def test_the_simulated_user_of_promptfoo_plays_on_here(tmp_path: Path) -> None:
-    made = imported(tmp_path, SIMULATED)
-    (test,) = made.suite["tests"]
-    assert test["user"] == {
-        "target": "openai-gpt-5-mini",
-        "goal": "You are a frustrated customer. You want a refund.",
-        "turns": 5,
-    }
-    assert test["input"] == [{"role": "system", "content": "You are a helpful customer service agent."}]
-    assert test["assert"] == [{"type": "rubrics", "criteria": ["Did the customer get a refund?"], "required": True}]
-    assert [(one.line, PLAYED in one.message) for one in made.findings] == [(7, True)]
-
-
-@pytest.mark.parametrize("source", ["config", "vars", "file"])
-def test_messages_before_a_simulated_user_come_first(tmp_path: Path, source: str) -> None:
-    said = (
-        "[{role: user, content: I am {{ who }}}, {role: assistant, content: Hello}, {role: user, content: My order?}]"
-    )
-    where = {"config": said.replace("{{ who }}}", "'{{ who }}'}"), "vars": "", "file": "file://before.yaml"}[source]
-    said = said.replace("I am {{ who }}", "'I am {{ who }}'")
-    config = f", initialMessages: {said if source == 'config' else where}" if source != "vars" else ""
-    given = f", initialMessages: {said}" if source == "vars" else ""
-    text = f"""\
-prompts: [p]
-providers: [{{id: openai:m, label: desk}}]
-tests:
-  - provider: {{id: promptfoo:simulated-user, config: {{instructions: Buy, maxTurns: 3{config}}}}}
-    vars: {{who: Pam{given}}}
-    assert: [{{type: contains, value: a}}]
-"""
-    (test,) = imported(tmp_path, text, before_dot_yaml=said).suite["tests"]
-    assert test["input"] == [
-        {"role": "system", "content": "p"},
-        {"role": "user", "content": "I am Pam"},
-        {"role": "assistant", "content": "Hello"},
-    ]
-    assert (test["turns"], test["user"]) == (["My order?"], {"target": "desk", "goal": "Buy", "turns": 4})
+def test_a_test_with_promptfoos_simulated_user_is_named_and_left_out(tmp_path: Path) -> None:
+    plain = "  - {provider: openai:gpt-5-mini, vars: {a: b}, assert: [{type: contains, value: a}]}\n"
+    made = imported(tmp_path, SIMULATED + plain)
+    assert [test["id"] for test in made.suite["tests"]] == ["test-2"]
+    said = "promptfoo's simulated user has no counterpart; write the test as a conversation with user"
+    assert [(one.line, one.message) for one in made.findings] == [(7, said)]
 
 
 def test_a_provider_of_a_single_test_is_a_target_of_its_own(tmp_path: Path) -> None:

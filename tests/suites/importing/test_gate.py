@@ -38,8 +38,6 @@ tests:
       - {type: script, command: [run], cwd: P}
       - {type: contains, value: a}
   - {provider: 'file://P', assert: *one}
-  - provider: {id: 'promptfoo:simulated-user', config: {instructions: i, initialMessages: 'file://P'}}
-    assert: *one
 """),
     AGENTV: yaml.safe_load("""
 prompts: [p, 'file://P']

@@ -39,10 +39,7 @@ VALUES: dict[str, Any] = {
     "maxConcurrency": 7,
     "max_concurrency": 7,
     "cache": True,
-    "maxTurns": 3,
-    "stateful": True,
     "disableVarExpansion": True,
-    "initialMessages": [{"role": "assistant", "content": "Hello"}],
     "requires": {"agentv": ">=1"},
     "version": "1.0.0",
     "input_files": ["notes.md"],
@@ -91,7 +88,7 @@ PROMPTFOO_BASE: dict[str, Any] = {
             "options": {"suffix": "s"},
             "assert": [ASSERT, JUDGED, {"type": "assert-set", "assert": [ASSERT]}],
         },
-        {"provider": {"id": "promptfoo:simulated-user", "config": {"instructions": "Buy"}}, "assert": [ASSERT]},
+        {"assert": [ASSERT]},
         {"path": "more.yaml"},
     ],
 }
@@ -123,7 +120,6 @@ PROMPTFOO_PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
         "type value config threshold weight provider rubricPrompt metric transform contextTransform",
     ),
     "assert-set": (("tests", 0, "assert", 2), "assert weight metric threshold config"),
-    "user": (("tests", 1, "provider", "config"), "instructions maxTurns initialMessages stateful userProvider"),
     "file": (("tests", 2), "config"),
     "scenario": (("scenarios", 0), "config tests"),
     "run": (

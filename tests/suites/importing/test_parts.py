@@ -70,26 +70,6 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
         ),
         ({"type": "llm-rubric", "value": "Kind", "threshold": 0.9}, {"type": "llm_judge", "prompt": "Kind", "required": 0.9}),
         (
-            {"type": "trajectory:tool-used", "value": ["a", {"name": "b", "min": 2}]},
-            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}, "required": 1.0},
-        ),
-        (
-            {"type": "not-trajectory:tool-used", "value": "a"},
-            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1}, "negate": True},
-        ),
-        (
-            {"type": "trajectory:tool-sequence", "value": {"steps": ["a", "b"], "mode": "exact"}},
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}], "required": 1.0},
-        ),
-        (
-            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": 1}, "mode": "exact"}},
-            {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "a", "args": {"q": 1}, "args_match": "exact"}]},
-        ),
-        (
-            {"type": "trajectory:step-count", "value": {"type": "tool", "max": 8}},
-            {"type": "execution_metrics", "max_tool_calls": 8},
-        ),
-        (
             {"type": "assert-set", "threshold": 0.9, "assert": [{**CONTAINS, "metric": "x"}, {**CONTAINS, "metric": "x"}]},
             {
                 "type": "composite",
@@ -116,6 +96,7 @@ def test_asserts_of_promptfoo(tmp_path: Path, item: dict[str, Any], becomes: dic
         ({"type": "is-json", "value": {"$ref": "https://h/s.json"}}, "leads out of the schema"),
         ({"type": "is-html"}, "assert is-html has no counterpart"),
         ({"type": "made-up"}, "assert made-up has no counterpart"),
+        ({"type": "not-trajectory:tool-used", "value": "a"}, "has no counterpart; check tool calls with tool_trajectory"),
         ({"type": "icontains", "value": {"a": 1}}, "icontains with data has no counterpart; compare fields with field_accuracy"),
         ({"type": "contains-any", "value": '"a" b, c'}, "contains-any with quotes that do not end before a comma"),
         ({"type": "contains-any", "value": '"a'}, "contains-any with quotes that do not end before a comma"),
@@ -159,14 +140,6 @@ COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
         ({"type": "regex", "value": "[😀]"}, AGENTV, "such as an emoji, is one here"),
         ({"type": "regex", "value": "a", "flags": "i"}, PROMPTFOO, "flags of assert regex has no counterpart"),
         ({"type": "regex", "value": "a", "flags": "u"}, AGENTV, "assert regex with flags u has no counterpart"),
-        ({"type": "trajectory:tool-used", "value": ["a", "b"]}, AGENTV, "gives a share of its calls here"),
-        ({"type": "trajectory:step-count", "value": {"type": "tool", "min": 1}}, AGENTV, "but for the most tools"),
-        ({"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {}, "ignore": "x"}}, AGENTV, "arguments to ignore"),
-        (
-            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": {"r": 1}}}},
-            AGENTV,
-            "compares data within arguments whole here",
-        ),
         ({"type": "equals", "value": "{{ data }}"}, PROMPTFOO, "data in an assert's template is [object Object] there"),
         (NESTED, PROMPTFOO, "an assert-set in an assert-set is an error there"),
         ({**COMPOSITE, "assert": [{**CONTAINS, "negate": True}]}, AGENTV, "negate of a composite's member counts here"),
@@ -311,7 +284,6 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         {
-            "governance": {"owner": "me"},
             "imports": {"tests": [{"path": "more.yaml"}]},
             "providers": ["echo"],
             "prompts": ["Say {{ word }}"],
@@ -331,7 +303,6 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
                 {"id": "c", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "pass_all"}}},
                 {
                     "id": "d",
-                    "governance": {"controls": ["x"]},
                     "assert": [CONTAINS],
                     "execution": {"trials": {"count": 3, "strategy": "luck"}},
                 },
@@ -340,7 +311,6 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
         AGENTV,
         more_dot_yaml="[{id: e, vars: {word: more}, assert: [Is kind]}]",
     )
-    assert made.suite["x-governance"] == {"owner": "me"}
     found = {test["id"]: test for test in made.suite["tests"]}
     assert found["b"]["turns"] == [
         {"user": "Hello", "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}]}
@@ -352,7 +322,6 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
         "d": "Say no",
         "e": "Say more",
     }
-    assert found["d"]["metadata"] == {"governance": {"controls": ["x"]}}
     assert [item["criteria"] for item in found["a"]["assert"]] == [["Is kind"], ["Is short"]]
     assert [found[name]["execution"]["trials"]["strategy"] for name in "cd"] == ["all", "mean"]
     assert all(finding.line for finding in made.findings)
