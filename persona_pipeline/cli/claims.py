@@ -71,9 +71,6 @@ def test(
     samples: Annotated[
         int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; noise needs at least 2.")
     ] = 3,
-    others: Annotated[
-        int, typer.Option(min=0, max=50, help="Number of other agents whose messages are judged by the claims.")
-    ] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the faults.")] = 0,
     estimate: Estimate = False,
     **asked: Any,
@@ -97,7 +94,6 @@ def test(
         window=given.window if "window" in given.model_fields_set else None,
         as_of=given.as_of,
         samples=samples,
-        others=others,
         seed=seed,
     )
     trial = plan_trial(world, request)

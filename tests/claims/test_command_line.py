@@ -38,7 +38,7 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
     assert run(*TEST, "--judge", "anthropic", "--samples", "2", "--estimate") == 0
     estimated = capsys.readouterr().out
-    assert estimated.startswith("36 calls to claude-haiku-5-5")
+    assert estimated.startswith("28 calls to claude-haiku-5-5")
     assert server.paid == 0
     assert run(*TEST, "--judge", "anthropic", "--samples", "2", "--record") == 0
     told = capsys.readouterr()
@@ -48,8 +48,8 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     assert loud[2].endswith("*") and not loud[4].endswith("*")
     assert all(f"blind spot: no claim catches {fault}." in told.out for fault in ("wrong_facts", "repetition"))
     assert "never fails: adherence/dead stands at 9.0 and drops under none of 6 faults" in lines
-    assert "holds of everybody: adherence/dead: 9.0 of its own words, 9.0 as dwight, 9.0 as jim" in lines
-    assert lines[-1].startswith("42 judge calls, $0.")
+    assert "holds of everybody: adherence/dead: 9.0 of its own words, 9.0 of another agent's" in lines
+    assert lines[-1].startswith("34 judge calls, $0.")
     assert run(*TEST, "--mock-judge", "--samples", "2", "--format", "json") == 0
     replayed = json.loads(capsys.readouterr().out)
     assert replayed["kills"] == {"adherence/loud": ["boilerplate", "borrowed", "flattened"], "adherence/dead": []}
@@ -57,7 +57,7 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
 
 
 def test_what_was_never_recorded_is_code_3_and_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*TEST, "--dimension", "fluency", "--samples", "1", "--faults", "repetition", "--others", "0") == 3
+    assert run(*TEST, "--dimension", "fluency", "--samples", "1", "--faults", "repetition") == 3
     told = capsys.readouterr().out
     assert "Not judged: 3 unrecorded" in told
     assert "No judge call was made." in told
@@ -78,7 +78,7 @@ def test_a_page_holds_whatever_stands_in_a_claim(
     markdown = capsys.readouterr().out
     assert "<script>" not in markdown and not re.search(r"(?<!\\)\]\(http", markdown)
     cells = [line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("|")]
-    assert set(cells[:3]) == {7}, "a pipe in a claim cuts no row"
+    assert set(cells[:3]) == {5}, "a pipe in a claim cuts no row"
     run(*asked, "table")
     assert "\x1b" not in capsys.readouterr().out
     assert run(*asked, "docx") == 2

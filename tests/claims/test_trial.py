@@ -15,7 +15,7 @@ from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case, under_name_of
+from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case
 from persona_pipeline.lab.claims.matrix import KillMatrix
 from persona_pipeline.lab.claims.trial import INTACT, Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.reporting.pages.experiments import matrix_page
@@ -74,7 +74,7 @@ def catching(trial: Trial, blind: str | None) -> dict[str, dict[str, int | None]
     """Each claim falls to 1 under its fault (the anti-pattern rises to 8), but for the one of the blind spot."""
     last = list(FAULTS)[-1]
     found: dict[str, dict[str, int | None]] = {
-        f"sees-{name}": {name: 1, "as dwight": 2} for name in FAULTS if name not in (last, blind)
+        f"sees-{name}": {name: 1} for name in FAULTS if name not in (last, blind)
     }
     found[f"sees-{last}"] = dict.fromkeys(trial.windows, 0) | ({} if blind == last else {last: 8})
     return found
@@ -111,14 +111,14 @@ def test_claims_that_are_of_no_use_are_named_for_what_they_are(sample_root: Path
     every = {"dimension": "fluency", "propositions": [{"id": "form", "claim": "{{agent_name}} varies"}]}
     write_yaml(sample_root / "propositions" / "fluency" / "_default.yaml", every)
     trial = plan_trial(sample_world, REQUEST)
-    caught = {"boilerplate": 0, "borrowed": 2, "as dwight": 1, "as jim": 2}
+    caught = {"boilerplate": 0, "borrowed": 2}
     scores = {
         "good": caught,
         "copy-of-good": caught | {"borrowed": 1},
         "low": dict.fromkeys(trial.windows, 2),
         "of-everybody": {"boilerplate": 1},
         "courtesies": dict.fromkeys(trial.windows, 1) | {"boilerplate": 9},
-        "goes-silent": {"boilerplate": None, "borrowed": 0, "as jim": 0},
+        "goes-silent": {"boilerplate": None, "borrowed": 0},
         "never-comes-up": dict.fromkeys(trial.windows),
         "form": {"repetition": 1},
     }
@@ -156,7 +156,7 @@ def test_a_noisy_judge_makes_no_kill(sample_root: Path, sample_world: World) -> 
 
 @pytest.mark.parametrize(
     ("caught", "reads_nothing"),
-    [({}, True), ({"boilerplate": 7, "borrowed": 7, "as dwight": 7, "as jim": 7}, False), ({"boilerplate": 0}, False)],
+    [({}, True), (dict.fromkeys(FAULTS, 7), False), ({"boilerplate": 0}, False)],
     ids=["nothing", "a little everywhere", "one fault by every claim"],
 )
 def test_a_judge_that_reads_nothing_is_no_reason_to_delete_claims(
@@ -207,17 +207,6 @@ def test_a_fault_changes_what_the_agent_said_in_the_window_and_nothing_else(one_
         assert all(new == old for old, new in pairs if old.agent_id != "michael")
         own = {message.id: message.text for message in broken.case.messages}
         assert all(own[new.id] == new.text for _, new in pairs if new.agent_id == "michael")
-
-
-def test_anothers_words_stand_under_the_agents_name(one_claim_a_fault: Trial) -> None:
-    intact, dwight = one_claim_a_fault.windows[INTACT], one_claim_a_fault.windows["as dwight"]
-    assert one_claim_a_fault.others == ["as dwight", "as jim"]
-    assert dwight.persona == intact.persona
-    said = {entry.text for request in dwight.requests for entry in request.trajectory.entries}
-    assert {entry.speaker for request in dwight.requests for entry in request.trajectory.entries} == {"Michael Scott"}
-    assert said.isdisjoint(message.text for message in intact.case.messages)
-    assert {request.agent_id for request in dwight.requests} == {"michael"}
-    assert under_name_of(under_name_of(intact.case, "pam"), "michael") == intact.case
 
 
 @pytest.mark.parametrize(
@@ -272,12 +261,12 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     server.handler = honest
     write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
     trial = plan_trial(sample_world, replace(REQUEST, samples=2))
-    assert trial.estimate(sample_world.settings).startswith("36 calls to claude-haiku-5-5: about ")
+    assert trial.estimate(sample_world.settings).startswith("28 calls to claude-haiku-5-5: about ")
     judge = open_judge("anthropic", sample_world, JudgeOptions())
     assert isinstance(judge.backend, ModelBackend)
     matrix = run_trial(trial, judge)
     assert vars(matrix.usage) == pytest.approx(vars(judge.backend.spent))
-    assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
+    assert (matrix.usage.calls, server.paid, matrix.judgments) == (34, 34, 34), (
         "three kills stand alone, and are judged twice more"
     )
     assert {"boilerplate", "borrowed", "flattened"} == set(matrix.claims[0].kills)
@@ -326,7 +315,7 @@ def test_what_is_not_judged_is_said_and_catches_nothing(
 def test_what_is_broken_is_what_the_baseline_was_taken_from(
     asked: dict[str, Any], end: str, hours: int, sample_world: World
 ) -> None:
-    trial = plan_trial(sample_world, TrialRequest("michael", faults=["boilerplate"], others=0, **asked))
+    trial = plan_trial(sample_world, TrialRequest("michael", faults=["boilerplate"], **asked))
     window = trial.windows[INTACT].scope.window
     assert window.start is not None and window.end.isoformat() == end
     assert window.end - window.start == timedelta(hours=hours)

@@ -5,13 +5,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy.engine import Connection
 
-from persona_pipeline.base.database.tables import (
-    SCHEMA,
-    message_days,
-    message_revisions,
-    metadata,
-    run_messages,
-)
+from persona_pipeline.base.database.tables import SCHEMA, message_revisions, metadata, run_messages
 from persona_pipeline.base.database.triggers import create_triggers
 
 
@@ -65,13 +59,5 @@ def _drop_counts(connection: Connection) -> None:
 def _begin_revisions(connection: Connection) -> None:
     """Create the triggers that note changes of messages. Every agent with messages begins at 1: it is looked at once more."""
     create_triggers(connection)
-    said, utc = run_messages.c, sa.func.timezone("UTC", run_messages.c.created_at)
-    day = (
-        sa.cast(utc, sa.Date())
-        if _schema(connection)
-        else sa.func.coalesce(sa.func.date(said.created_at), "0001-01-01")
-    )
-    days = sa.select(said.agent_id, day, sa.literal(0)).distinct()
-    connection.execute(sa.insert(message_days).from_select(["agent_id", "day", "revision"], days))
-    agents = sa.select(said.agent_id, sa.literal(1)).distinct()
+    agents = sa.select(run_messages.c.agent_id, sa.literal(1)).distinct()
     connection.execute(sa.insert(message_revisions).from_select(["agent_id", "revision"], agents))

@@ -214,14 +214,6 @@ message_changes = _table(
     sa.Column("said_at", UtcDateTime(), nullable=False),
 )
 
-message_days = _table(
-    "message_days",
-    # How often what an agent said on a UTC day has changed.
-    sa.Column("agent_id", sa.Text(), primary_key=True),
-    sa.Column("day", sa.Date(), primary_key=True),
-    sa.Column("revision", sa.BigInteger(), nullable=False),
-)
-
 message_revisions = _table(
     "message_revisions",
     # How often what an agent said has changed, without changes outside every window it was evaluated on.

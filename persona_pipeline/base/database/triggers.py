@@ -54,8 +54,10 @@ BEGIN
         ) AS said (agent_id, created_at, synthetic)
         WHERE NOT said.synthetic AND ({_said("old_rows")}) IS DISTINCT FROM ({_said("new_rows")});
     ELSE
+        -- The rows are gone: each window that an agent was evaluated on has changed, and each agent once.
         INSERT INTO persona.message_changes (agent_id, said_at)
-        SELECT agent_id, day::timestamp AT TIME ZONE 'UTC' FROM persona.message_days;
+        SELECT agent_id, window_end FROM persona.message_windows
+        UNION ALL SELECT agent_id, now() FROM persona.message_revisions;
     END IF;
     RETURN NULL;
 END $$"""  # noqa: S608

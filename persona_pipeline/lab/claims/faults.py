@@ -11,7 +11,7 @@ import regex
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
-from persona_pipeline.lab.claims.matrix import FaultColumn
+from persona_pipeline.lab.claims.matrix import BORROWED, FaultColumn
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.scoring.text.agreement import language_of
@@ -239,7 +239,7 @@ Operator = Callable[[Sequence[str], Material, random.Random], list[str]]
 
 FAULTS: Mapping[str, Operator] = {
     "boilerplate": boilerplate,
-    "borrowed": borrowed,
+    BORROWED: borrowed,
     "repetition": repetition,
     "flattened": flattened,
     "contradiction": contradiction,
@@ -292,28 +292,4 @@ def with_texts(case: AgentCase, texts: Mapping[str, str]) -> AgentCase:
         case,
         messages=told(case.messages),
         channels={channel: told(messages) for channel, messages in case.channels.items()},
-    )
-
-
-def under_name_of(case: AgentCase, agent_id: str) -> AgentCase:
-    """Return a case as if ``agent_id`` had written the case's agent's messages, and the other way round.
-
-    So a claim about one agent is judged on another's words, without a name that gives it away.
-    """
-    swap = {case.agent_id: agent_id, agent_id: case.agent_id}
-
-    def renamed(name: str | None) -> str | None:
-        return name and swap.get(name, name)
-
-    def told(messages: Sequence[Message]) -> list[Message]:
-        return [replace(m, agent_id=renamed(m.agent_id), recipient=renamed(m.recipient)) for m in messages]
-
-    return replace(
-        case,
-        agent_id=agent_id,
-        messages=told(case.messages),
-        earlier=told(case.earlier),
-        channels={channel: told(messages) for channel, messages in case.channels.items()},
-        earlier_channels={channel: told(messages) for channel, messages in case.earlier_channels.items()},
-        history={swap.get(name, name): texts for name, texts in case.history.items()},
     )

@@ -18,6 +18,8 @@ ASSUMED_SD = 1.0
 _LEAST_SD = math.sqrt(1 / 12)
 # Chance that noise alone makes one kill or more in the whole matrix.
 _FALSE_KILLS = 0.05
+# The fault that puts another agent's words in place of the agent's.
+BORROWED = "borrowed"
 # Claims needed to say that a judge reads nothing, and standard errors that all of them drop if it reads.
 _FEWEST_CLAIMS, _SURELY = 4, 2.0
 
@@ -58,7 +60,7 @@ class ClaimCell(_Model):
 
 
 class ClaimRow(_Model):
-    """A claim's row. ``own``: it should distinguish the agent from others; ``faults`` and ``others``: cells by window."""
+    """A claim's row. ``own``: it should distinguish the agent from others; ``faults``: cells by planted fault."""
 
     dimension: str
     id: str
@@ -67,7 +69,6 @@ class ClaimRow(_Model):
     own: bool = False
     intact: ClaimCell
     faults: dict[str, ClaimCell] = Field(default_factory=dict)
-    others: dict[str, ClaimCell] = Field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -156,29 +157,27 @@ class KillMatrix(_Model):
 
     @property
     def everybody(self) -> list[str]:
-        """Claims about this agent alone that hold for all other agents' words too."""
+        """Claims about this agent alone that hold for another agent's words too."""
         return [
             row.name
             for row in self.claims
             if row.own
             and row.testable
-            and (known := [cell for cell in row.others.values() if cell.fall is not None])
-            and not any(cell.killed for cell in known)
+            and (cell := row.faults.get(BORROWED))
+            and cell.fall is not None
+            and not cell.killed
         ]
 
     @property
     def reads_nothing(self) -> bool:
         """Whether the judge seems to ignore messages: no claim catches anything, and all together they do not surely drop.
 
-        A claim's mean drop over faults and others' words is one value. A few claims that catch nothing may themselves be at fault.
+        A claim's mean drop over faults is one value. A few claims that catch nothing may themselves be at fault.
         """
         rows = [row for row in self.claims if row.testable]
-        falls = [
-            fmean(known)
-            for row in rows
-            if (known := [c.fall for c in (*row.faults.values(), *row.others.values()) if c.fall is not None])
-        ]
-        if len(falls) < _FEWEST_CLAIMS or any(c.killed for r in rows for c in (*r.faults.values(), *r.others.values())):
+        known = [[cell.fall for cell in row.faults.values() if cell.fall is not None] for row in rows]
+        falls = [fmean(own) for own in known if own]
+        if len(falls) < _FEWEST_CLAIMS or any(row.kills for row in rows):
             return False
         return fmean(falls) <= _SURELY * stdev(falls) / math.sqrt(len(falls))
 

@@ -1,9 +1,10 @@
-"""A test of claims: an agent's intact window, its broken ones and others' words are judged by the same claims, all together. A
-judgment that alone decides a result is repeated.
+"""A test of claims: an agent's intact window and its broken ones are judged by the same claims, all together.
+
+A judgment that alone decides a result is repeated.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
@@ -12,12 +13,11 @@ from typing import Any
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
-from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.lab.claims.faults import FAULTS, break_case, under_name_of
+from persona_pipeline.lab.claims.faults import FAULTS, break_case
 from persona_pipeline.lab.claims.matrix import (
     ASSUMED_SD,
     ClaimCell,
@@ -29,7 +29,6 @@ from persona_pipeline.lab.claims.matrix import (
     noise_quantile,
     pooled_sd,
 )
-from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, own_claims
 from persona_pipeline.world.propositions.models import DIMENSIONS
@@ -52,7 +51,6 @@ class TrialRequest:
         window, as_of: the messages to break; None of both: those of the newest window of the baseline, if there is one, in which
             the agent was in character.
         samples: judgments of each claim on each window; three or more show their spread.
-        others: number of other agents whose words are judged by the claims, the busiest first.
         seed: of the faults.
     """
 
@@ -62,7 +60,6 @@ class TrialRequest:
     window: str | None = None
     as_of: datetime | None = None
     samples: int = 3
-    others: int = 2
     seed: int = 0
 
     def chosen_faults(self) -> list[str]:
@@ -79,16 +76,14 @@ class Trial:
     """The questions of a test of claims.
 
     Attributes:
-        windows: by name: ``intact``, each planted fault, each other agent.
+        windows: by name: ``intact`` and each planted fault.
         broken: all faults, also those that could not be planted.
-        others: names of windows with another agent's words.
         own: claims that should distinguish the agent from others, by dimension.
     """
 
     request: TrialRequest
     windows: Mapping[str, AgentPlan]
     broken: Sequence[FaultColumn]
-    others: Sequence[str]
     own: Mapping[str, frozenset[str]]
 
     @property
@@ -117,11 +112,9 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         samples=request.samples,
         **_broken_window(world, request),
     )
-    reader = WorldReader(world)
-    inputs = reader.inputs(asked)
+    inputs = WorldReader(world).inputs(asked)
     raise_problems(inputs.broken)
-    agent = inputs.agents[0]
-    intact = plan_agent(inputs, agent, asked)
+    intact = plan_agent(inputs, inputs.agents[0], asked)
     if not intact.plans:
         raise ConfigError(
             f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
@@ -130,14 +123,12 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         raise NothingError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
     broken = [break_case(intact.case, name, request.seed) for name in faults]
     windows = {INTACT: intact}
-    windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
-    theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
-    inputs = reader.gathered(replace(inputs, agents=theirs))
-    others = {}
-    for scope in theirs:
-        case = build_case(inputs, scope, request.samples)
-        others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
-    return Trial(request, windows | others, broken, list(others), _own_claims(world, intact))
+    windows |= {
+        item.name: planned(replace(intact, case=item.case), intact.plans.keys())
+        for item in broken
+        if item.case is not None
+    }
+    return Trial(request, windows, broken, _own_claims(world, intact))
 
 
 def _broken_window(world: World, request: TrialRequest) -> dict[str, Any]:
@@ -150,17 +141,6 @@ def _broken_window(world: World, request: TrialRequest) -> dict[str, Any]:
             start, end = newest["start"], datetime.fromisoformat(newest["end"])
             return {"window": ALL_TIME, "as_of": end} if start is None else {"since": start, "as_of": end}
     return {"window": request.window or world.settled(EvaluationRequest()).window, "as_of": request.as_of}
-
-
-def _again(plan: AgentPlan, case: AgentCase) -> AgentPlan:
-    return planned(replace(plan, case=case), plan.plans.keys())
-
-
-def _speakers(world: World, scope: AgentScope) -> list[str]:
-    """Return the other agents of the world that spoke in the window, those with the most messages first."""
-    known = set(world.agent_ids()) - {scope.agent_id}
-    counts = Counter(item.agent_id for item in world.messages(scope.window) if item.agent_id in known)
-    return sorted(counts, key=lambda name: (-counts[name], name))
 
 
 def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
@@ -224,9 +204,6 @@ def _rows(trial: Trial, scores: Scores) -> tuple[list[ClaimRow], float, bool]:
         first = results[INTACT]
         whole = _cell(first)
 
-        def cells(names: Iterable[str]) -> dict[str, ClaimCell]:
-            return {name: _fallen(whole, _cell(results[name]), sd, quantile) for name in names}
-
         return ClaimRow(
             dimension=dimension,
             id=claim,
@@ -235,8 +212,9 @@ def _rows(trial: Trial, scores: Scores) -> tuple[list[ClaimRow], float, bool]:
             # An anti-pattern should hold for no agent.
             own=not first.inverted and claim in trial.own.get(dimension, ()),
             intact=whole,
-            faults=cells(item.name for item in trial.broken if item.case is not None),
-            others=cells(trial.others),
+            faults={
+                name: _fallen(whole, _cell(result), sd, quantile) for name, result in results.items() if name != INTACT
+            },
         )
 
     return [row(*claim) for claim in claims], sd, known is not None

@@ -104,12 +104,10 @@ def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
 
 def matrix_page(matrix: "KillMatrix") -> Page:
     planted = [fault.name for fault in matrix.planted]
-    others = list(next((row.others for row in matrix.claims), {}))
     rows: list[list[str | Cell]] = []
     for row in matrix.claims:
-        cells = [*(row.faults[name] for name in planted), *(row.others[name] for name in others)]
-        rows.append([row.name, _claim_score(row.intact), *(_claim_fall(row, cell) for cell in cells)])
-    title, columns = "What each claim catches", ["claim", "intact", *planted, *others]
+        rows.append([row.name, _claim_score(row.intact), *(_claim_fall(row, row.faults[name]) for name in planted)])
+    title, columns = "What each claim catches", ["claim", "intact", *planted]
     findings = Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)])
     sections = [Section(title, [Table.plain(title, columns, rows, _MATRIX_NOTE)])]
     return Page(f"Claims of {matrix.agent_id}, tested", [Items.of(*_matrix_facts(matrix)), findings], sections)
@@ -159,8 +157,8 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
         said = "most claims stand low on the intact window: take one in which the agent was itself, with --as-of"
         yield "look again", said
     for name in matrix.everybody:
-        told = ", ".join(f"{_claim_score(cell)} {other}" for other, cell in rows[name].others.items())
-        yield "holds of everybody", f"{name}: {_claim_score(rows[name].intact)} of its own words, {told}"
+        own, borrowed = map(_claim_score, (rows[name].intact, rows[name].faults["borrowed"]))
+        yield "holds of everybody", f"{name}: {own} of its own words, {borrowed} of another agent's"
     for name, faults in matrix.silent.items():
         gone = f"no longer applies under {', '.join(faults)}"
         yield "becomes n/a", f"{name} {gone}, and leaves the score instead of lowering it"

@@ -1,7 +1,7 @@
 """Revision numbers of agents' messages, so that a look costs only the changes, and deletion of old messages.
 
-Database triggers note each change in the transaction that makes it. Here the notes become numbers that only rise, by agent and by
-agent and day, and mark the evaluated windows that they are in.
+Database triggers note each change in the transaction that makes it. Here the notes become numbers that only rise, by agent, and
+mark the evaluated windows that they are in.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from persona_pipeline.world.models import Window
 
 _MESSAGES, _CHANGES = tables.run_messages, tables.message_changes
 _REMEMBERED, _AGED = tables.remembered, "messages aged out before"
-_DAYS, _REVISIONS, _WINDOWS = tables.message_days, tables.message_revisions, tables.message_windows
+_REVISIONS, _WINDOWS = tables.message_revisions, tables.message_windows
 _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 _ROWS, _TURN = 5000, 0.15
 _MOMENT = timedelta(microseconds=1)
@@ -49,18 +49,16 @@ def raise_revisions(store: Store, until: datetime | None = None) -> None:
             changes = connection.execute(taken).all()
             # Another process may have taken them.
             if changes:
-                _raise(connection, Counter((row.agent_id, row.said_at.date()) for row in changes))
+                _raise(connection, changes)
                 aged = aged_out_before(connection)
                 touch_windows(connection, (row.said_at for row in changes if aged is None or row.said_at >= aged))
 
 
-def _raise(connection: Connection, changes: Mapping[tuple[str, date], int]) -> None:
-    by_agent: dict[str, dict[date, int]] = defaultdict(dict)
-    for (agent_id, day), number in changes.items():
-        by_agent[agent_id][day] = number
+def _raise(connection: Connection, changes: Sequence[sa.Row]) -> None:
+    by_agent: dict[str, Counter[date]] = defaultdict(Counter)
+    for row in changes:
+        by_agent[row.agent_id][row.said_at.date()] += 1
     judged = _judged_days(connection, by_agent)
-    rows = [{"agent_id": agent_id, "day": day, "revision": number} for (agent_id, day), number in changes.items()]
-    upsert(connection, _DAYS, rows, add=True)
     rows = [
         {"agent_id": agent_id, "revision": sum(number for day, number in days.items() if day in judged[agent_id])}
         for agent_id, days in by_agent.items()
