@@ -51,20 +51,16 @@ def positional_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> 
 
 @dataclass
 class Timing:
-    """Moments of a call on the monotonic clock: begun, last sent, first piece received, and answered."""
+    """Moments of a call on the monotonic clock: begun, last sent, and answered."""
 
     asked: float = field(default_factory=time.monotonic)
     sent: float | None = None
-    first: float | None = None
     ended: float | None = None
 
     async def follow(self, event: str, _: Any) -> None:
         """Note events of the HTTP client (its ``trace``). A request counts from when it goes out over an open connection."""
         if event.endswith("send_request_headers.started"):
             self.sent = time.monotonic()
-
-    def heard_piece(self) -> None:
-        self.first = time.monotonic() if self.first is None else self.first
 
 
 class BackgroundLoop:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.judging.providers.base import UNDER_WAY, Hooks, ModelOptions, Provider, cut_stream
+from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -56,17 +56,8 @@ class _OverAnthropicSdk(Provider):
         return (await client.post("/v1/messages", body=dict(body), cast_to=Response)).content
 
     async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        if not body.get("stream"):
-            response = await client.messages.with_raw_response.create(**body)
-            return await response.read()
-        async with client.messages.stream(**{key: value for key, value in body.items() if key != "stream"}) as events:
-            async for event in events:
-                if event.type == "content_block_delta":
-                    UNDER_WAY.get().timing.heard_piece()
-            message = await events.get_final_message()
-        if message.stop_reason is None:
-            raise cut_stream()
-        return message.to_json(warnings=False).encode()
+        response = await client.messages.with_raw_response.create(**body)
+        return await response.read()
 
     def own_key(self, options: ModelOptions) -> str | None:
         """Return the key that was given; None: the SDK finds one in the environment.

@@ -98,10 +98,7 @@ class Provider(ABC):
         return response.get("usage")
 
     async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        """Return the server's answer to a body in its own format: for conversations instead of judgments.
-
-        With ``stream`` the answer comes in pieces and is put together; the call's timing notes the first piece.
-        """
+        """Return the server's answer to a body in its own format: for conversations instead of judgments."""
         return await self.create(client, body)
 
     def is_anthropic(self, endpoint: str) -> bool:
@@ -393,11 +390,6 @@ class CallError(Exception):
     @property
     def answer(self) -> Answer:
         return Answer(unscored=self.reason, detail=self.detail, usage=self.usage, blame=self.blame)
-
-
-def cut_stream() -> CallError:
-    """Return the failure of a stream that ended before its answer did."""
-    return CallError("the stream ended before the answer did", "cut stream", usage=UNKNOWN_USAGE)
 
 
 async def send(

@@ -10,12 +10,10 @@ from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.providers.base import (
-    UNDER_WAY,
     CallError,
     Hooks,
     ModelOptions,
     Provider,
-    cut_stream,
     refused,
 )
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE
@@ -231,42 +229,7 @@ class OpenAIProvider(Provider):
         limit = "max_output_tokens" if responses else self.limit_of(str(client.base_url))
         sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
         calls = client.responses if responses else client.chat.completions
-        if not sent.get("stream"):
-            content = (await calls.with_raw_response.create(**sent)).content
-        elif responses:
-            content = await _streamed_response(calls, sent)
-        else:
-            content = await _streamed_completion(calls, sent)
-        return content
-
-
-async def _streamed_completion(calls: Any, sent: Mapping[str, Any]) -> bytes:
-    from openai.lib.streaming.chat import ChatCompletionStreamState
-
-    state, told = ChatCompletionStreamState(), None
-    async with await calls.create(**sent, stream_options={"include_usage": True}) as chunks:
-        async for chunk in chunks:
-            state.handle_chunk(chunk)
-            told = state.current_completion_snapshot
-            for choice in chunk.choices:
-                if any(value for name, value in choice.delta if name != "role"):
-                    UNDER_WAY.get().timing.heard_piece()
-    if told is None or not told.choices or not all(choice.finish_reason for choice in told.choices):
-        raise cut_stream()
-    return told.to_json(warnings=False).encode()
-
-
-async def _streamed_response(calls: Any, sent: Mapping[str, Any]) -> bytes:
-    told = None
-    async with await calls.create(**sent) as events:
-        async for event in events:
-            if event.type.endswith(".delta"):
-                UNDER_WAY.get().timing.heard_piece()
-            if event.type in ("response.completed", "response.incomplete", "response.failed"):
-                told = event.response
-    if told is None:
-        raise cut_stream()
-    return told.to_json(warnings=False).encode()
+        return (await calls.with_raw_response.create(**sent)).content
 
 
 def _error_in(response: Any) -> CallError | None:

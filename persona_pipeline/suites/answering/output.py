@@ -17,7 +17,7 @@ from persona_pipeline.suites.format.text import parse_object, stringify
 
 # Texts and numbers that are recorded with an answer.
 _TEXTS = ("file_changes", "start_time", "end_time")
-_NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
+_NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "user_cost_usd")
 
 
 class OutputError(ReasonedError):
@@ -55,7 +55,6 @@ class Output:
         messages: in order, plain JSON (``role``, ``content``, ``tool_calls`` with ``tool``, ``input``, ``output``).
         duration_ms: time of the request that brought the answer.
         waited_ms: time before it: connecting, failed attempts, pauses.
-        first_token_ms: time until the first piece of a streamed answer.
         workspace, file_changes: the folder it worked in, and its changes there as a unified diff.
         truncated: a token limit, a filter or a failure stopped the target.
         turns: the answers of a conversation, one per turn.
@@ -74,7 +73,6 @@ class Output:
     start_time: str | None = None
     end_time: str | None = None
     waited_ms: float | None = None
-    first_token_ms: float | None = None
     truncated: bool = False
     turns: "list[Output]" = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -158,16 +156,14 @@ class Output:
     def timed(self, timing: Timing) -> Self:
         """Set the times from a call; a duration that the answer reports itself stays."""
         sent = timing.asked if timing.sent is None else timing.sent
-        spans = {"waited_ms": (timing.asked, sent), "first_token_ms": (sent, timing.first)}
-        if self.duration_ms is None:
-            spans["duration_ms"] = (sent, timing.ended)
-        for name, (start, end) in spans.items():
-            setattr(self, name, None if end is None else round((end - start) * 1000, 3))
+        self.waited_ms = round((sent - timing.asked) * 1000, 3)
+        if self.duration_ms is None and timing.ended is not None:
+            self.duration_ms = round((timing.ended - sent) * 1000, 3)
         return self
 
     def timing(self) -> dict[str, Any]:
         """Return its times, whether it was cut off, and whether tool calls are unknown; values that are not known are left out."""
-        known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
+        known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms")}
         known["truncated"] = self.truncated or None
         known["calls_reported"] = None if self.calls_reported else False
         return present(known)
@@ -329,7 +325,6 @@ class Need(StrEnum):
     COMPLETE = "the answer is not complete: a limit of tokens (raise max_tokens), a filter or a failure stopped it"
     CALLS = "the target reported no messages with tool calls; let it return messages, or tool_calls beside its text"
     DURATION = "the target did not report how long it took; let it return duration_ms"
-    FIRST_TOKEN = "the target did not report when its first token came; let it stream its answer"
     COST = "the target did not report what it cost; let it return cost_usd"
     TOKENS = "the target did not report its tokens; let it return token_usage"
     JSON = "the answer holds no JSON object"
@@ -345,7 +340,6 @@ _IS_IN: dict[Need, Callable[[Output], Any]] = {
     Need.COMPLETE: lambda output: not output.truncated,
     Need.CALLS: lambda output: output.messages and output.calls_reported,
     Need.DURATION: lambda output: output.duration_ms is not None,
-    Need.FIRST_TOKEN: lambda output: output.first_token_ms is not None,
     Need.COST: lambda output: output.cost_usd is not None,
     Need.TOKENS: lambda output: output.token_usage is not None,
     Need.JSON: lambda output: parse_object(output.text) is not None,

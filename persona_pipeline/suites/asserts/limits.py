@@ -89,11 +89,6 @@ class ExecutionMetrics(SeveralLimits):
         "max_tokens": (Need.TOKENS, "tokens", lambda output: output.token_usage.input + output.token_usage.output),
         "max_cost_usd": _COST,
         "max_duration_ms": _DURATION,
-        "max_first_token_ms": (
-            Need.FIRST_TOKEN,
-            "milliseconds to the first token",
-            lambda output: output.first_token_ms,
-        ),
         "target_exploration_ratio": (Need.CALLS, "", None),
     }
 
@@ -102,7 +97,6 @@ class ExecutionMetrics(SeveralLimits):
     max_tokens: Limit | None = Field(None, description="Most input and output tokens, cached ones not counted.")
     max_cost_usd: Limit | None = Field(None, description="Highest cost in US dollars.")
     max_duration_ms: Limit | None = Field(None, description="Longest time in milliseconds.")
-    max_first_token_ms: Limit | None = Field(None, description="Longest time to the first piece of a streamed answer.")
     target_exploration_ratio: Share | None = Field(
         None, description="Share of the tool calls that should only look (read, grep, search, ...)."
     )

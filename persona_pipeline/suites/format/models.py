@@ -1,12 +1,10 @@
 """A loaded suite in its normalised form, and the types of its values."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import NormalDist
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
 
@@ -214,13 +212,6 @@ class TrialsFields(StrictFields):
         "pass_at_k", description="pass_at_k, mean, confidence_interval, all, or {at_least: K, of: COUNT}."
     )
     at_least: int | None = Field(None, ge=1, description="How many attempts must pass, with the strategy at_least.")
-    gates: Literal["every"] | None = Field(
-        None,
-        description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies.",
-    )
-    flakes_at_most: Share | None = Field(
-        None, description="A gate on the share of attempts that come out unlike the others, by its 95 % interval."
-    )
     cost_limit_usd: Limit | None = Field(None, description="Stop after the attempt that reaches this cost.")
 
     @model_validator(mode="before")
@@ -242,14 +233,6 @@ class TrialsFields(StrictFields):
     def _possible(self) -> "TrialsFields":
         if (self.strategy == "at_least") is not (self.at_least is not None) or (self.at_least or 0) > self.count:
             raise ValueError("at_least is written as strategy: {at_least: K, of: COUNT}, and K is at most COUNT")
-        # If all attempts agree, the interval of the flake rate ends at 1 / (1 + count / z²).
-        most, squared = self.flakes_at_most, NormalDist().inv_cdf(0.975) ** 2
-        if most is not None and 1 / (1 + self.count / squared) > most:
-            fewest = math.ceil(squared * (1 / most - 1)) if most else None
-            remedy = f"take count: {fewest} or more" if fewest else "no count can; allow more than 0"
-            raise ValueError(
-                f"flakes_at_most {self.flakes_at_most:g} cannot be shown by {self.count} attempts; {remedy}"
-            )
         return self
 
     @property
@@ -261,11 +244,6 @@ class TrialsFields(StrictFields):
     def needed(self) -> int | None:
         """The number of attempts that must pass; None: their mean counts."""
         return {"pass_at_k": 1, "all": self.count, "at_least": self.at_least}.get(self.strategy)
-
-    @property
-    def every_gate(self) -> bool:
-        """Whether a gate that one attempt misses fails the test."""
-        return self.gates == "every" or self.strategy != "pass_at_k"
 
 
 class ExecutionFields(StrictFields):

@@ -2,10 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from persona_pipeline.suites.format.models import BORDERLINE, PASS, TrialsFields
+from persona_pipeline.suites.format.models import PASS, TrialsFields
 from persona_pipeline.suites.grading.results import (
     Attempt,
     SuiteVerdict,
@@ -42,9 +42,7 @@ def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated
             notes.append("an attempt reported no cost, so the cost limit could not count it")
         spent += cost or 0.0
         limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
-        score = _certain(trials, attempts, trials.count, gated)
-        # The flake rate needs all attempts, but a failed test needs no more.
-        if limited or (score is not None and (trials.flakes_at_most is None or not reaches(score, BORDERLINE))):
+        if limited or _certain(trials, attempts, trials.count, gated) is not None:
             break
     return _outcome(trials, attempts, gated, limited, notes)
 
@@ -54,7 +52,7 @@ def _certain(trials: TrialsFields, attempts: Sequence[Attempt], planned: int, ga
 
     It is the score of the k-th best attempt if k must pass; with fewer attempts than planned, its deciding bound.
     """
-    if trials.every_gate and any(item.failed_gates for item in attempts):
+    if trials.strategy != "pass_at_k" and any(item.failed_gates for item in attempts):
         return 0.0
     if trials.needed is None:
         return None
@@ -65,7 +63,7 @@ def _certain(trials: TrialsFields, attempts: Sequence[Attempt], planned: int, ga
     if verdict_of(least) is not verdict_of(most):
         return None
     if reaches(least, PASS):
-        return None if unknown and gated and trials.every_gate else least
+        return None if unknown and gated and trials.strategy != "pass_at_k" else least
     return most
 
 
@@ -75,11 +73,8 @@ def _outcome(
     scores = [attempt.score for attempt in attempts if attempt.score is not None]
     passed = sum(reaches(score, PASS) for score in scores)
     # Without further attempts the best one counts (spec/4); how many of all would pass is unknown.
-    planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
+    planned = len(attempts) if trials.strategy == "pass_at_k" else trials.count
     rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
-    # Whether a gate must also hold in attempts that were not made.
-    every = trials.gates == "every" or trials.strategy in ("all", "at_least")
-    left = gated and every and len(scores) < trials.count
     score, why = _certain(trials, attempts, planned, gated), None
     aggregation: dict[str, Any] = {"strategy": trials.strategy}
     if trials.needed is not None:
@@ -90,8 +85,6 @@ def _outcome(
             why = (
                 f"of {trials.count} attempts {passed} passed, {rest}: whether {trials.needed} would pass cannot be told"
             )
-    elif left and score is None:
-        why = f"of {trials.count} attempts {rest}: whether a gate holds in every one cannot be told"
     elif score is not None or len(scores) < len(attempts):
         pass
     elif trials.strategy == "mean" or len(scores) < 2:
@@ -103,10 +96,8 @@ def _outcome(
         aggregation |= {"mean": mean, "ci95_lower": score, "ci95_upper": upper, "stddev": spread}
     if len(scores) == trials.count > 1:
         aggregation["flake_rate"] = _flake_rate(passed, trials.count)
-    if trials.flakes_at_most is not None and score is not None and reaches(score, BORDERLINE):
-        score, why = _steady(trials.flakes_at_most, aggregation.get("flake_rate"), score)
     scored = [attempt for attempt in attempts if attempt.score is not None]
-    missed = next((item for item in attempts if item.failed_gates), None) if trials.every_gate else None
+    missed = next((item for item in attempts if item.failed_gates), None) if trials.strategy != "pass_at_k" else None
     if missed is not None:
         why = f"a gate holds in every attempt, and attempt {missed.number + 1} missed one"
     elif trials.needed is not None and score is not None:
@@ -125,13 +116,3 @@ def _flake_rate(passed: int, total: int) -> dict[str, float]:
     flakes = min(passed, total - passed)
     low, high = share_interval(flakes, total) or (0.0, 1.0)
     return {"value": flakes / total, "low": low, "high": high}
-
-
-def _steady(most: float, rate: Mapping[str, float] | None, score: float) -> tuple[float | None, str | None]:
-    """Return a test's score and the reason: 0 if its attempts differ too often, None if that is undecided."""
-    if rate is None:
-        return None, f"how often attempts differ cannot be told: not all were made and judged (at most {most:.0%} may)"
-    if rate["high"] <= most:
-        return score, None
-    said = f"flake rate {rate['value']:.0%} (95 % interval {rate['low']:.0%} to {rate['high']:.0%}), at most {most:.0%} is allowed"
-    return (0.0, said) if rate["low"] > most else (None, f"{said}; a larger count could tell")

@@ -180,7 +180,6 @@ async def _events(response: Any, name: str, timing: Timing) -> list[str]:
     found: list[str] = []
     size = 0
     async for event in EventSource(response, max_event_size=MOST_BYTES):
-        timing.heard_piece()
         if event.data != "[DONE]":
             found.append(event.data)
         size += len(event.data)

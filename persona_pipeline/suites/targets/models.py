@@ -45,7 +45,6 @@ class ModelTarget(TargetFields):
     parameters: dict[str, Any] | None = Field(
         None, description="Further fields of the request, as the server calls them: temperature, tools, seed, ..."
     )
-    stream: bool = Field(False, description="Take the answer piece by piece, and time the first one.")
     base_url: Text | None = Field(None, description="By default what the environment says, else the provider's own.")
 
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
@@ -108,8 +107,6 @@ class ModelTarget(TargetFields):
 
         # SDKs know fewer fields than servers.
         sent = {**body, "extra_body": self.parameters} if self.parameters else body
-        if self.stream:
-            sent = {**sent, "stream": True}
         leave = Leave(time.monotonic() + timeout)
         try:
             response = await send(

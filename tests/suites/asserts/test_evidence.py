@@ -35,7 +35,6 @@ WITHOUT_EVIDENCE: dict[str, tuple[dict[str, Any], Any]] = {
     "cost": ({"type": "cost", "max_usd": 1}, calls("a")),
     "tokens": ({"type": "token_usage", "max_total": 5}, calls("a")),
     "the duration among limits": ({**METRICS, "max_duration_ms": 5, "max_tool_calls": 9}, calls("a")),
-    "the first token": ({**METRICS, "max_first_token_ms": 5}, calls("a")),
     "contains of an empty answer": ({"type": "contains", "value": "sorry"}, ""),
     "contains of blanks": ({"type": "icontains", "value": "sorry"}, " \n"),
     "regex of calls alone": ({"type": "regex", "value": "sorry"}, {"tool_calls": [{"tool": "a"}]}),
