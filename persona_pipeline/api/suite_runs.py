@@ -89,11 +89,9 @@ class SuiteRun(SuiteResult):
     @property
     def headline(self) -> str:
         """The run in one short sentence."""
-        told = self.summary
-        counts = ((told["passed"], "passed"), (told["borderline"], "borderline"), (told["failed"], "failed"))
-        said = ", ".join(f"{count} {name}" for count, name in (*counts, (told["errors"], "not judged")) if count)
-        score = "" if self.score is None else f", mean {self.score:.2f}"
-        return f"{self.suite}: {said or 'no tests'}{score}"
+        from persona_pipeline.reporting.pages.suites import counted
+
+        return f"{self.suite}: {counted(self)}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline}>"

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 REPLACEMENT = "\ufffd"
@@ -107,6 +107,12 @@ def _unescaped(match: re.Match[str]) -> str:
 def plural(count: int, one: str) -> str:
     """Return a count with a noun."""
     return f"{count:,} {one if count == 1 else one + 's'}"
+
+
+def some(texts: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """Return the first texts in a line, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
 
 
 def names_in(text: str) -> list[str]:

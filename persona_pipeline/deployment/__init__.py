@@ -5,11 +5,6 @@ from importlib import metadata
 
 from persona_pipeline.version import __version__
 
-_PACKAGE = "persona-pipeline"
-# Extras an image may be built with.
-_EXTRAS = frozenset({"bedrock", "docker", "kubernetes", "objects", "openai", "vertex"})
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+) *(?:\[([^\]]*)\])?")
-_OF_EXTRA = re.compile(r"extra *== *['\"]([^'\"]+)")
 _CONSTRAINTS = "constraints.txt"
 
 
@@ -37,24 +32,6 @@ def render_deployment(name: str, *, source: bool = False) -> dict[str, str]:
 
 
 def installed_versions() -> list[str]:
-    """Return ``name==version`` of this package and its dependencies, extras included, as installed here."""
-    found: dict[str, str] = {}
-    waiting = [(_PACKAGE, _EXTRAS)]
-    seen = set[tuple[str, frozenset[str]]]()
-    while waiting:
-        name, extras = waiting.pop()
-        name = re.sub(r"[-_.]+", "-", name).lower()
-        if (name, extras) in seen:
-            continue
-        seen.add((name, extras))
-        try:
-            distribution = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
-        found[name] = distribution.version
-        for line in distribution.requires or ():
-            needed, extra = _REQUIREMENT.match(line), _OF_EXTRA.search(line)
-            # Other markers are ignored: an unneeded constraint does no harm.
-            if needed and (extra is None or extra[1] in extras):
-                waiting.append((needed[1], frozenset((needed[2] or "").replace(" ", "").split(","))))
+    """Return ``name==version`` of every package that is installed here; an unneeded constraint does no harm."""
+    found = {re.sub(r"[-_.]+", "-", item.name).lower(): item.version for item in metadata.distributions()}
     return [f"{name}=={version}" for name, version in sorted(found.items())]

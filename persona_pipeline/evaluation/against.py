@@ -16,6 +16,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.status import Result
+from persona_pipeline.base.text import some
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -35,7 +36,6 @@ from persona_pipeline.world.world import World
 Evaluate = Callable[[World, EvaluationRequest], RunReport]
 
 BASELINES = "baselines/"
-MOST_NAMED = 3
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 # Verdicts by agent and dimension; of an agent as a whole under no dimension.
@@ -130,7 +130,7 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
     ]
     told = [item for verdicts, files, held, meant in found for item in _findings(verdicts, files, name, held, meant)]
     if taken:
-        names = _named([PurePosixPath(path).stem for path in sorted(taken)])
+        names = some([PurePosixPath(path).stem for path in sorted(taken)])
         message = f"compared with baselines of this change, for {name} has none of them: {names}"
         told.append(Finding(kind="new_baseline", message=message))
     report.findings = [*told, *report.findings]
@@ -204,7 +204,7 @@ def _findings(
     own = {f"{BASELINES}{agent_id}.json" for agent_id, _ in {**better, **worse}}
     # Other agents' baselines count, too: by how many agents are watched, chance is corrected for.
     paths = sorted(changed, key=lambda path: (path not in own, path.startswith(BASELINES), path))
-    files = _named(paths)
+    files = some(paths)
     if better:
         yield Finding(
             kind="base",
@@ -226,15 +226,10 @@ def _told(verdicts: Verdicts) -> str:
     alike = grouped(shown, lambda item: (item[0][0], item[1]))
     dimensions = {key: [name for (_, name), _ in own if name] for key, own in alike.items()}
     told = [
-        f"{agent or 'the run'} {said.status.word}{f' ({_named(own)})' if own else ''}"
+        f"{agent or 'the run'} {said.status.word}{f' ({some(own)})' if own else ''}"
         for (agent, said), own in dimensions.items()
     ]
-    return _named(told, "; ")
-
-
-def _named(names: Sequence[str], mark: str = ", ") -> str:
-    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return mark.join([*names[:MOST_NAMED], *more])
+    return some(told, between="; ")
 
 
 def _base(root: Path, name: str) -> str:

@@ -13,6 +13,7 @@ from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import BASELINE_WINDOWS, PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.base.shares import ShareDrop
+from persona_pipeline.base.text import some
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
@@ -28,7 +29,6 @@ ADHERENCE = "adherence"
 OUT_OF_CHARACTER = "out_of_character"
 # Adherence, 0-9, below which a window is not the character.
 LOWEST_ADHERENCE = 6.0
-_MOST_NAMED = 3
 # Scores that differ by less are shown as the same number.
 _ROUNDED = 0.05
 _SECOND = timedelta(seconds=1)
@@ -188,7 +188,7 @@ def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[st
 
     ``drops``: see ``lower``. ``has_history``: the agent has messages before the window.
     """
-    below = [f"it is lower than the baseline that is there ({_some(drops)})"] if drops else []
+    below = [f"it is lower than the baseline that is there ({some(drops)})"] if drops else []
     return _advised(evaluation, "no baseline was taken: ", against, below, has_history=has_history)
 
 
@@ -218,7 +218,7 @@ def with_known_drifts(
     if baseline is None:
         return found
     if accepted := baseline.accepted:
-        text = f"its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
+        text = f"its baseline was accepted on {accepted.day}: {accepted.reason} ({some(accepted.by)})"
         found.append(about(evaluation.agent_id, "accepted", text))
     if (spanned := _spanned(baseline, evaluation, drifts, against)).reasons:
         opening = "its baseline was taken over a drift: "
@@ -304,8 +304,3 @@ def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -
     """Return the command that takes a baseline of the windows up to a time, with further options."""
     said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {BASELINE_WINDOWS}", *options]
     return f"persona-pipeline baseline {' '.join(said)}"
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
-    return ", ".join(texts[:_MOST_NAMED]) + more

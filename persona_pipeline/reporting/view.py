@@ -9,6 +9,7 @@ from statistics import fmean
 
 from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
+from persona_pipeline.base.text import some
 from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, Power, PropositionDrop
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
@@ -29,8 +30,8 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 }
 # A report shows up to MANY agents in full; beyond that, only the MOST_WHOLE that most need a look.
 MANY, MOST_WHOLE = 50, 20
-# Claims that are named of an agent that dropped, reasons why some were not judged, and agents that a headline names.
-MOST_WORST, _MOST_REASONS, _MOST_NAMED, _MOST_CLAIM = 2, 3, 3, 60
+# Claims that are named of an agent that dropped, and reasons why some were not judged.
+MOST_WORST, _MOST_REASONS, _MOST_CLAIM = 2, 3, 60
 # Kinds of findings, as a person reads them, where that is not their name.
 _KINDS = {
     "regression": "drop",
@@ -323,8 +324,7 @@ class ReportView:
         """How often people agree with the verdicts on messages, by agent."""
         agreed = [(row.name, row.messages.agreement) for row in self.rows if row.messages]
         said = [f"{agreement} ({name})" for name, agreement in agreed if agreement]
-        more = [f"{len(said) - _MOST_NAMED} more agents"] if len(said) > _MOST_NAMED else []
-        return [f"Judge of messages: {', '.join([*said[:_MOST_NAMED], *more])}"] if said else []
+        return [f"Judge of messages: {some(said)}"] if said else []
 
     @cached_property
     def powers(self) -> list[tuple[AgentRow, dict[str, Power]]]:
@@ -362,8 +362,7 @@ class ReportView:
         """The clauses of the headline with the terms of the verdict: agents left out, looser rules, findings that can fail it."""
         terms, found = self.report.terms, list[str]()
         if terms.left_out:
-            more = f" and {len(terms.left_out) - _MOST_NAMED} more" if len(terms.left_out) > _MOST_NAMED else ""
-            found.append(f"{', '.join(terms.left_out[:_MOST_NAMED])}{more} left out")
+            found.append(f"{some(terms.left_out)} left out")
         found += [item.text for item in terms.looser]
         if lower := [agent_id for agent_id, item in terms.baselines.items() if item.accepted]:
             found.append(f"lower baseline accepted of {', '.join(sorted(lower))}")

@@ -15,8 +15,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from tests.suites.support import write
-from tests.support.stopping import stop_group
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE
 
 SUITE = """
 name: desk
@@ -474,33 +473,3 @@ class TestChanged:
         monkeypatch.chdir(repository)
         done = suite("run", "suites", "--responses", "answers.json", f"--changed={commit}")
         assert (done.returncode, "git cannot tell" in done.stderr) == (2, True)
-
-
-def test_a_watched_run_runs_again_when_a_file_changes(folder: Path) -> None:
-    (folder / "s.eval.yaml").write_text(SUITE, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "persona_pipeline",
-        "suite",
-        "run",
-        "s.eval.yaml",
-        "--responses",
-        "good.json",
-        "--watch",
-        "--output",
-        "r.jsonl",
-    ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-    printed = lambda: (folder / "log").read_text(encoding="utf-8")  # noqa: E731
-    try:
-        wait_until(lambda: "desk: 2 of 2 passed" in printed())
-        (folder / "s.eval.yaml").write_text(
-            SUITE.replace("value: ok, required: true", "value: never"), encoding="utf-8"
-        )
-        wait_until(lambda: "s.eval.yaml changed" in printed() and "desk: 1 of 2 passed" in printed())
-    finally:
-        stop_group(process)
-    # What the run itself wrote was no reason to run again.
-    assert "r.jsonl" not in printed()

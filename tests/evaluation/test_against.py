@@ -64,7 +64,7 @@ RED = "red as soon as baselines/ann.json is merged: by it, ann drifted (adherenc
         ),
         pytest.param(
             MUCH | dict.fromkeys(OTHERS, 1), LITTLE | dict.fromkeys(OTHERS, 2), True, 0,
-            [("green only because of baselines/ann.json, baselines/aaa.json, baselines/bob.json, 1 more: "
+            [("green only because of baselines/ann.json, baselines/aaa.json, baselines/bob.json and 1 more: "
               "by HEAD, ann drifted (adherence)", 0, False)],
             id="the agent's own golden file is named first",
         ),

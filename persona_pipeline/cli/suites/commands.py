@@ -16,7 +16,6 @@ from persona_pipeline.cli.suites.run import (
     TestIds,
     load,
     print_json,
-    print_lines,
     run,
 )
 
@@ -181,6 +180,10 @@ def import_(
         print_json({**found, "findings": [vars(item) for item in findings]})
     else:
         counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}"
-        print_lines([*map(str, findings), *(f"wrote {path}" for path in written)])
-        print_lines([f"{counts}; {len(findings)} to look at."])
+        for line in (
+            *map(str, findings),
+            *(f"wrote {path}" for path in written),
+            f"{counts}; {len(findings)} to look at.",
+        ):
+            typer.echo(line)
     end(int(bool(findings)), looked_at=len(suite.tests) or len(findings), looked_for=f"tests in {file}")

@@ -2,12 +2,11 @@
 
 import gc
 import json
-import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,8 +26,6 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
-    from watchfiles import Change
-
     from persona_pipeline.suites.format.models import Suite
     from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
@@ -59,14 +56,6 @@ def print_json(data: Any) -> None:
     sys.stdout.write(text + "\n")
 
 
-def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
-    """Print lines; characters outside the terminal's encoding become question marks."""
-    stream = sys.stderr if err else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write("".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding))
-    stream.flush()
-
-
 SUITE_ENDINGS = (".jsonl", ".json", ".xml", ".html")
 
 
@@ -92,7 +81,6 @@ def run(
             help="Only tests whose files or targets changed since this commit, such as HEAD.", show_default=False
         ),
     ] = None,
-    watch: Annotated[bool, typer.Option(help="Run again when a file in the suites' folders changes.")] = False,
     allow_code: Annotated[bool, typer.Option(help="Allow the suite to run its own programs.")] = False,
     allow_path: AllowPath = None,
     allow_env: AllowEnv = None,
@@ -146,8 +134,6 @@ def run(
     outputs = output or []
     if wrong := next((path for path in outputs if path.suffix not in SUITE_ENDINGS), None):
         raise ConfigError(f"--output {wrong}: the name must end in {', '.join(SUITE_ENDINGS)}")
-    if watch:
-        run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
         raise ConfigError("--resume needs --output with the .jsonl file of the stopped run")
@@ -201,13 +187,13 @@ def run(
         changed=changed,
         rows=rows,
         resume=resume,
-        announce=lambda touched: print_lines([touched], err=as_json),
+        announce=lambda touched: typer.echo(touched, err=as_json),
         on_result=lambda test: _print_result(test, as_json),
     )
     whole = joined(suites, results)
     every, left = sum(len(suite.tests) for suite in loaded), sum(len(select_tests(suite, options)) for suite in suites)
     if left < every:
-        print_lines([f"{every - left} of {every} tests are excluded by --test-id, --tag or --shard"], err=as_json)
+        typer.echo(f"{every - left} of {every} tests are excluded by --test-id, --tag or --shard", err=as_json)
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
@@ -231,7 +217,7 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
     from persona_pipeline.reporting.pages.suites import is_good, result_line
 
     if not (as_json and is_good(test)):
-        print_lines([result_line(test)], err=as_json)
+        typer.echo(result_line(test), err=as_json)
 
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
@@ -245,33 +231,5 @@ def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: boo
             write_suites(whole, results, path)
     if as_json:
         sys.stdout.writelines(json_parts(whole, results))
-    if len(results) > 1 and whole.tests:
-        print_lines(map(summary_line, results), err=as_json)
-    print_lines([summary_line(whole)], err=as_json)
-
-
-# Files of suites; runs write to folders with a leading dot.
-WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".js", ".ts", ".sh")
-
-
-def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
-    """Run the command without ``--watch``, now and after each change except of ``outputs``; Ctrl-C ends it."""
-    from watchfiles import DefaultFilter, run_process
-
-    folders = sorted({path.resolve().parent for path in suites})
-    ignored = (*DefaultFilter.ignore_dirs, ".persona")
-    changed = DefaultFilter(ignore_dirs=ignored, ignore_paths=[path.resolve() for path in outputs])
-    typer.echo(f"watching {', '.join(map(str, folders))}; press Ctrl-C to end", err=True)
-    command = [sys.executable, "-m", "persona_pipeline", *(word for word in sys.argv[1:] if word != "--watch")]
-    run_process(
-        *folders,
-        target=shlex.join(command),
-        target_type="command",
-        watch_filter=lambda change, name: Path(name).suffix in WATCHED and changed(change, name),
-        callback=_say,
-    )
-    end()
-
-
-def _say(changes: "set[tuple[Change, str]]") -> None:
-    typer.echo(f"\n{', '.join(sorted({Path(name).name for _, name in changes})[:3])} changed", err=True)
+    for result in (*(results if len(results) > 1 and whole.tests else ()), whole):
+        typer.echo(summary_line(result), err=as_json)

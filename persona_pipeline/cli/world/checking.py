@@ -11,6 +11,7 @@ from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import FAIL_LISTS
 from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.text import some
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.scoring.facts.known import parse_canon
@@ -174,7 +175,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
         for reason, names in item.unknown.items():
             unknown.setdefault(reason, []).append(f"{item.path.stem} ({', '.join(names)})")
     (checked.problems if require_signed else checked.warnings).extend(
-        Problem(f"{len(names)} cannot be taken again, {reason}: {_first_few(names, '; ')}", str(root / BASELINES))
+        Problem(f"{len(names)} cannot be taken again, {reason}: {some(names, 5, '; ')}", str(root / BASELINES))
         for reason, names in unknown.items()
     )
 
@@ -208,7 +209,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         if stale := stale_lines(own, reasons):
-            said = f"{len(stale)} of {len(own)} labels are stale and not used ({_first_few(stale, '; ')})"
+            said = f"{len(stale)} of {len(own)} labels are stale and not used ({some(stale, 5, '; ')})"
             checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
 
 
@@ -223,13 +224,9 @@ def _stray_recordings(checked: Checked, claims: set[tuple[str, str, str]]) -> It
             if item.kind == PROPOSITION and (item.agent_id, item.dimension, item.proposition_id) not in claims
         ]
         if names:
-            few = _first_few(sorted(set(names)))
+            few = some(sorted(set(names)), 5)
             said = f"{len(names)} recordings of claims that no agent has ({few}); delete them"
             yield Problem(said, str(path))
-
-
-def _first_few(names: Sequence[str], between: str = ", ") -> str:
-    return between.join([*names[:5], *(["..."] if len(names) > 5 else [])])
 
 
 def check_paths(paths: Iterable[Path]) -> Checked:

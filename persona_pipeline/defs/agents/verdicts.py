@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import EXIT_CONFIG
 from persona_pipeline.base.status import BROKEN, VERDICTS, Result
+from persona_pipeline.base.text import some
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import evaluated
@@ -33,7 +34,7 @@ from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.runs import newest_rows, newest_run_row
 from persona_pipeline.world.world import World
 
-MOST_LISTED, MOST_NAMED, MOST_DATED = 50, 5, 3
+MOST_LISTED = 50
 # Enough that the stack trace Dagster adds is out of sight in the run's page, and the beginning is visible.
 MOST_SAID = 10
 NOBODY, _HELD = "nobody was evaluated", Result.HELD.status.word
@@ -120,12 +121,11 @@ def verdict(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> s
     """
     found = [finding for line in lines for finding in line.findings if finding.kind == OUT_OF_CHARACTER]
     dates = [finding.message.removeprefix(f"{finding.agent_id}: ") for finding in found]
-    more = [f"and {len(dates) - MOST_DATED} more"] if len(dates) > MOST_DATED else []
-    return "; ".join([_outcome(lines, report), *dates[:MOST_DATED], *more])
+    return "; ".join([_outcome(lines, report), *([some(dates, between="; ")] if dates else [])])
 
 
 def _outcome(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> str:
-    said = [f"{group}: {some(names)}" for group, names in _grouped(lines)]
+    said = [f"{group}: {some(names, 5)}" for group, names in _grouped(lines)]
     if report and (told := Conclusion.of(report.findings)):
         said.append(f"{told.status.word}: the run as a whole")
     terms = [*_terms(lines), *(ReportView(report).terms if report else ())]
@@ -186,12 +186,6 @@ def failure_of(
     )
     shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
     return dg.Failure(text, metadata=shown, allow_retries=False)
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from persona_pipeline.base.status import Result
+from persona_pipeline.base.text import some
 from persona_pipeline.guard.baselines.models import Power, PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
@@ -94,12 +95,9 @@ def _short_table(view: ReportView, *, verbose: bool) -> Table:
         rows = needed or rows[:FOLDED_FROM]
     shown = {row.agent_id for row in rows}
     left = [row for row in view.rows if row.agent_id not in shown]
-    names = ", ".join(one_line(row.name, 40) for row in left[:_MOST_NAMES])
+    names = some([one_line(row.name, 40) for row in left], _MOST_NAMES)
     what = "in character" if all(row.conclusion.verdict is Result.HELD for row in left) else "not shown"
-    more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
-    return replace(
-        scores_table(view, rows), note=f"{plural(len(left), 'more agent')} {what}: {names}{more}" if left else ""
-    )
+    return replace(scores_table(view, rows), note=f"{plural(len(left), 'more agent')} {what}: {names}" if left else "")
 
 
 def tone_of(view: ReportView) -> Tone:
@@ -128,8 +126,7 @@ def agent_lines(view: ReportView) -> Iterator[Item]:
     lines = list(grouped(rows, lambda row: (row.status.tone, dropped(row) or untold(row))).items())
     for (tone, text), alike in lines[:_MOST_AGENTS]:
         names = [one_line(row.name, 40) for row in alike]
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        who = [] if is_named(text, names[0]) else [", ".join(names[:_MOST_NAMES]), _own(f"{more}: ")]
+        who = [] if is_named(text, names[0]) else [some(names, _MOST_NAMES), _own(": ")]
         yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
         for item in alike[0].worst[:1]:
             quote = Span(f"“{one_line(item.verdict.quote, _MOST_QUOTE)}”", "em")

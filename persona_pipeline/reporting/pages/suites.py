@@ -44,33 +44,32 @@ def result_line(test: TestResult) -> str:
     return f"{test.verdict.value:<10} {score}  {one_line(test.id, _ID)}" + (f"  {reason}" if reason else "")
 
 
+def counted(result: SuiteResult) -> str:
+    """Return how many tests passed and did not, the mean score and the cost, in words."""
+    summary = result.summary
+    words = (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
+    counts = [f"{summary['passed']} of {summary['total']} passed"]
+    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
+    counts += [f"mean score {summary['mean']:.3f}"] if "mean" in summary else []
+    return ", ".join([*counts, *([f"${summary['cost_usd']:.4f}"] if "cost_usd" in summary else [])])
+
+
 def summary_line(result: SuiteResult) -> str:
     if not result.tests and result.reason:
         done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
         return one_line(done, MOST_REASON)
-    summary = result.summary
-    counts = [f"{summary['passed']} of {summary['total']} passed"]
-    words = (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
-    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
-    mean = f", mean score {summary['mean']:.3f}" if "mean" in summary else ""
-    cost = f", ${summary['cost_usd']:.4f}" if "cost_usd" in summary else ""
-    return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
+    return f"{one_line(result.suite)}: {counted(result)}. Exit code {result.exit_code}."
 
 
 def suite_page(result: SuiteResult) -> Page:
     """Return the verdict and one line per test, each with its asserts, its answer and its attempts."""
-    summary = result.summary
-    counts = [f"{summary['passed']} of {summary['total']} tests pass"]
-    words = (("borderline", "borderline"), ("failed", "fail"), ("errors", "could not be judged"))
-    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
     judge = f" · judge {result.judge}" if result.judge else ""
-    said = f"{', '.join(counts)} · mean score {format_share(summary.get('mean'))}{judge}"
     tone = verdict_tone(result.verdict.value)
     before = [Item(result.verdict.value, tone=tone)]
     tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
     parts = by_target(result)
     sides = [Section("Targets side by side", [_targets_table(parts)])] if len(parts) > 1 else []
-    return Page(result.suite, [Item(said)], [*sides, tests], before, tone)
+    return Page(result.suite, [Item(f"{counted(result)}{judge}")], [*sides, tests], before, tone)
 
 
 def _targets_table(parts: Mapping[str | None, SuiteResult]) -> Table:

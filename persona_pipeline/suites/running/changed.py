@@ -12,6 +12,7 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import ask_git, repository_of
+from persona_pipeline.base.text import some
 from persona_pipeline.suites.answering.base import load_responses
 from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.format.problems import ConfigEntry
@@ -20,7 +21,6 @@ from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load
 from persona_pipeline.suites.running.plan import targets_of
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
-MOST_NAMED = 5
 OUTSIDE = "outside the repository"
 # Values of each test, by target.
 _Before = dict[str, dict[str | None, dict[str, str]]]
@@ -46,9 +46,8 @@ def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
     if not found:
         return f"nothing to run: 0 of {total} tests rest on what changed"
     named = list(dict.fromkeys(item[0] for item in found))
-    more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
     verb = "rests" if len(found) == 1 else "rest"
-    return f"{len(found)} of {total} tests {verb} on what changed: {', '.join([*named[:MOST_NAMED], *more])}"
+    return f"{len(found)} of {total} tests {verb} on what changed: {some(named, 5)}"
 
 
 @dataclass
