@@ -112,8 +112,8 @@ def import_labels(
 
     from persona_pipeline.base.documents.json import rfc3339
     from persona_pipeline.guard.labels.exchange import read_labels
-    from persona_pipeline.guard.labels.files import LABELS, write_label_files
-    from persona_pipeline.guard.labels.messages import MessageLabel
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.messages import write_message_labels
 
     world = open_world()
     defaults = {"labelled_at": rfc3339(datetime.now(UTC)), **({"labeller": labeller} if labeller else {})}
@@ -126,7 +126,7 @@ def import_labels(
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    for path in write_label_files(MessageLabel, world.root / LABELS, read):
+    for path in write_message_labels(world.root / LABELS, read):
         typer.echo(str(path))
     typer.echo(f"{plural(len(read), 'label')} read", err=True)
     end(looked_at=len(read), looked_for=f"labels in {', '.join(map(str, files))}")

@@ -216,13 +216,8 @@ class JudgeCheck(BaseModel, extra="ignore", frozen=True):
 @lru_cache
 def _least(number: int, rate: float, level: float) -> int:
     """Return the smallest count that ``number`` tries reach with a probability of at most ``level``; else ``number`` + 1."""
-    tail, count = 0.0, number + 1
-    while count > 0:
-        more = math.comb(number, count - 1) * rate ** (count - 1) * (1 - rate) ** (number - count + 1)
-        if tail + more > level:
-            break
-        tail, count = tail + more, count - 1
-    return count
+    chances = [math.comb(number, count) * rate**count * (1 - rate) ** (number - count) for count in range(number + 1)]
+    return next(count for count in range(number + 2) if sum(chances[count:]) <= level)
 
 
 def wanted(answered: int) -> int:

@@ -240,6 +240,9 @@ def read_json(text: str, path: str = "report") -> RunReport:
     return from_json(data)
 
 
+_REGRESSION = ("dimension", "baseline", "current", "delta")
+
+
 def _agent(agent: AgentReport) -> dict[str, Any]:
     evaluation, concluded = agent.evaluation.model_dump(mode="json"), agent.conclusions
     evaluation["provenance"] = _sorted(evaluation["provenance"])
@@ -252,7 +255,7 @@ def _agent(agent: AgentReport) -> dict[str, Any]:
     return evaluation | {
         "conclusion": agent.conclusion.model_dump(mode="json"),
         "conclusions": {name: _sorted(concluded[name].model_dump(mode="json")) for name in evaluation["dimensions"]},
-        "regressions": [item.model_dump(mode="json") for item in agent.comparison.regressions],
+        "regressions": [{name: getattr(item, name) for name in _REGRESSION} for item in agent.comparison.regressions],
         "proposition_drops": [item.model_dump(mode="json") for item in agent.comparison.drops],
         "comparison": comparison,
         "findings": [finding.model_dump(mode="json") for finding in agent.findings],

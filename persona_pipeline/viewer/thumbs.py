@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from persona_pipeline.base.files import look_of
-from persona_pipeline.guard.labels.files import write_label_files
 from persona_pipeline.guard.labels.messages import (
     OF_OTHER_TEXTS,
     MarkSource,
     MessageLabel,
     load_message_labels,
     message_label,
+    message_label_paths,
+    write_message_labels,
 )
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message, grouped
@@ -42,7 +43,7 @@ class Thumbs:
 
     def labels(self) -> Mapping[str, list[MessageLabel]]:
         """Return the labels of sent texts by message; ConfigError: the label file is not valid."""
-        looks = [look_of(path.stat()) for path in MessageLabel.paths(self.folder)]
+        looks = [look_of(path.stat()) for path in message_label_paths(self.folder)]
         with self._lock:
             if self._read[0] != looks:
                 sent = [label for label in load_message_labels(self.folder) if label.source not in OF_OTHER_TEXTS]
@@ -97,7 +98,7 @@ class Thumbs:
 
     def _write(self, label: MessageLabel | None, *, remove: MessageLabel | None) -> None:
         gone = [remove.identity] if remove else []
-        write_label_files(MessageLabel, self.folder, [label] if label else [], remove=gone)
+        write_message_labels(self.folder, [label] if label else [], remove=gone)
 
 
 def stamp(label: MessageLabel | None) -> str:

@@ -73,7 +73,7 @@ def test_a_drop_is_found_by_name(windows: int, levels: dict, dimensions: list[st
     assert [drop.proposition_id for drop in result.drops if not dimensions] == claims
     for item in result.regressions:
         found = result.dimensions[item.dimension]
-        assert found.interval and found.interval[0] < item.delta < found.interval[1] < 0
+        assert found.interval and found.interval[0] < (item.delta or 0.0) < found.interval[1] < 0
         assert found.p_value is not None and found.p_value < LEVEL
 
 

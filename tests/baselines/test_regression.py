@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison, Regression
+from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
 from persona_pipeline.guard.baselines.regression import (
     Rules,
     check_option,
@@ -55,7 +55,7 @@ def evaluated(
 
 def find_regressions(
     current: dict[str, float | None], baseline: dict[str, float], delta: float = 1.0
-) -> list[Regression]:
+) -> list[DimensionComparison]:
     evaluations = {name: evaluated(score) for name, score in current.items()}
     return compare("ann", evaluations, golden(baseline), Rules(regression_delta=delta)).regressions
 

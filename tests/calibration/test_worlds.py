@@ -20,8 +20,8 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
-from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, write_label_files
-from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.guard.labels.files import LABELS, LabellerKind
+from persona_pipeline.guard.labels.messages import MarkSource, message_label, write_message_labels
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
@@ -30,7 +30,7 @@ from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from tests.support.command_line import in_process
 from tests.support.judged import Judgment, judged_population
-from tests.support.labels import label_of
+from tests.support.labels import label_of, write_labels
 from tests.support.messages_server import Call, MessagesServer, Reply, message
 from tests.support.reports import report_text
 
@@ -60,7 +60,7 @@ def label(world: World, answer: Answer, count: int, *, kind: LabellerKind = Labe
         for item in judgments
         if score_of(item) is not None
     ]
-    write_label_files(Label, world.root / LABELS, labels[:count])
+    write_labels(world.root / LABELS, labels[:count])
 
 
 def evaluated(world: World, **asked: object) -> RunReport:
@@ -173,7 +173,7 @@ def test_calibrate_compares_verdicts_on_messages_with_people(world: World, monke
         message_label(said[item.message], Role.IN if number < 2 else Role.OUT, "eva", MarkSource.PERSON)
         for number, item in enumerate(read.verdicts[:10])
     ]
-    write_label_files(MessageLabel, world.root / LABELS, labels)
+    write_message_labels(world.root / LABELS, labels)
     (found,) = calibrate_world(again).messages
     assert (found.compared, found.agreed, found.false_alarms, found.kept_in) == (10, 8, 2, 2)
     assert (found.misses, found.put_out, found.people) == (0, 8, ["eva"])

@@ -10,10 +10,10 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
-from persona_pipeline.guard.labels.files import Label, LabellerKind, write_label_files
+from persona_pipeline.guard.labels.files import LabellerKind
 from persona_pipeline.world import World
 from tests.support.judged import Judgment, judged_population
-from tests.support.labels import label_of
+from tests.support.labels import label_of, write_labels
 from tests.support.worlds import replace_in
 
 
@@ -30,7 +30,7 @@ def folder(sample_root: Path, judged: list[Judgment]) -> Path:
     """The world's labels: everything labelled by a person, and five by a model."""
     ada = [label_of(item.request, 5, labeller="ada", note="fair\nenough") for item in judged]
     gpt = [label_of(item.request, None, labeller="gpt", kind=LabellerKind.MODEL) for item in judged[:5]]
-    write_label_files(Label, sample_root / "labels", [*ada, *gpt])
+    write_labels(sample_root / "labels", [*ada, *gpt])
     return sample_root / "labels"
 
 

@@ -20,8 +20,8 @@ from persona_pipeline.corrections.replay import (
     replay,
     thresholds,
 )
-from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.messages import MarkSource, message_label, write_message_labels
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.scoring.messages.verdicts import Role
@@ -142,7 +142,7 @@ def test_most_labels_decide_and_only_for_the_text_they_were_given_for(
     said, folder = message_of(0), world.root / LABELS
     given = [message_label(said, verdict, f"p{n}", MarkSource.PERSON) for n, verdict in enumerate(verdicts)]
     swiped = message_label(said, Role.OUT, "q", MarkSource.SWIPE, text="Another.")
-    write_label_files(MessageLabel, folder, [*given, swiped])
+    write_message_labels(folder, [*given, swiped])
     assert labelled_out(world, "ann").get((said.id, said.text)) is expected
     assert labelled_out(world, "bob") == {}
 
@@ -183,7 +183,7 @@ def test_the_command_says_how_many_are_held_and_how_many_of_them_are_out(
         message_label(message, Role.IN if place < 5 else Role.OUT, "eve", MarkSource.PERSON)
         for place, message in enumerate(said)
     ]
-    write_label_files(MessageLabel, world.root / LABELS, given[:7])
+    write_message_labels(world.root / LABELS, given[:7])
     arguments = ["ann", "--newest", "8"]
     shown = run(world, monkeypatch, *arguments, "--format", "json")
     (found,) = json.loads(shown.stdout)["results"]

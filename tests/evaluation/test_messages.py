@@ -34,8 +34,8 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label, write_message_labels
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Question, Unscored
@@ -332,7 +332,7 @@ def test_labels_of_messages_show_how_often_people_agree(world: World) -> None:
         label(last[4], Role.OUT, source=MarkSource.SWIPE),
         *(label(last[5], verdict, who) for who, verdict in (("anna", Role.OUT), ("ben", Role.OUT), ("cleo", Role.IN))),
     ]
-    write_label_files(MessageLabel, world.root / LABELS, labels)
+    write_message_labels(world.root / LABELS, labels)
     done = run(world)
     assert read_of(done, "ann").agreement == MessageAgreement(2, 3)
     assert read_of(done, "bob").agreement is None

@@ -1,11 +1,7 @@
 """Label files: what is written loads the same, what is wrong is named with its place, and nobody's label is lost."""
 
 import json
-import shutil
-import subprocess
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -22,7 +18,6 @@ from persona_pipeline.guard.labels.files import (
     checked_label,
     is_filled,
     load_labels,
-    write_label_files,
 )
 from persona_pipeline.judging.verdict import JudgeRequest
 from tests.support.judging import request, trajectory
@@ -112,45 +107,6 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert f"ada has labelled this judgment otherwise at {tmp_path}/adherence.jsonl:2; delete one" in said[3]
 
 
-def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:
-    second = label_of(request("another claim"), None, labeller="ada", note="It never came up.")
-    other = label_of(request(persona="A boss."), 2, labeller="bob")
-    assert [path.name for path in write_label_files(Label, tmp_path, [other, LABEL, second])] == ["adherence.jsonl"]
-    changed = label_of(request(persona="A boss."), 8, labeller="ada")
-    write_label_files(Label, tmp_path, [changed])
-    assert load_labels(tmp_path) == [changed, other, second]
-    assert write_label_files(Label, tmp_path, [changed]) == []
-
-
-def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
-    other = label_of(request(), 2, labeller="bob")
-    write_label_files(Label, tmp_path, [LABEL, other])
-    write_label_files(Label, tmp_path, [], remove=[LABEL.identity])
-    assert load_labels(tmp_path) == [other]
-    write_label_files(Label, tmp_path, [], remove=[other.identity])
-    assert list(tmp_path.glob("*.jsonl")) == []
-
-
-def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    template = Path(__file__).parents[2] / "persona_pipeline" / "world" / "template" / "gitattributes"
-    git("init")
-    shutil.copy(template, tmp_path / ".gitattributes")
-    asked = [request(f"claim {number}") for number in range(4)]
-    write_label_files(Label, tmp_path / "labels", [label_of(asked[0], 5, labeller="eve")])
-    git("add", ".gitattributes", "labels/adherence.jsonl")
-    git("commit", "-m", "one")
-    for labeller in ("ada", "bob"):
-        git("checkout", "-b", labeller, "main")
-        write_label_files(Label, tmp_path / "labels", [label_of(item, 5, labeller=labeller) for item in asked])
-        git("commit", "-a", "-m", labeller)
-    git("merge", "ada")
-    assert len(load_labels(tmp_path / "labels")) == 9
-
-
 def test_a_missing_folder_has_no_labels(tmp_path: Path) -> None:
     assert load_labels(tmp_path / "none") == []
 
@@ -187,19 +143,6 @@ def test_every_label_comes_back_as_it_was_written(
     assert text.count("\n") == 1
     assert checked_label(Label, json_object(text)) == label
     assert label.key == asked.key
-
-
-def _label_many(folder: str, labeller: str) -> None:
-    for number in range(15):
-        write_label_files(Label, Path(folder), [label_of(request(f"claim {number}"), number % 10, labeller=labeller)])
-
-
-def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
-        list(pool.map(_label_many, [str(tmp_path)] * 2, ["ada", "bob"]))
-    labels: list[Label] = load_labels(tmp_path)
-    assert len(labels) == 30
-    assert {label.labeller for label in labels} == {"ada", "bob"}
 
 
 @pytest.mark.parametrize(

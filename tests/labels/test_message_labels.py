@@ -2,7 +2,11 @@
 
 import csv
 import io
+import shutil
+import subprocess
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,8 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.guard.labels.exchange import export_labels, read_labels
 from persona_pipeline.guard.labels.files import (
     LABELS,
-    Label,
     checked_label,
     load_labels,
-    write_label_files,
 )
 from persona_pipeline.guard.labels.messages import (
     MarkSource,
@@ -27,12 +29,13 @@ from persona_pipeline.guard.labels.messages import (
     load_message_labels,
     majority,
     message_label,
+    write_message_labels,
 )
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message
 from tests.support.command_line import in_process
 from tests.support.judging import request
-from tests.support.labels import label_of
+from tests.support.labels import label_of, write_labels
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 IN, OUT, UNCLEAR = Role.IN, Role.OUT, Role.UNCLEAR
@@ -60,14 +63,65 @@ def former(item: MessageLabel, chosen: str = "given") -> dict[str, Any]:
 
 def test_both_kinds_are_in_one_folder(tmp_path: Path) -> None:
     judged = label_of(request(), 7, labeller="ada")
-    write_label_files(Label, tmp_path, [judged])
-    assert write_label_files(MessageLabel, tmp_path, GIVEN) == [tmp_path / "messages.jsonl"]
+    write_labels(tmp_path, [judged])
+    assert write_message_labels(tmp_path, GIVEN) == [tmp_path / "messages.jsonl"]
     assert load_labels(tmp_path) == [judged]
     assert load_message_labels(tmp_path) == list(GIVEN)
-    assert write_label_files(MessageLabel, tmp_path, GIVEN) == []
-    write_label_files(MessageLabel, tmp_path, [], remove=[item.identity for item in GIVEN])
+    assert write_message_labels(tmp_path, GIVEN) == []
+    write_message_labels(tmp_path, [], remove=[item.identity for item in GIVEN])
     assert not (tmp_path / "messages.jsonl").exists()
     assert load_labels(tmp_path) == [judged]
+
+
+def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:
+    first, second, other = label("m1", IN), label("m2", UNCLEAR, note="It never came up."), label("m1", OUT, "bob")
+    assert write_message_labels(tmp_path, [other, second, first]) == [tmp_path / "messages.jsonl"]
+    changed = label("m1", OUT)
+    write_message_labels(tmp_path, [changed])
+    assert load_message_labels(tmp_path) == [changed, other, second]
+    assert write_message_labels(tmp_path, [changed]) == []
+
+
+def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
+    first, other = label("m1", IN), label("m1", OUT, "bob")
+    write_message_labels(tmp_path, [first, other])
+    write_message_labels(tmp_path, [], remove=[first.identity])
+    assert load_message_labels(tmp_path) == [other]
+    assert write_message_labels(tmp_path, [], remove=[other.identity]) == [tmp_path / "messages.jsonl"]
+    assert list(tmp_path.glob("*.jsonl")) == []
+    assert write_message_labels(tmp_path, []) == []
+
+
+def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    template = Path(__file__).parents[2] / "persona_pipeline" / "world" / "template" / "gitattributes"
+    git("init")
+    shutil.copy(template, tmp_path / ".gitattributes")
+    write_message_labels(tmp_path / "labels", [label("m0", IN, "eve")])
+    git("add", ".gitattributes", "labels/messages.jsonl")
+    git("commit", "-m", "one")
+    for labeller in ("ada", "bob"):
+        git("checkout", "-b", labeller, "main")
+        write_message_labels(tmp_path / "labels", [label(f"m{number}", IN, labeller) for number in range(4)])
+        git("commit", "-a", "-m", labeller)
+    git("merge", "ada")
+    assert len(load_message_labels(tmp_path / "labels")) == 9
+
+
+def _label_many(folder: str, labeller: str) -> None:
+    for number in range(15):
+        write_message_labels(Path(folder), [label(f"m{number}", IN, labeller)])
+
+
+def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
+        list(pool.map(_label_many, [str(tmp_path)] * 2, ["ada", "bob"]))
+    labels = load_message_labels(tmp_path)
+    assert len(labels) == 30
+    assert {item.labeller for item in labels} == {"ada", "bob"}
 
 
 def test_a_file_of_an_earlier_release_is_read_and_moves_when_a_label_is_written(tmp_path: Path) -> None:
@@ -79,7 +133,7 @@ def test_a_file_of_an_earlier_release_is_read_and_moves_when_a_label_is_written(
     assert load_message_labels(folder) == labels
     assert load_labels(folder) == []
     assert CliRunner().invoke(app, ["validate", str(old)]).exit_code == 0
-    assert write_label_files(MessageLabel, folder, [label("m3", UNCLEAR)]) == [new, old]
+    assert write_message_labels(folder, [label("m3", UNCLEAR)]) == [new, old]
     assert not old.exists()
     assert [(item.message, item.verdict) for item in load_message_labels(folder)] == [
         ("m1", IN),
@@ -89,7 +143,7 @@ def test_a_file_of_an_earlier_release_is_read_and_moves_when_a_label_is_written(
 
 
 def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
-    write_label_files(MessageLabel, tmp_path, [label("m3", IN), GIVEN[1]])
+    write_message_labels(tmp_path, [label("m3", IN), GIVEN[1]])
     old = tmp_path / "voice.jsonl"
     old.write_text(json_line(former(GIVEN[1])), encoding="utf-8")
     assert len(load_message_labels(tmp_path)) == 2
@@ -158,7 +212,7 @@ def test_labels_of_messages_from_the_shell(
     monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
     get_settings.cache_clear()
     kept, path = sample_root / LABELS / "messages.jsonl", tmp_path / "messages.csv"
-    write_label_files(MessageLabel, kept.parent, GIVEN)
+    write_message_labels(kept.parent, GIVEN)
     run = CliRunner().invoke
     assert [line.split()[2] for line in run(app, ["labels", "list", option]).stdout.splitlines()] == list(Role)
     assert run(app, ["labels", "export", option, "--output", str(path)]).exit_code == 0

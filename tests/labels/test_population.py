@@ -10,13 +10,13 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.calibrate import world_labels
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.labels.files import Label, write_label_files
+from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.world import World
 from tests.support.judged import judged_population
-from tests.support.labels import label_of
+from tests.support.labels import label_of, write_labels
 from tests.support.messages_server import MessagesServer
 from tests.support.worlds import replace_in
 
@@ -78,7 +78,7 @@ def _asked(world: World) -> list:
 def _labelled(world: World, agent_id: str, dimension: str) -> list[Label]:
     found = judged_population(world, [agent_id], [dimension])
     labels = [label_of(item.request, 5, labeller="ada") for item in found]
-    write_label_files(Label, world.root / "labels", labels)
+    write_labels(world.root / "labels", labels)
     return labels
 
 

@@ -22,8 +22,8 @@ from sqlalchemy import event
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.text import plain_cell
-from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.messages import MarkSource, message_label, write_message_labels
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer.messages import Cursor, MessageFilter, Shown
@@ -135,7 +135,7 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
         said = ((Role.IN, Role.IN), (Role.OUT, Role.OUT), (Role.OUT, Role.IN), (Role.UNCLEAR, Role.UNCLEAR))
         for name, verdict in zip(("ada", "bob"), said[len(message.text) % 4], strict=True):
             thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
-    write_label_files(MessageLabel, anywhere.root / LABELS, thumbs)
+    write_message_labels(anywhere.root / LABELS, thumbs)
     with client_of(viewing_app(anywhere)) as client:
         for order, listed in (("", worst_first), ("newest", everything)):
             for query, is_meant in FILTERS.items():
@@ -208,7 +208,7 @@ def test_people_agree_as_far_as_the_page_shows(client: TestClient, world: World)
     given.append((replace(said[shown[4]], text="It was edited since."), Role.IN))
     labels = [message_label(message, role, "ada", MarkSource.PERSON) for message, role in given]
     labels += [message_label(message, Role.UNCLEAR, "ada", MarkSource.PERSON) for message in others]
-    write_label_files(MessageLabel, world.root / LABELS, labels)
+    write_message_labels(world.root / LABELS, labels)
     count = len({*shown[:3], long})
     for query in ("verdict=out&agent=michael", "agent=michael"):
         assert f"on this page, people agree on {count} of {count + 1}." in client.get(f"/messages?{query}").text

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import (
     MarkSource,
     MessageLabel,
     load_message_labels,
     message_key,
     message_label,
+    write_message_labels,
 )
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
@@ -43,7 +44,7 @@ def test_a_thumb_is_a_label_of_the_message(client: TestClient, world: World) -> 
     (label,) = labels(world)
     assert (label.key, label.message, label.text) == (message_key("michael", ID, said.text), ID, said.text)
     assert (label.labeller, label.verdict, label.source) == ("ada", Role.OUT, MarkSource.PERSON)
-    write_label_files(MessageLabel, world.root / LABELS, [label.model_copy(update={"verdict": Role.IN})])
+    write_message_labels(world.root / LABELS, [label.model_copy(update={"verdict": Role.IN})])
     (changed,) = labels(world)
     assert (changed.identity, changed.verdict) == (label.identity, Role.IN)
     assert 'data-thumb="up" aria-pressed="true"' in client.get(f"/message?id={ID}").text
@@ -88,7 +89,7 @@ def test_an_undo_leaves_what_was_changed_elsewhere(world: World) -> None:
 def test_others_thumbs_stand_beside_ones_own(client: TestClient, world: World) -> None:
     message = next(message for message in world.messages() if message.id == ID)
     his = message_label(message, Role.IN, "bob", MarkSource.PERSON, note="<i>his</i>")
-    write_label_files(MessageLabel, world.root / LABELS, [his])
+    write_message_labels(world.root / LABELS, [his])
     page = client.get(f"/message?id={ID}").text
     assert "<bdi>bob</bdi>: in" in page and "&lt;i&gt;his" in page
     press(client, "down")

@@ -184,7 +184,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     """Check labels across files and warn of stale labels, if all files load."""
     from persona_pipeline.guard.labels.files import (
         LABELS,
-        Label,
+        label_paths,
         labelled_claims,
         load_labels,
         stale_lines,
@@ -206,7 +206,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     kept = KeptAnswers(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
     reasons = stale_reasons(labels, labelled_claims(root, labels), is_judged=known.knows)
-    for path in Label.paths(root / LABELS):
+    for path in label_paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         if stale := stale_lines(own, reasons):
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({some(stale, 5, '; ')})"

@@ -215,14 +215,14 @@ def _tell(imported: "Imported", *, verbose: bool = False) -> None:
 
 
 def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
-    from persona_pipeline.guard.labels.files import LABELS, write_label_files
-    from persona_pipeline.guard.labels.messages import MessageLabel
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.messages import write_message_labels
     from persona_pipeline.reporting.text import one_line
 
     if imported.marks:
         told = _counted(Counter(label.source.value for label in imported.marks))
         if keep:
-            write_label_files(MessageLabel, world.root / LABELS, imported.marks)
+            write_message_labels(world.root / LABELS, imported.marks)
         where = (
             "kept in labels/messages.jsonl" if keep else "no labels yet: --marks keeps them in labels/messages.jsonl"
         )

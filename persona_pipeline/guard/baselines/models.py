@@ -73,15 +73,6 @@ class Baseline(BaseModel, extra="forbid"):
     messages: list[WindowCounts] = Field(default_factory=list)
 
 
-class Regression(BaseModel, extra="forbid", frozen=True):
-    """A dimension that dropped beyond the allowed drop. ``delta`` = current - baseline, negative."""
-
-    dimension: str
-    baseline: float
-    current: float
-    delta: float
-
-
 class PropositionDrop(BaseModel, extra="forbid", frozen=True):
     """A claim that dropped beyond its allowed drop. ``delta`` = current - baseline, negative."""
 
@@ -216,13 +207,9 @@ class BaselineComparison(BaseModel, extra="ignore"):
     judge: JudgeCheck | None = Field(default=None, exclude_if=lambda check: check is None)
 
     @property
-    def regressions(self) -> list[Regression]:
+    def regressions(self) -> list[DimensionComparison]:
         """Dimensions that regressed by their mean, in baseline order."""
-        return [
-            Regression(dimension=name, baseline=item.baseline, current=item.current, delta=item.current - item.baseline)
-            for name, item in self.dimensions.items()
-            if item.status == "regressed" and item.baseline is not None and item.current is not None
-        ]
+        return [item for item in self.dimensions.values() if item.status == "regressed"]
 
     @property
     def drops(self) -> list[PropositionDrop]:

@@ -16,7 +16,6 @@ from persona_pipeline.base.documents.json import (
     json_line,
     json_object,
     read_rows,
-    write_if_changed,
 )
 from persona_pipeline.base.documents.yaml import Document, model_problems
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -76,19 +75,9 @@ class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
         """The labelled thing, in a word."""
         return "judgment"
 
-    @property
-    def order(self) -> tuple[str, ...]:
-        """By which the lines of a file are sorted."""
-        return self.agent_id, self.key, self.labeller
-
     def to_line(self) -> str:
         """Return the JSON line, ended by a line feed."""
         return json_line(self.model_dump(mode="json"))
-
-    @classmethod
-    def paths(cls, folder: Path) -> list[Path]:
-        """Return the files of a folder that hold labels of this kind."""
-        raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
@@ -126,14 +115,6 @@ class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _O
     @property
     def file(self) -> str:
         return self.dimension
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        return self.agent_id, self.proposition_id, self.claim, self.key, self.labeller
-
-    @classmethod
-    def paths(cls, folder: Path) -> list[Path]:
-        return sorted(path for path in folder.glob("*.jsonl") if path.stem not in (MESSAGES, VOICE))
 
     @property
     def place(self) -> str:
@@ -186,7 +167,12 @@ def load_labels(folder: Path) -> list[Label]:
     A line that is there twice, as a merge may leave it, is one label. Raises ``ConfigError``: lines that are not labels, and
     judgments that one labeller answered in two ways, each with its place.
     """
-    return load_label_files(Label, Label.paths(folder))
+    return load_label_files(Label, label_paths(folder))
+
+
+def label_paths(folder: Path) -> list[Path]:
+    """Return the files of labels of judgments in a folder."""
+    return sorted(path for path in folder.glob("*.jsonl") if path.stem not in (MESSAGES, VOICE))
 
 
 def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[LabelType]:
@@ -197,41 +183,6 @@ def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[Labe
     if problems:
         raise ConfigError(problems)
     return list({label.identity: label for _, _, label in found}.values())
-
-
-def write_label_files(
-    model: type[LabelType], folder: Path, labels: Iterable[LabelType], *, remove: Collection[tuple[str, str]] = ()
-) -> list[Path]:
-    """Add labels of a kind, replacing those with the same identity, and return the changed files.
-
-    Files are sorted and replaced atomically; several processes may write. Labels in a file of an earlier release move to the
-    current one. ``remove``: identities of labels to delete. Raises ``ConfigError``: existing labels do not load.
-    """
-    from filelock import FileLock
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        before = load_label_files(model, model.paths(folder))
-        merged = {label.identity: label for label in before if label.identity not in remove}
-        merged |= {label.identity: label for label in labels}
-        by_file: dict[str, list[LabelType]] = {label.file: [] for label in before}
-        for label in sorted(merged.values(), key=lambda label: label.order):
-            by_file.setdefault(label.file, []).append(label)
-        texts = {
-            folder / f"{name}.jsonl": "".join(label.to_line() for label in own) for name, own in sorted(by_file.items())
-        }
-        former = folder / f"{model.former_file}.jsonl"
-        if model.former_file and former.exists():
-            # After the current file is written, so that a crash loses no label.
-            texts[former] = ""
-        return [path for path, text in texts.items() if _replace(path, text)]
-
-
-def _replace(path: Path, text: str) -> bool:
-    if text:
-        return write_if_changed(path, text)
-    path.unlink()
-    return True
 
 
 def _read(model: type[LabelType], path: Path, problems: list[Problem]) -> list[tuple[int, LabelType]]:

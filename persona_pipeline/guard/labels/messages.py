@@ -5,7 +5,7 @@ with the judge's verdicts on the same messages.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.base.documents.json import content_hash, rfc3339
+from persona_pipeline.base.documents.json import content_hash, rfc3339, write_if_changed
 from persona_pipeline.guard.labels.files import (
     LABELLER_PATTERN,
     MESSAGES,
@@ -72,14 +72,6 @@ class MessageLabel(AnyLabel, frozen=True, title="Message label"):
     def subject(self) -> str:
         return "message"
 
-    @property
-    def order(self) -> tuple[str, ...]:
-        return self.agent_id, self.said_at, self.message, self.key, self.labeller
-
-    @classmethod
-    def paths(cls, folder: Path) -> list[Path]:
-        return [path for name in (MESSAGES, VOICE) if (path := folder / f"{name}.jsonl").exists()]
-
     @model_validator(mode="before")
     @classmethod
     def _of_earlier_releases(cls, data: Any) -> Any:
@@ -107,7 +99,37 @@ def load_message_labels(folder: Path) -> list[MessageLabel]:
 
     Raises ``ConfigError``: lines that are not labels, and texts that one labeller labelled in two ways, each with its place.
     """
-    return load_label_files(MessageLabel, MessageLabel.paths(folder))
+    return load_label_files(MessageLabel, message_label_paths(folder))
+
+
+def message_label_paths(folder: Path) -> list[Path]:
+    """Return the files of labels of messages in a folder: the current one, and that of releases until 0.2."""
+    return [path for name in (MESSAGES, VOICE) if (path := folder / f"{name}.jsonl").exists()]
+
+
+def write_message_labels(
+    folder: Path, labels: Iterable[MessageLabel], *, remove: Collection[tuple[str, str]] = ()
+) -> list[Path]:
+    """Add labels, replacing those with the same identity, and return the changed files.
+
+    The file is sorted and replaced atomically; several processes may write. Labels in a file of an earlier release move to the
+    current one. ``remove``: identities of labels to delete. Raises ``ConfigError``: existing labels do not load.
+    """
+    from filelock import FileLock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path, former = (folder / f"{name}.jsonl" for name in (MESSAGES, VOICE))
+    with FileLock(folder / ".lock"):
+        known = {label.identity: label for label in load_message_labels(folder) if label.identity not in remove}
+        merged = (known | {label.identity: label for label in labels}).values()
+        ordered = sorted(merged, key=lambda item: (item.agent_id, item.said_at, item.message, item.key, item.labeller))
+        text = "".join(label.to_line() for label in ordered)
+        changed = [path] if text and write_if_changed(path, text) else []
+        # After the current file is written, so that a crash loses no label.
+        gone = [item for item in (former, *([] if text else [path])) if item.exists()]
+        for item in gone:
+            item.unlink()
+    return [*changed, *gone]
 
 
 def message_label(message: Message, verdict: Role, labeller: str, source: MarkSource, **more: Any) -> MessageLabel:
