@@ -383,7 +383,7 @@ FIELDS = [
 @pytest.mark.parametrize(("page", "models"), FIELDS)
 def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -> None:
     # Accepted, and without effect.
-    known = code_words(page) | {"judge_target", "delayMs"}
+    known = code_words(page) | {"judge_target"}
     for model in models:
         missing = {field.alias or key for key, field in model.model_fields.items()} - known
         assert missing == set(), model.__name__

@@ -106,24 +106,21 @@ class IsJson(Assert):
 
     @cached_property
     def _validator(self) -> Any:
-        return validator_of(self.schema_ or {})
+        """The validator of the schema: patterns run in bounded time, and references lead nowhere else."""
+        from jsonschema import FormatChecker, ValidationError
+        from jsonschema.validators import extend
+        from referencing import Registry
 
+        def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+            if isinstance(value, str) and not search(pattern, value):
+                yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-def validator_of(schema: dict[str, Any]) -> Any:
-    """Return the validator of a usable schema: patterns run in bounded time, and references lead nowhere else."""
-    from jsonschema import FormatChecker, ValidationError
-    from jsonschema.validators import extend
-    from referencing import Registry
-
-    def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not search(pattern, value):
-            yield ValidationError(f"{value!r} does not match {pattern!r}")
-
-    language = _language(schema)
-    formats = FormatChecker(())
-    is_email = (lambda value: not isinstance(value, str) or search(_EMAIL, value), ())
-    formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": is_email}
-    return extend(language, {"pattern": matches})(schema, registry=Registry(), format_checker=formats)
+        schema = self.schema_ or {}
+        language = _language(schema)
+        formats = FormatChecker(())
+        is_email = (lambda value: not isinstance(value, str) or search(_EMAIL, value), ())
+        formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": is_email}
+        return extend(language, {"pattern": matches})(schema, registry=Registry(), format_checker=formats)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -8,15 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import MISSING, compile_pattern, json_equal, search, stringify, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
-ArgsMatch = Literal["exact", "superset", "subset", "ignore", "schema", "pattern"] | list[str]
-_WAYS = ("exact", "superset", "subset", "ignore", "schema", "pattern")
+ArgsMatch = Literal["exact", "superset", "subset", "ignore", "pattern"] | list[str]
+_WAYS = ("exact", "superset", "subset", "ignore", "pattern")
 
 
 def _args(value: Any) -> Any:
@@ -53,8 +52,8 @@ class ToolTrajectory(Assert):
     other calls may come between. ``exact``: positions that agree, over the longer of the two lists. ``superset``: share of
     ``expected`` found in any order, each call used once. ``subset``: share of the calls that ``expected`` allows.
 
-    ``args_match``: ``superset`` allows further arguments, at any depth; ``subset`` is the reverse. For ``schema``, ``args``
-    is a JSON schema. For ``pattern``, each text in ``args`` is a pattern for the argument in its place.
+    ``args_match``: ``superset`` allows further arguments, at any depth; ``subset`` is the reverse. For
+    ``pattern``, each text in ``args`` is a pattern for the argument in its place.
     """
 
     needs = (Need.CALLS,)
@@ -90,10 +89,7 @@ class ToolTrajectory(Assert):
         if self.mode in ("in_order", "superset") and not self.expected:
             raise ValueError(f"expected is empty, so mode {self.mode} checks nothing; mode exact is met by no calls")
         for item in self.expected or ():
-            how = item.args_match or self.args_match
-            if how == "schema" and isinstance(item.args, dict):
-                usable_schema(item.args)
-            elif how == "pattern" and isinstance(item.args, dict):
+            if (item.args_match or self.args_match) == "pattern" and isinstance(item.args, dict):
                 over_texts(item.args, compile_pattern)
         return self
 
@@ -200,8 +196,6 @@ def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str |
         return _covers(expected, actual, json_equal)
     if how == "superset":
         return _covers(actual, expected, json_equal)
-    if how == "schema":
-        return validator_of(expected).is_valid(actual)
     if how == "pattern":
         return _covers(actual, expected, _matches)
     wanted = [(path, value_at(expected, path)) for path in how]

@@ -87,10 +87,6 @@ class Failure:
 class UngradedError(ReasonedError):
     """An assert cannot give a score. It becomes an ``error`` in the results, never a number."""
 
-    @property
-    def failure(self) -> Failure:
-        return Failure(self.reason, self.message)
-
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
 

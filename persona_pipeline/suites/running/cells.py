@@ -236,11 +236,9 @@ class CellRunner:
         # A recorded answer cannot repeat changes to a workspace.
         choices = (self.options.cache, cell.test.cache, self.suite.cache)
         cached = next((choice for choice in choices if choice is not None), False)
-        # A killed run does not repeat a long conversation.
-        kept = turn is not None and bool(self.options.written)
-        if made is None and (cached or kept):
+        if made is None and cached:
             key = self._cache_key(target.name, cell.test, asked, number)
-            known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
+            known = None if key is None else self.cache.get(key)
             if known is not None:
                 return known, True
         request = self._request(cell.test, asked, number, made, turn)

@@ -42,7 +42,6 @@ class RunOptions:
         keyed: whether results have the digest of their inputs, for later runs; None: if there is an ``on_result``.
         written: files that the run writes, on which no result depends.
         earlier: rows of an interrupted run, which are kept.
-        resume: whether to continue conversations of an interrupted run.
         clock: returns the time of results.
     """
 
@@ -62,7 +61,6 @@ class RunOptions:
     keyed: bool | None = None
     written: tuple[Path, ...] = ()
     earlier: Sequence[TestResult] = ()
-    resume: bool = False
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     @property

@@ -293,7 +293,7 @@ def run_suites(
 
             own_rows = (row for row in earlier if row.id.startswith(prefix))
             known = tuple(replace(row, id=row.id.removeprefix(prefix)) for row in own_rows)
-            how = replace(how, earlier=known, resume=resume)
+            how = replace(how, earlier=known)
             results.append(
                 run_suite(suite, targets=found, responses=responses, judge=judge, options=how, on_result=tell)
             )

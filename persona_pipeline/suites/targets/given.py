@@ -1,15 +1,14 @@
 """Targets with given answers: ``mock`` from the targets file, ``replay`` from a file of recorded answers."""
 
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.base import Request, Responses, TargetError, TargetFields, load_responses
+from persona_pipeline.suites.answering.base import Request, Responses, TargetFields, load_responses
 from persona_pipeline.suites.answering.output import Output, parse_output
-from persona_pipeline.suites.format.models import Limit, Text
+from persona_pipeline.suites.format.models import Text
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 
@@ -21,14 +20,8 @@ class MockTarget(TargetFields):
     responses: dict[str, Any] | None = Field(
         None, description="Answers by test id; of a conversation a list with one for each turn."
     )
-    delay_ms: Limit = Field(0, alias="delayMs", description="How long it seems to think.")
 
     def respond(self, request: Request) -> Output:
-        if self.delay_ms:
-            if self.delay_ms / 1000 > request.timeout:
-                time.sleep(request.timeout)
-                raise TargetError("timeout", f"no answer within {request.timeout:g} s", transient=True)
-            time.sleep(self.delay_ms / 1000)
         answer = (self.responses or {}).get(request.test.id, self.response)
         if request.test.is_conversation and isinstance(answer, list):
             if request.turn >= len(answer):

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
-from persona_pipeline.base.calls import BackgroundLoop, Timing
+from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.base.turns import Turn, read_turns
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, chat_messages
+from persona_pipeline.suites.answering.base import Request, TargetError, chat_messages
 from persona_pipeline.suites.answering.output import Output, TokenUsage, parse_output
 from persona_pipeline.suites.format.models import Text
+from persona_pipeline.suites.targets.python import AwaitedTarget
 
 # Longest time of a request. The deadline of a run is usually earlier.
 _LONGEST_SECONDS = 3600.0
@@ -30,10 +31,11 @@ _REFUSED = ("refusal", "content_filter")
 _KEPT = ("role", "content", "thinking", "tool_calls")
 
 
-class ModelTarget(TargetFields):
+class ModelTarget(AwaitedTarget):
     """Sends the test's messages to a model, with a provider's SDK. Subclasses define the request."""
 
     asks_network: ClassVar[bool] = True
+    retried: ClassVar[bool] = True
     is_model: ClassVar[bool] = True
     # The judges' provider to use; None: that of the target.
     _asks: ClassVar[str | None] = None
@@ -47,7 +49,6 @@ class ModelTarget(TargetFields):
     )
     base_url: Text | None = Field(None, description="By default what the environment says, else the provider's own.")
 
-    _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
     _client: Any = PrivateAttr(None)
 
     @field_validator("parameters")
@@ -66,20 +67,17 @@ class ModelTarget(TargetFields):
         return self.system or ""
 
     def prepare(self) -> None:
-        self.require_network()
+        # Prices take a while to load.
+        from persona_pipeline.judging import money as money
+
+        super().prepare()
         if self._client is None:
             self._loop.wait(self._connect())
 
-    def respond(self, request: Request) -> Output:
-        self.require_network()
+    async def ask(self, request: Request) -> Output:
         if not any(message["role"] == "user" and message["content"].strip() for message in request.messages):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
-        self.prepare()
-        answer = self._loop.start(self._send(self.body(request.messages), request.timeout))
-        # Prices take a while to load, so they are loaded during the request.
-        from persona_pipeline.judging import money as money
-
-        response, timing = answer.result()
+        response, timing = await self._send(self.body(request.messages), request.timeout)
         return self.read(response).timed(timing)
 
     async def _connect(self) -> None:
@@ -166,7 +164,7 @@ class ModelTarget(TargetFields):
         if self._client is not None:
             self._loop.wait(self._client.close())
             self._client = None
-        self._loop.close()
+        super().close()
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {**super().fingerprint(), "system_prompt": self.system_prompt()}

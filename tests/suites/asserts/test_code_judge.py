@@ -87,8 +87,8 @@ def test_a_long_output_comes_in_a_file(tmp_path: Path) -> None:
 def test_anything_else_is_an_error_and_never_a_number(tmp_path: Path, code: str, reason: str, said: str) -> None:
     with pytest.raises(UngradedError) as raised:
         judge(tmp_path, code)
-    assert raised.value.failure.reason == reason
-    assert said in raised.value.failure.message
+    assert raised.value.reason == reason
+    assert said in raised.value.message
 
 
 @pytest.mark.parametrize("score", [1 + 1e-12, -1e-12])

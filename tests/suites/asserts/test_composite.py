@@ -35,7 +35,6 @@ def composite(members: list[Any], **aggregator: Any) -> dict[str, Any]:
             0.0,
             "fail",
         ),
-        ([YES], {"type": "weighted_average", "weights": {"yes": 0}}, 0, None),
         ([YES, NO], {"type": "threshold", "threshold": 0.5}, 0.5, "pass"),
         ([YES, NO], {"type": "threshold", "threshold": 0.6}, 0.5, "fail"),
         ([PART, NO], {"type": "threshold", "threshold": 0.5}, 0.5, "pass"),
@@ -111,8 +110,8 @@ def test_every_member_that_cannot_be_judged_is_named_and_the_first_one_gives_the
     members = [YES, {"type": "llm_judge", "name": "j"}, {"type": "code_judge", "name": "k", "script": ["x"]}]
     with pytest.raises(UngradedError) as caught:
         grade(tmp_path, composite(members, type="threshold", threshold=0), "ok")
-    assert caught.value.failure.reason == "unrecorded"
-    assert [part[:3] for part in caught.value.failure.message.split("; ") if part.startswith("[")] == ["[j]", "[k]"]
+    assert caught.value.reason == "unrecorded"
+    assert [part[:3] for part in caught.value.message.split("; ") if part.startswith("[")] == ["[j]", "[k]"]
 
 
 def test_a_threshold_counts_its_members(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class TestLlmJudge:
     def test_no_answer_is_an_error_with_the_judges_reason(self, tmp_path: Path, reason: Unscored) -> None:
         with judging(lambda question: reason) as (services, _), pytest.raises(UngradedError) as raised:
             grade(tmp_path, {"type": "llm_judge"}, "x", services=services)
-        assert raised.value.failure.reason == reason.value
+        assert raised.value.reason == reason.value
 
     def test_without_a_judge_it_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(UngradedError, match="unrecorded"):

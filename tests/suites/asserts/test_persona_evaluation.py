@@ -71,7 +71,7 @@ def test_what_cannot_be_judged_is_an_error(
 ) -> None:
     with pytest.raises(UngradedError) as raised:
         propositions(tmp_path, sample_root, score, **fields)
-    assert raised.value.failure.reason == reason
+    assert raised.value.reason == reason
 
 
 def test_one_claim_without_a_score_is_never_left_out(tmp_path: Path, sample_root: Path) -> None:

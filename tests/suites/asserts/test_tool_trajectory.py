@@ -49,9 +49,6 @@ def test_maximums(tmp_path: Path, made: list[str], score: float) -> None:
         (None, {"q": [{"a": 1}]}, {"q": [{"a": 1, "b": 2}]}, True),
         (None, {"q": [{"a": 1}]}, {"q": [{"a": 1}, {"a": 1}]}, False),
         ("subset", {"q": {"a": 1, "b": 2}}, {"q": {"a": 1}}, True),
-        ("schema", {"required": ["q"], "properties": {"q": {"type": "integer", "maximum": 5}}}, {"q": 5}, True),
-        ("schema", {"required": ["q"], "properties": {"q": {"type": "integer", "maximum": 5}}}, {"q": 6}, False),
-        ("schema", {"additionalProperties": False}, {"q": 6}, False),
         ("pattern", {"id": "^R-[0-9]+$"}, {"id": "R-7", "more": 1}, True),
         ("pattern", {"id": "^R-[0-9]+$"}, {"id": "7"}, False),
         ("pattern", {"id": "^R"}, {}, False),
@@ -59,7 +56,6 @@ def test_maximums(tmp_path: Path, made: list[str], score: float) -> None:
         ("pattern", {"n": "^5"}, {"n": 52}, True),
         (None, {"q": True}, {"q": 1}, False),
         (None, {}, {"q": 1}, True),
-        ("superset", {"q": 1}, {"q": 1, "more": 2}, True),
         ("superset", {"q": 1}, {"q": 2}, False),
         ("exact", {"q": 1}, {"q": 1, "more": 2}, False),
         ("exact", {"q": 1}, {"q": 1}, True),
@@ -70,7 +66,6 @@ def test_maximums(tmp_path: Path, made: list[str], score: float) -> None:
         (["a.b"], {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, True),
         (["a.b"], {"a": {"b": 1}}, {"a": {}}, False),
         (["z"], {"a": 1}, {}, True),
-        (None, "any", None, True),
     ],
 )
 def test_arguments(tmp_path: Path, how: Any, wanted: Any, made: Any, met: bool) -> None:
@@ -158,7 +153,6 @@ def test_results_name_every_call(
         ({"mode": "superset", "expected": []}, "checks nothing"),
         ({"mode": "exact"}, "expected is required for mode exact"),
         ({"mode": "exact", "expected": [{"tool": "a", "args": "all"}]}, "must be a mapping, or 'any' to accept"),
-        ({"mode": "exact", "args_match": "schema", "expected": [{"tool": "a", "args": {"type": 5}}]}, "JSON schema"),
         ({"mode": "exact", "args_match": "pattern", "expected": [{"tool": "a", "args": {"q": "("}}]}, "not a valid"),
         *(
             ({"mode": "exact", "expected": [], "args_match": wrong}, "or a list of dot paths")

@@ -59,4 +59,4 @@ def test_it_is_the_share_in_character(tmp_path: Path, roles: list[str], score: f
 def test_what_cannot_be_told_is_an_error(tmp_path: Path, roles: list[str] | Unscored, agent: str, reason: str) -> None:
     with pytest.raises(UngradedError) as caught:
         graded(tmp_path, roles, "Certainly! Hm.", agent=agent)
-    assert caught.value.failure.reason == reason
+    assert caught.value.reason == reason

@@ -264,12 +264,6 @@ def test_a_description_without_a_name_is_as_long_as_it_likes(tmp_path: Path) -> 
     assert load(tmp_path, f"description: {'d' * 1025}\n" + ONE).metadata is None
 
 
-@pytest.mark.parametrize("value", ["yes", "NO", "on", "2025-01-15", "1:30", "1_000", "0b11"])
-def test_yaml_is_1_2(tmp_path: Path, value: str) -> None:
-    suite = load(tmp_path, f"tests:\n  - {{id: t, input: hi, assert: [{{type: contains, value: {value}}}]}}\n")
-    assert suite.tests[0].asserts[0].dump()["value"] == value
-
-
 def test_null_is_the_same_as_absent(tmp_path: Path) -> None:
     suite = load(
         tmp_path,

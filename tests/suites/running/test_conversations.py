@@ -262,34 +262,15 @@ class TestRecorded:
         assert test.error.reason == reason
 
 
-class TestKilled:
-    def test_a_killed_conversation_goes_on_at_its_turn(self, tmp_path: Path) -> None:
-        rows = tmp_path / "rows.jsonl"
-        suite = conversation(tmp_path, turns=["one", "two", "three"], **{"assert": [OK]})
-
-        def dies(request: Request) -> str:
-            if request.turn == 2:
-                raise KeyboardInterrupt
-            return "ok"
-
-        first, second, third = target(dies), target(), target()
-        with pytest.raises(KeyboardInterrupt):
-            held(suite, first, written=(rows,))
-        assert held(suite, second, written=(rows,), resume=True).exit_code == 0
-        assert len(first.asked) == 3
-        assert len(second.asked) == 1
-        # Without going on, nothing is taken from before.
-        held(suite, third, written=(rows,))
-        assert len(third.asked) == 3
-
-    def test_an_answer_to_a_file_that_has_changed_is_not_taken(self, tmp_path: Path) -> None:
-        write(tmp_path, {"order.txt": "one"})
-        said = [{"role": "user", "content": [{"type": "file", "value": "order.txt"}]}]
-        suite = conversation(tmp_path, turns=[{"user": said}, "two"], **{"assert": [OK]})
-        held(suite, first := target(), written=(tmp_path / "rows.jsonl",))
-        write(tmp_path, {"order.txt": "another"})
-        held(suite, second := target(), written=(tmp_path / "rows.jsonl",), resume=True)
-        assert len(first.asked) == len(second.asked) == 2
+def test_a_kept_answer_to_a_file_that_has_changed_is_not_taken(tmp_path: Path) -> None:
+    write(tmp_path, {"order.txt": "one"})
+    said = [{"role": "user", "content": [{"type": "file", "value": "order.txt"}]}]
+    suite = conversation(tmp_path, turns=[{"user": said}, "two"], **{"assert": [OK]})
+    held(suite, first := target(), cache=True)
+    held(suite, again := target(), cache=True)
+    write(tmp_path, {"order.txt": "another"})
+    held(suite, second := target(), cache=True)
+    assert (len(first.asked), len(again.asked), len(second.asked)) == (2, 0, 2)
 
 
 class TestFading:

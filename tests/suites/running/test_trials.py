@@ -79,20 +79,6 @@ def test_an_error_is_never_left_out_of_a_mean(strategy: str) -> None:
     assert (found.score, found.verdict) == (None, "error")
 
 
-@pytest.mark.parametrize(
-    ("scores", "lower", "upper"),
-    [
-        ([1.0, 0.8, 0.6], 0.30313235833540797, 1.0),
-        ([0.8, 0.8, 0.8, 0.8], 0.8, 0.8),
-        ([1.0, 0.8], 0.0, 1.0),
-    ],
-)
-def test_the_lower_end_of_the_interval_is_the_score(scores: list[float], lower: float, upper: float) -> None:
-    found = outcome(trials(len(scores), "confidence_interval"), scores)
-    assert found.score == pytest.approx(lower, abs=1e-12)
-    assert found.aggregation["ci95_upper"] == pytest.approx(upper)
-
-
 def test_one_attempt_has_no_interval() -> None:
     assert outcome(trials(1, "confidence_interval"), [0.9]).score == pytest.approx(0.9)
 

@@ -46,10 +46,6 @@ class TestMock:
     def test_it_says_something_without_being_told(self, tmp_path: Path) -> None:
         assert json.loads(target(tmp_path, provider="mock").respond(request(tmp_path)).text)
 
-    def test_a_delay_beyond_the_deadline_is_a_timeout(self, tmp_path: Path) -> None:
-        error = failure(target(tmp_path, provider="mock", delayMs=60_000), request(tmp_path, timeout=0.05))
-        assert (error.reason, error.transient) == ("timeout", True)
-
 
 def command(code: str) -> list[str]:
     return [sys.executable, "-c", code]
