@@ -80,10 +80,6 @@ class TargetError(ReasonedError):
         self.transient = transient
 
 
-class ResponseError(TargetError):
-    """A recorded answer is missing or cannot be used."""
-
-
 @dataclass(frozen=True)
 class Responses:
     """Recorded answers by test id, or by ``<test>@<target>``; a list has one answer per trial.
@@ -102,33 +98,33 @@ class Responses:
     def output(self, test_id: str, target: str | None, attempt: int, request_key: str | None = None) -> Output:
         """Return the answer of an attempt.
 
-        ``request_key``: of the current request; an answer recorded for another key is stale. Raises ``ResponseError``: the
+        ``request_key``: of the current request; an answer recorded for another key is stale. Raises ``TargetError``: the
         answer is missing, stale, a recorded error, or of an unknown shape.
         """
         key = self.key(test_id, target)
         if key not in self.answers:
             said = f"{self.source} has no answer for {key!r}; record one or leave the test out"
-            raise ResponseError("no_response", said)
+            raise TargetError("no_response", said)
         value = messages_of(self.answers[key])
         if isinstance(value, list) and not is_one_answer(value):
             if attempt >= len(value):
                 said = f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more"
-                raise ResponseError("no_response", said)
+                raise TargetError("no_response", said)
             value = value[attempt]
         if isinstance(value, Mapping):
             error = value.get("error")
             if error:
                 text = error.get("message") if isinstance(error, Mapping) else error
-                raise ResponseError("target_failed", f"the recorded answer is an error: {text}")
+                raise TargetError("target_failed", f"the recorded answer is an error: {text}")
             if "__exit__" in value:
-                raise ResponseError("target_failed", f"the recorded target exited with code {value['__exit__']}")
+                raise TargetError("target_failed", f"the recorded target exited with code {value['__exit__']}")
             known = value.get("request_key")
             if known is not None and request_key is not None and known != request_key:
-                raise ResponseError("stale", f"the test has changed since {test_id!r} was recorded; record it again")
+                raise TargetError("stale", f"the test has changed since {test_id!r} was recorded; record it again")
         try:
             return parse_output(value)
         except OutputError as problem:
-            raise ResponseError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
+            raise TargetError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
 
 
 def read_responses(data: Any, source: str = "the responses") -> Responses:

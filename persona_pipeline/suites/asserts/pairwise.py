@@ -40,27 +40,25 @@ class Pairwise(Prompted):
     """1 if a judge finds the answer better than another one, 0 if worse, 0.5 for a tie.
 
     The judge is asked twice, with the places exchanged; if the two judgments disagree, it is a tie. The other answer is the
-    test's ``expected_output``, the answer of ``target``, or the one in ``responses``.
+    test's ``expected_output``, or the one in ``responses``.
     """
 
     known = _PLACES
 
-    target: Text | None = Field(None, description="Whose answer it is compared with; with responses: recorded there.")
+    target: Text | None = Field(None, description="Whose recorded answer in responses it is compared with.")
     responses: Text | None = Field(None, description="A file of recorded answers to compare with.")
     prompt: str | None = Field(None, description="What makes an answer better: text, or a file.")
 
     _recorded: Responses | None = PrivateAttr(None)
-
-    @property
-    def asked(self) -> str | None:
-        """The target that is asked for the other answer; None: the answer is known."""
-        return self.target if self.responses is None else None
 
     def resolve(self, entry: ConfigEntry, reader: Reader) -> None:
         super().resolve(entry, reader)
         if named := _ALONE.search(self._prompt_text or ""):
             said = f"prompt names {{{{ {named[1]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
             reader.fail(entry, said, "prompt")
+        if self.target is not None and self.responses is None:
+            said = "target needs responses, its recorded answers; write them with suite run --target NAME --output FILE"
+            reader.fail(entry, said, "target")
         if self.responses is not None:
             with reader.placing(entry, "responses", "responses"), reader.collecting():
                 path = reader.files.find(self.responses, reader.folders(entry))
@@ -96,7 +94,7 @@ class Pairwise(Prompted):
         """Return the two questions: with the answer first, and with the answer second."""
         prompt = self._prompt_text
         # The judge must not know which answer is the reference.
-        is_reference = not (self.target or self.responses)
+        is_reference = self.responses is None
         hidden = (*_SHOWN_AS_ANSWERS, *(("reference_answer", "expected_output") if is_reference else ()))
         shown = {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
         asked = (
@@ -117,12 +115,8 @@ class Pairwise(Prompted):
     def _other(self, context: Context) -> str:
         if self._recorded is not None:
             return whole(self._recorded.output(context.test.id, self.target, context.attempt, context.request_key))
-        if self.target is not None:
-            if context.services.answer is None:
-                raise UngradedError("no_target", f"this run has no targets to ask for {self.target!r}")
-            return whole(context.services.answer(self.target, context))
         if not context.test.reference_answer:
-            said = "the test has no expected_output to compare with; add one, or name target or responses"
+            said = "the test has no expected_output to compare with; add one, or name responses"
             raise UngradedError("no_reference", said)
         return context.test.reference_answer
 

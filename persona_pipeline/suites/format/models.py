@@ -95,11 +95,6 @@ class AssertFields(StrictFields):
         return self.required is not False or any(part.has_gate for part in self.parts)
 
     @property
-    def asked(self) -> str | None:
-        """The target that it asks; None: no target."""
-        return None
-
-    @property
     def judged_agent(self) -> str | None:
         """The agent of the world whose claims the judge is asked."""
         return None

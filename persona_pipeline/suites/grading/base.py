@@ -45,13 +45,11 @@ class Services:
         judge: opened when the first assert needs it, so a run without judged asserts needs no recordings.
         allow_code: whether code of the suite may run.
         world_root: returns the world's folder, for persona asserts.
-        answer: lets another target answer the test, for asserts that compare answers.
     """
 
     judge: "SuiteJudge | None" = None
     allow_code: bool = False
     world_root: Callable[[], Path] | None = None
-    answer: Callable[[str, "Context"], Output] | None = None
 
 
 @dataclass(frozen=True)

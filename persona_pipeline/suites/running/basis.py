@@ -331,16 +331,14 @@ class Bases:
         basis.entries |= {(str(path), "") for path in test.files.values()}
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
-            self._add_assert(basis, item, test)
+            self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
             agents = frozenset(item.judged_agent for item in flat if item.judged_agent is not None)
             basis.add(self._once(("judge", agents), lambda: self._of_judge(agents)))
         return basis
 
-    def _add_assert(self, basis: Basis, item: AssertFields, test: Test) -> None:
+    def _add_assert(self, basis: Basis, item: AssertFields) -> None:
         basis.entries |= {(str(path), "") for path in item.files}
-        if item.asked is not None and self.responses is None:
-            basis.add(self.of_answer(item.asked, test))
         if self.world is not None:
             # Also files that do not exist yet.
             basis.entries |= {(str(path), "") for path in item.world_files(self.world)}

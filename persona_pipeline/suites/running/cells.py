@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import (
     OutputCache,
     Request,
@@ -29,7 +28,7 @@ from persona_pipeline.suites.format.registry import default_assert
 from persona_pipeline.suites.format.tests import file_parts
 from persona_pipeline.suites.format.text import under_roles
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert, score_test
-from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteVerdict, TestResult, UngradedError
+from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteVerdict, TestResult
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import AskedTurn, PlannedTest, RunOptions, Targets
 
@@ -51,7 +50,7 @@ class CellRunner:
 
     def __post_init__(self) -> None:
         judge, options = self.judge if self.judge.given is not None else None, self.options
-        self.services = Services(judge, options.allow_code, options.world_root, self._answer_of)
+        self.services = Services(judge, options.allow_code, options.world_root)
         self._request_keys: dict[str, str] = {}
 
     @cached_property
@@ -286,23 +285,3 @@ class CellRunner:
             output = asked()
         self.judge.spent_by_target(output.cost_usd)
         return output
-
-    def _answer_of(self, name: str, context: Context) -> Output:
-        """Return another target's answer to the same test."""
-        test = context.test
-        if test.is_conversation:
-            said = "answers to a whole conversation are not compared; compare those to a turn"
-            raise UngradedError("conversation", said)
-        if test.workspace is not None:
-            said = f"target {name!r} would need a workspace of its own; compare with recorded answers (responses)"
-            raise UngradedError("no_workspace", said)
-        if self.responses is not None and f"{test.id}@{name}" not in self.responses.answers:
-            raise UngradedError("no_response", f"{self.responses.source} has no answer for '{test.id}@{name}'")
-        try:
-            target = None if self.responses is not None or self.targets is None else self.targets.open(name)
-        except ConfigError as problem:
-            raise UngradedError("no_target", str(problem)) from problem
-        if target is None and self.responses is None:
-            raise UngradedError("no_target", f"there are no targets to ask for {name!r}")
-        cell = PlannedTest(test.id, test, name, target)
-        return self.answer(cell, context.attempt, deadline=time.monotonic() + context.time_left())[0]

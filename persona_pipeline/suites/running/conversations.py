@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.base import ResponseError, Responses, TargetError
+from persona_pipeline.suites.answering.base import Responses, TargetError
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import SimulatedUser, Test, present
 from persona_pipeline.suites.format.text import content_texts
@@ -171,7 +171,7 @@ def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
 def recorded_conversation(test: Test, output: Output, source: str) -> Output:
     """Return a recorded answer as the conversation of a test.
 
-    Answers without user lines, one per turn, belong to the written lines. Raises ``ResponseError``: it is another
+    Answers without user lines, one per turn, belong to the written lines. Raises ``TargetError``: it is another
     conversation.
     """
     turns = output.by_turn()
@@ -182,10 +182,10 @@ def recorded_conversation(test: Test, output: Output, source: str) -> Output:
         ]
     if len(turns) < len(test.turns) or not turns or not all(turn.asked for turn in turns):
         wanted = f"{len(test.turns)} turns" if test.turns else "a conversation"
-        raise ResponseError("invalid_response", f"{source} has {len(turns)} turns of {test.id!r}, which is {wanted}")
+        raise TargetError("invalid_response", f"{source} has {len(turns)} turns of {test.id!r}, which is {wanted}")
     for number, (turn, written) in enumerate(zip(turns, test.turns, strict=False), start=1):
         if _texts(turn.asked) != _texts(written.input_messages):
-            raise ResponseError("stale", f"turn {number} of {test.id!r} was recorded with other words; record it again")
+            raise TargetError("stale", f"turn {number} of {test.id!r} was recorded with other words; record it again")
     return Output.of_turns(turns)
 
 

@@ -272,7 +272,6 @@ def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
     ]
     for test in suite.tests:
         asked += [(name, test.entry) for name in (*(test.targets or ()), test.user and test.user.target)]
-        asked += [(item.asked, item.entry) for item in test.all_asserts]
     named: dict[str, Problem] = {}
     for name, entry in asked:
         if name is not None and name not in targets.names and name not in named:
@@ -377,7 +376,7 @@ def _explained(suite: Suite, test: Test, targets: Targets | None) -> dict[str, A
         "attempts": trials.count if trials else 1,
         "strategy": trials.label if trials else None,
         "needs": needs,
-        "asserts": [_explained_assert(item, test, total, targets, turn) for turn, item in asserts],
+        "asserts": [_explained_assert(item, test, total, turn) for turn, item in asserts],
     }
 
 
@@ -401,13 +400,9 @@ def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
         yield f"the environment variable {variable} (target {name}; --allow-env {variable})"
 
 
-def _explained_assert(
-    item: AssertFields, test: Test, total: float, targets: Targets | None, turn: str
-) -> dict[str, Any]:
+def _explained_assert(item: AssertFields, test: Test, total: float, turn: str) -> dict[str, Any]:
     needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
-    if item.asked is not None:
-        needs += _target_needs(item.asked, targets)
-    elif item.needs_workspace and test.workspace is None:
+    if item.needs_workspace and test.workspace is None:
         needs.append("workspace (there is none)")
     return {
         "name": f"{turn}{item.name}",

@@ -30,20 +30,17 @@ _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYS
 _STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 
 
-@dataclass(frozen=True)
-class ProcessLimits:
-    """Limits of a program.
-
-    ``output_bytes``: on standard output; more ends the program. The others are resource limits where the system has them.
-    Memory is RLIMIT_DATA, because JavaScript engines reserve far more addresses than they use.
-    """
-
-    output_bytes: int = 10_000_000
-    cpu_seconds: int = 600
-    memory_bytes: int = 4 * 1024**3
-    file_bytes: int = 1024**3
-    open_files: int = 1024
-    processes: int = 4096
+# More bytes on standard output end a program.
+MOST_OUTPUT = 10_000_000
+# Resource limits of a program, where the system has them. Memory is data: JavaScript engines reserve far more addresses than
+# they use.
+LIMITS = {
+    "RLIMIT_CPU": 600,
+    "RLIMIT_DATA": 4 * 1024**3,
+    "RLIMIT_FSIZE": 1024**3,
+    "RLIMIT_NOFILE": 1024,
+    "RLIMIT_NPROC": 4096,
+}
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,8 @@ _LAUNCHER = """
 import os, sys
 try:
     import resource
-    names = ("RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC")
-    for name, value in zip(names, sys.argv[1:6]):
+    for limit in sys.argv[1:6]:
+        name, value = limit.split("=")
         kind = getattr(resource, name, None)
         if kind is not None:
             hard = resource.getrlimit(kind)[1]
@@ -100,13 +97,11 @@ def run_process(
     stdin: bytes = b"",
     timeout: float,
     environment: Mapping[str, str] | None = None,
-    limits: ProcessLimits | None = None,
 ) -> ProcessResult:
     """Run a program and return its output.
 
     It has its own session. At the end all its processes are killed.
     """
-    limits = limits or ProcessLimits()
     mark = uuid.uuid4().hex
     # A relative program is in its folder, as for a shell.
     program = argv[0]
@@ -115,8 +110,8 @@ def run_process(
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
-    own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
-    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
+    limits = [f"{name}={value}" for name, value in LIMITS.items()]
+    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits, program, *argv[1:]]
     started = time.monotonic()
     # Files, not pipes: a process that is left over could hold a pipe open.
     with (
@@ -143,10 +138,10 @@ def run_process(
             while process.poll() is None:
                 if time.monotonic() > started + timeout:
                     raise ProcessError("timeout", f"took longer than {timeout:g} s and was stopped")
-                _check_size(out, err, limits.output_bytes)
+                _check_size(out, err)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.05)
-            _check_size(out, err, limits.output_bytes)
+            _check_size(out, err)
         finally:
             _kill(process, mark)
         out.seek(0)
@@ -157,9 +152,9 @@ def run_process(
     return result
 
 
-def _check_size(out: IO[bytes], err: IO[bytes], most: int) -> None:
-    if os.fstat(out.fileno()).st_size > most or os.fstat(err.fileno()).st_size > _STDERR_SHARE * most:
-        raise ProcessError("too_much_output", f"wrote more than {most:,} bytes and was stopped")
+def _check_size(out: IO[bytes], err: IO[bytes]) -> None:
+    if os.fstat(out.fileno()).st_size > MOST_OUTPUT or os.fstat(err.fileno()).st_size > _STDERR_SHARE * MOST_OUTPUT:
+        raise ProcessError("too_much_output", f"wrote more than {MOST_OUTPUT:,} bytes and was stopped")
 
 
 def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:

@@ -10,16 +10,13 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError, read_responses, run_suite
-from persona_pipeline.suites.running.plan import explain
 from tests.suites.support import (
-    Given,
     ScriptedBackend,
     ScriptedSuiteJudge,
     calls,
     grade,
     judging,
     suite_of,
-    target,
     write,
 )
 
@@ -131,43 +128,10 @@ def test_a_prompt_names_both_places(tmp_path: Path) -> None:
         ({**PAIR, "prompt": "Is {{ answer }} good?"}, "the two answers are {{ first }} and {{ second }}"),
         ({**PAIR, "responses": "none.json"}, "responses: .*none.json"),
         ({**PAIR, "responses": "broken.json"}, "is not JSON"),
+        ({**PAIR, "target": "old"}, "target needs responses, its recorded answers"),
     ],
 )
 def test_mistakes_are_found_when_the_suite_is_loaded(tmp_path: Path, item: dict[str, Any], said: str) -> None:
     write(tmp_path, {"broken.json": "{"})
     with pytest.raises(ConfigError, match=said):
         suite_of(tmp_path, item)
-
-
-def test_another_target_answers_the_same_test(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, {**PAIR, "target": "old"}, execution={"target": "new"})
-    old, new = target(lambda request: request.prompt * 3, name="old"), target(lambda request: "hello!", name="new")
-    judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
-    result = run_suite(suite, targets=Given.of(old, new), judge=lambda: judge)
-    assert (result.tests[0].score, old.asked, new.asked) == (0.5, ["t#0"], ["t#0"])
-    assert explain(suite, suite.tests)[0]["asserts"][0]["needs"] == ["judge"]
-
-
-@pytest.mark.parametrize(
-    ("answers", "options", "reason"),
-    [
-        ({"t@new": "a", "t@old": "bb"}, {}, None),
-        ({"t": "a"}, {}, "no_response"),
-        (None, {"workspace": {}}, "no_workspace"),
-        (None, {}, "no_target"),
-    ],
-    ids=["both are recorded", "only one is", "in a workspace", "no such target"],
-)
-def test_where_the_other_answer_comes_from(
-    tmp_path: Path, answers: dict[str, str] | None, options: dict[str, Any], reason: str | None
-) -> None:
-    suite = suite_of(tmp_path, {**PAIR, "target": "old"}, execution={"target": "new"}, **options)
-    judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
-    result = run_suite(
-        suite,
-        targets=None if answers else Given.of(target(name="new")),
-        responses=read_responses(answers) if answers else None,
-        judge=lambda: judge,
-    )
-    error = result.tests[0].error
-    assert (error.reason if error else None, result.tests[0].score) == (reason, None if reason else 0.0)

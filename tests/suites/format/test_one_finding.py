@@ -55,7 +55,7 @@ execution: {target: defualt}
 tests:
   - {id: a, input: hi, criteria: c, execution: {targets: [carefull, default]}}
   - {id: b, input: hi, criteria: c, execution: {targets: [carefull]}}
-  - {id: c, input: hi, assert: [{type: pairwise, target: judge}]}
+  - {id: c, input: hi, criteria: c, execution: {target: judge}}
 """
 
 

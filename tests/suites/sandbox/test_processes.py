@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessLimits, ProcessResult, run_process
+from persona_pipeline.suites.sandbox import processes
+from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 from tests.support.clock import LONG, Clock
 from tests.support.waiting import wait_until
 
 
-def python(folder: Path, code: str, *, timeout: float = LONG, stdin: bytes = b"", **limits: int) -> ProcessResult:
-    return run_process(
-        [sys.executable, "-c", code], cwd=folder, timeout=timeout, stdin=stdin, limits=ProcessLimits(**limits)
-    )
+def python(folder: Path, code: str, *, timeout: float = LONG, stdin: bytes = b"") -> ProcessResult:
+    return run_process([sys.executable, "-c", code], cwd=folder, timeout=timeout, stdin=stdin)
 
 
 def alive(pid: int) -> bool:
@@ -77,9 +76,10 @@ def test_a_program_that_takes_too_long_is_stopped_with_its_children(tmp_path: Pa
     assert gone(int(pid.read_text("utf-8").rstrip(".")))
 
 
-def test_a_program_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
+def test_a_program_that_writes_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MOST_OUTPUT", 100_000)
     with pytest.raises(ProcessError) as raised:
-        python(tmp_path, "while True: print('x' * 1000)", output_bytes=100_000)
+        python(tmp_path, "while True: print('x' * 1000)")
     assert raised.value.reason == "too_much_output"
 
 
@@ -93,16 +93,16 @@ def test_endless_errors_are_cut_to_their_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "limit"),
     [
-        ("x = bytearray(300_000_000)", {"memory_bytes": 200_000_000}),
-        ("open('f', 'wb').write(b'x' * 2_000_000)", {"file_bytes": 1_000_000}),
-        ("f = [open('/dev/null') for _ in range(200)]", {"open_files": 64}),
-        ("while True: pass", {"cpu_seconds": 1}),
+        ("x = bytearray(300_000_000)", {"RLIMIT_DATA": 200_000_000}),
+        ("open('f', 'wb').write(b'x' * 2_000_000)", {"RLIMIT_FSIZE": 1_000_000}),
+        ("f = [open('/dev/null') for _ in range(200)]", {"RLIMIT_NOFILE": 64}),
+        ("while True: pass", {"RLIMIT_CPU": 1}),
     ],
     ids=["memory", "file size", "open files", "processor time"],
 )
-def test_limits_hold(tmp_path: Path, code: str, limit: dict[str, int]) -> None:
-    command = [sys.executable, "-c", code]
-    assert run_process(command, cwd=tmp_path, timeout=LONG, limits=ProcessLimits(**limit)).returncode != 0
+def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, limit: dict[str, int]) -> None:
+    monkeypatch.setattr(processes, "LIMITS", processes.LIMITS | limit)
+    assert python(tmp_path, code).returncode != 0
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./none.sh", "/no/such/file"])
