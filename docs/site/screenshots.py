@@ -96,10 +96,12 @@ def _open(browser: "Browser", address: str, height: int = 900) -> "Page":
     return page
 
 
+# Dagster's name of a group is that of its code location, its repository, and its own.
+_GROUP = "global@global"
 AGENTS = ("dwight", "jim", "michael", "pam")
 # The pages of Dagster in `how-to/dagster-in-pictures.md`: address, the text of a complete page, and height.
 PAGES = {
-    "lineage": ("assets/in_character?view=lineage&lineageScope=upstream&lineageDepth=3", "baseline_files", 800),
+    "lineage": (f"asset-groups?expanded={_GROUP}:evaluation,{_GROUP}:scores", "fluency_scores", 800),
     "asset": ("assets/verdicts?view=overview", r"Latest check results\s+\d[\s\S]*regressions", 1000),
     "checks": ("assets/verdicts?view=checks", r"Failed[\s\S]*Latest execution\s+\d in character", 800),
     "automation": ("automation", r"source_changes[\s\S]*ago", 800),
@@ -119,6 +121,7 @@ def dagster(browser: "Browser", root: Path) -> None:
             page.wait_for_timeout(2000)
         backfill = _backfill(page, address, [item["assetKey"] for item in nodes], AGENTS)
         _wait_for_backfill(page, address, backfill)
+        page.get_by_text("Hide navigation").click()
         for name, (path, complete, height) in PAGES.items():
             page.set_viewport_size({"width": 1280, "height": height})
             page.goto(f"{address}/{path.format(backfill=backfill)}")

@@ -11,14 +11,14 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.automation import build_automation
-from persona_pipeline.defs.agents.freshness import RECENTLY, freshness_evaluations, overdue
+from persona_pipeline.defs.agents.freshness import freshness_evaluations, overdue
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import partition_requests, reported
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
 from persona_pipeline.defs.platform.place import EVALUATION, Place
 from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
-from persona_pipeline.defs.suites import Suites, report_suites
+from persona_pipeline.defs.suites import SuiteSpecs, report_suites
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
     Debounce,
@@ -46,7 +46,7 @@ def recorded_versions(specs: Specs, instance: dg.DagsterInstance) -> dict[str, M
 MOST_RECORDED = 1000
 
 
-def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
+def build_source_changes(specs: Specs, suites: Sequence[SuiteSpecs]) -> dg.SensorDefinition:
     """Return the sensor that reports the versions of sources."""
     place = specs.place
 
@@ -54,7 +54,7 @@ def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
         asset_selection=dg.AssetSelection.assets(
             place.key(READING),
             *(spec.key for spec in specs.evaluated),
-            *(item.source.key for item in suites.specs),
+            *(item.source.key for item in suites),
         ),
         minimum_interval_seconds=place.orchestration.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -88,16 +88,15 @@ def build_source_changes(specs: Specs, suites: Suites) -> dg.SensorDefinition:
             why.append(
                 f"{len(waiting)} with new messages, {'which are being read' if reading else 'not yet enough or quiet'}"
             )
-        reading_before, late_before = _remembered(context.cursor)
-        requests, reading_now = reading_requests(place, context.instance, reading_before, opened)
+        requests, late_before = reading_requests(place, instance, opened), _remembered(context.cursor)
         overdue_now = overdue(specs, instance)
         newly_late = [
             name
             for name, severity in overdue_now.items()
             if name in now.agent_ids and late_before.get(name) != severity
         ]
-        cursor = json.dumps({READING: reading_now, RECENTLY: overdue_now})
-        of_suites = report_suites(context, opened, suites.specs)
+        cursor = json.dumps(overdue_now)
+        of_suites = report_suites(context, opened, suites)
         partitions += of_suites.partitions
         why += of_suites.notes
         if not (changes or partitions or requests or of_suites.events or newly_late):
@@ -157,7 +156,7 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
         """Look at the agents with new messages and request a run for each new alarm."""
         opened = world_of(place, context)
         now = {name: str(MessageVersion(number)) for name, number in revisions(opened.store, opened.horizon).items()}
-        looked = _looked(context.cursor)
+        looked = _remembered(context.cursor)
         partitions = set(context.instance.get_dynamic_partitions(specs.agents_name))
         there = [name for name in known_agents(opened.root) if name in partitions]
         waiting = [name for name in there if now.get(name) != looked.get(name)]
@@ -212,8 +211,8 @@ def _judging(specs: Specs, alarm: VoiceAlarm) -> dg.RunRequest:
     )
 
 
-def _looked(cursor: str | None) -> Mapping[str, str | None]:
-    """Return which revision of each agent's messages was there at the last look; a cursor that cannot be read is none."""
+def _remembered(cursor: str | None) -> Mapping[str, str | None]:
+    """Return what the last look left, by agent; a cursor that cannot be read is empty."""
     try:
         found = json.loads(cursor or "{}")
     except ValueError:
@@ -223,8 +222,8 @@ def _looked(cursor: str | None) -> Mapping[str, str | None]:
 
 MOST_LEFT_OUT = 20
 READING = "message_files"
-# A file that a run could not read is requested again only after this time.
-_PATIENCE = timedelta(minutes=5)
+# Seconds after which files that a run could not read are requested again.
+_PATIENCE = 300
 
 
 def build_message_files(place: Place) -> dg.AssetsDefinition:
@@ -251,33 +250,18 @@ def build_message_files(place: Place) -> dg.AssetsDefinition:
     return message_files
 
 
-def _remembered(cursor: str | None) -> tuple[str, dict[str, str]]:
-    """Return the version and time of the last reading, and the agents that were reported as overdue."""
-    try:
-        found = json.loads(cursor or "{}")
-        return str(found[READING]), dict(found[RECENTLY])
-    except (ValueError, TypeError, KeyError):
-        return "", {}
-
-
-def reading_requests(
-    place: Place, instance: dg.DagsterInstance, before: str, world: World
-) -> tuple[list[dg.RunRequest], str]:
-    """Return the run that reads message files where one is to be asked for, one at a time, and what to remember of it."""
+def reading_requests(place: Place, instance: dg.DagsterInstance, world: World) -> list[dg.RunRequest]:
+    """Return the run that reads message files, if it is due: one at a time, and once in a while for the same files."""
     unread = world.unread_messages()
     if not unread or is_under_way(instance, READING):
-        return [], before
-    asked, _, at = before.partition(" ")
-    now = datetime.now(UTC)
-    if asked == unread.version and abs(now - datetime.fromisoformat(at)) < _PATIENCE:
-        return [], before
+        return []
     said = "messages changed" if unread.files or unread.gone else "aliases changed"
-    request = dg.RunRequest(asset_selection=[place.key(READING)], tags=request_tags(said, asked=READING))
-    return [request], f"{unread.version} {now.isoformat()}"
+    key = f"{READING} {unread.version} {int(time.time() / _PATIENCE)}"
+    return [dg.RunRequest(key, asset_selection=[place.key(READING)], tags=request_tags(said, asked=READING))]
 
 
-def build_changes(specs: Specs, suites: Suites) -> dg.Definitions:
+def build_changes(specs: Specs, suites: Sequence[SuiteSpecs]) -> dg.Definitions:
     """Return the asset of message files, and the sensors."""
-    automation = build_automation(specs.place, [*specs.judged, *(item.results for item in suites.specs)])
+    automation = build_automation(specs.place, [*specs.judged, *(item.results for item in suites)])
     sensors = [build_source_changes(specs, suites), automation, build_voice_alarms(specs)]
     return dg.Definitions(assets=[build_message_files(specs.place)], sensors=sensors)

@@ -37,14 +37,13 @@ from persona_pipeline.defs.platform.resources import (
     evaluation_of,
     known_agents,
     known_failures,
-    logged_progress,
+    opened_judge,
     world_of,
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import Run, run_evaluation
-from persona_pipeline.guard.report import AgentReport, Conclusion, RunReport
-from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.reporting.view import ReportView
@@ -78,11 +77,11 @@ def evaluate_by_config(
         if asked.get("against")
         else nullcontext(world) as opened,
     ):
+        # Not settled here: a run against another commit goes by the rules of that commit.
         request = EvaluationRequest(**asked)
         name = request.judge or opened.settings.judge
         run_tags.label_run(context.instance, context.run, {**asked, "judge": name}, place)
-        judge = open_judge(name, opened, JudgeOptions.of(request, logged_progress()))
-        run = run_evaluation(opened, judge, request)
+        run = run_evaluation(opened, opened_judge(opened, request), request)
         gather(opened, run.report)
         folder = opened.root / config.reports if config.reports else reports_folder(opened.root, opened.settings)
     for problem in run.problems:
@@ -121,10 +120,10 @@ def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:
     return links
 
 
-def gate_result(wrong: Sequence[str], exit_code: int, conclusion: Conclusion) -> dg.AssetCheckResult:
+def gate_result(report: RunReport, wrong: Sequence[str]) -> dg.AssetCheckResult:
     """Return the result of the report's check."""
-    facts = {**metadata.conclusion_metadata(conclusion), "exit_code": dg.MetadataValue.int(exit_code)}
-    return metadata.check_result(GATE_PASSED, wrong if exit_code else [], facts, passed=not exit_code)
+    facts = {**metadata.conclusion_metadata(report.conclusion), "exit_code": report.exit_code}
+    return metadata.check_result(GATE_PASSED, wrong if report.exit_code else [], facts, passed=not report.exit_code)
 
 
 def build_regression_report(place: Place) -> dg.AssetsDefinition:
@@ -144,7 +143,7 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
         return dg.MaterializeResult(
             metadata=report_metadata(report, folder, world_of(place, context), place),
-            check_results=[gate_result(wrong, report.exit_code, report.conclusion)],
+            check_results=[gate_result(report, wrong)],
         )
 
     return regression_report
@@ -269,7 +268,11 @@ def spans(partitions: Sequence[str], chosen: Collection[str], most: int) -> Iter
 
 
 def build_capture_baseline(place: Place) -> dg.JobDefinition:
-    @place.op(pool=place.judge_pool)
+    @place.job(
+        "capture_baseline",
+        "Take golden baselines: evaluate and write `baselines/<agent>.json`.",
+        pool=place.judge_pool,
+    )
     def capture_baselines(context: dg.OpExecutionContext, config: RegressionConfig) -> None:
         """Evaluate the agents and write complete scores to `baselines/`."""
         report, folder = evaluate_by_config(context, place, config, update_baseline=True)
@@ -281,24 +284,23 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
         }:
             raise dg.Failure("\n".join(refused.values()), metadata={"reports": str(folder)}, allow_retries=False)
 
-    about = "Take golden baselines: evaluate and write `baselines/<agent>.json`."
-    return place.job("capture_baseline", capture_baselines, about)
+    return capture_baselines
 
 
 def build_cohort(specs: Specs) -> dg.Definitions:
     """Return the report, the jobs and the schedule over all agents of a place."""
     place = specs.place
     report = build_regression_report(place)
-    evaluate_agent = place.asset_job(
-        "evaluate_agent",
+    evaluate_agent = dg.define_asset_job(
+        place.name("evaluate_agent"),
         dg.AssetSelection.assets(*(spec.key for spec in specs.evaluated)),
-        "One agent, or several, from the files to the verdict; fails when one is out of character.",
+        description="One agent, or several, from the files to the verdict; fails when one is out of character.",
         partitions_def=specs.agents,
     )
-    persona_regression = place.asset_job(
-        "persona_regression",
+    persona_regression = dg.define_asset_job(
+        place.name("persona_regression"),
         dg.AssetSelection.assets(report),
-        "Every agent in one process; fails when one regressed. Made for CI: `dagster job execute`.",
+        description="Every agent in one process; fails when one regressed. Made for CI: `dagster job execute`.",
     )
     return dg.Definitions(
         assets=[report],

@@ -39,7 +39,7 @@ from persona_pipeline.defs.platform.resources import (
     opened_world,
 )
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.defs.suites import Suites, build_suites
+from persona_pipeline.defs.suites import build_suites, suites_of
 from persona_pipeline.defs.upkeep import build_corrections, build_upkeep
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import counted
@@ -178,8 +178,10 @@ def build_world(
     if "batches" not in leave_out:
         parts.append(build_batches(place))
     taken = {key.path[-1] for key in dg.Definitions.merge(*parts).resolve_all_asset_keys()}
-    suites = Suites() if "suites" in leave_out else build_suites(place, taken)
-    built = dg.Definitions.merge(*parts, suites.definitions, build_changes(specs, suites))
+    suites = [] if "suites" in leave_out else suites_of(place, place.environment.world_root, taken)
+    if "suites" not in leave_out:
+        parts.append(build_suites(place, suites, taken))
+    built = dg.Definitions.merge(*parts, build_changes(specs, suites))
     return dg.Definitions(
         assets=built.assets,
         asset_checks=built.asset_checks,
@@ -446,9 +448,6 @@ def _check_name(agent_id: str) -> str:
 
 
 def _result(key: dg.AssetKey, line: AgentVerdict, report: AgentReport) -> dg.AssetCheckResult:
-    facts = {
-        **metadata.conclusion_metadata(report.conclusion),
-        "found": len(line.wrong),
-        "comparison": metadata.comparison_table(report.comparison),
-    }
+    shown = {"comparison": metadata.comparison_table(report.comparison)}
+    facts = metadata.conclusion_metadata(report.conclusion) | shown
     return metadata.check_result(_check_name(report.evaluation.agent_id), line.wrong, facts, asset_key=key)

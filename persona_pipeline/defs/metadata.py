@@ -49,11 +49,10 @@ def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": STATUSES[item.status].word,
-            "can_see": item.power.text if item.power else "",
         }
         for item in comparison.dimensions.values()
     ]
-    return table(rows, ("dimension", "baseline", "now", "change", "status", "can_see"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status"))
 
 
 def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:
@@ -71,11 +70,12 @@ def usage_metadata(usage: Usage) -> Metadata:
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
     """Return findings as a number and, where there are any, a table of at most 50."""
-    rows = [
-        {"kind": finding.kind.replace("_", " "), "what": one_line(finding.text, MOST_TEXT)}
-        for finding in findings[:MOST_FINDINGS]
-    ]
-    return {"findings": len(findings), **({"what_is_wrong": table(rows, ("kind", "what"))} if rows else {})}
+    rows = [{"kind": finding.kind.replace("_", " "), "what": finding.text} for finding in findings]
+    return {"findings": len(findings), **_what_is_wrong(rows)}
+
+
+def _what_is_wrong(rows: Sequence[Mapping[str, str]]) -> Metadata:
+    return {"what_is_wrong": table(rows[:MOST_FINDINGS], tuple(rows[0]))} if rows else {}
 
 
 def listed(lines: Sequence[str], most: int) -> list[str]:
@@ -86,12 +86,12 @@ def listed(lines: Sequence[str], most: int) -> list[str]:
 def check_result(
     name: str, wrong: Sequence[str], facts: Metadata, *, passed: bool | None = None, **more: Any
 ) -> dg.AssetCheckResult:
-    """Return the result of a check; its description lists the failures. ``passed`` None: it passes without failures."""
+    """Return the result of a check; description and table list the failures. ``passed`` None: it passes without failures."""
     return dg.AssetCheckResult(
         check_name=name,
         passed=not wrong if passed is None else passed,
         description="\n".join(listed([one_line(line, MOST_TEXT) for line in wrong], MOST_LINES)) or "Nothing is wrong.",
-        metadata=facts,
+        metadata={"found": len(wrong), **facts, **_what_is_wrong([{"what": line} for line in wrong])},
         **{"severity": dg.AssetCheckSeverity.ERROR, **more},
     )
 
@@ -105,6 +105,6 @@ def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> 
     cells = [
         filled,
         [":--"] * len(filled),
-        *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
+        *([markdown_text(str(row.get(name, "")), MOST_TEXT) for name in filled] for row in rows),
     ]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))

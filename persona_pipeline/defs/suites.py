@@ -7,7 +7,8 @@ partitions: the sensor ``source_changes`` keeps them in step with the files, and
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
@@ -39,7 +40,6 @@ from persona_pipeline.defs.platform.resources import (
     world_of,
 )
 from persona_pipeline.judging.open import RECORDED, OpenedJudge
-from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.running.opening import (
     OpenedSuite,
     SuiteFile,
@@ -53,9 +53,8 @@ from persona_pipeline.suites.running.suite_run import look_at_suite
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.grading.results import SuiteResult, TestResult
+    from persona_pipeline.suites.grading.results import SuiteResult
 
-MOST_ROWS = 200
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
 
 
@@ -66,12 +65,6 @@ class SuiteCheck:
     name: str
     description: str
     find: "Callable[[SuiteResult], Sequence[str]]"
-
-    def result(self, run: "SuiteResult") -> dg.AssetCheckResult:
-        """Return the check's result."""
-        wrong = [one_line(line, metadata.MOST_TEXT) for line in self.find(run)]
-        shown = metadata.table([{"what": line} for line in wrong[:MOST_ROWS]], ("what",))
-        return metadata.check_result(self.name, wrong, {"found": len(wrong), "what_is_wrong": shown})
 
 
 def run_target(
@@ -109,17 +102,17 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 
 
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
-    """Return score and counts to plot, the tests as a table (the worst first, at most 200), and the costs."""
-    from persona_pipeline.suites.grading.results import WORST_FIRST, pass_interval
+    """Return score and counts to plot, the tests as a table (the worst first, at most 50), and the costs."""
+    from persona_pipeline.reporting.pages.suites import tests_table
+    from persona_pipeline.reporting.render import table_records
+    from persona_pipeline.suites.grading.results import pass_interval
 
     counts = run.summary
-    tests = sorted(run.tests, key=lambda test: WORST_FIRST.index(test.verdict))
-    rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,
         "result": run.result.value if run.result else "nothing to run",
         **{name: counts[name] for name in ("total", "passed", "borderline", "failed", "errors")},
-        "tests": metadata.table(rows, ("test", "verdict", "score", "asserts", "what is missing")),
+        "tests": metadata.table(*table_records(tests_table(run))),
         "suite": run.suite,
         "judge": run.judge or "nobody was asked",
     }
@@ -184,19 +177,6 @@ def _judge(evaluation: EvaluationSettings, world: World) -> SuiteJudge:
     return named_judge(evaluation.asked(world).judge or RECORDED, world.settings, world.root, opened)
 
 
-def _row(test: "TestResult") -> dict[str, Any]:
-    from persona_pipeline.suites.grading.results import reason_of
-
-    scored, expected = test.coverage
-    return {
-        "test": test.id,
-        "verdict": test.verdict.value,
-        "score": "–" if test.score is None else f"{test.score:.2f}",
-        "asserts": f"{scored} of {expected}",
-        "what is missing": one_line(reason_of(test), metadata.MOST_TEXT),
-    }
-
-
 @dataclass(frozen=True)
 class SuiteSpecs:
     """The two assets of a suite: its files, and its results. Every target is a partition of both."""
@@ -212,14 +192,28 @@ class SuiteSpecs:
         return self.targets.name or ""
 
 
-def suite_specs(place: Place, file: SuiteFile, taken: Collection[str] = ()) -> SuiteSpecs:
-    """Return the assets of a suite. The graph labels a node with the last part of its key; ``taken``: labels of other assets."""
+def suites_of(place: Place, root: Path, taken: Collection[str]) -> list[SuiteSpecs]:
+    """Return the assets of the suites of a world.
+
+    The graph labels a node with the last part of its key, so a suite whose name another node has gets a longer one. ``taken``:
+    labels of other assets.
+    """
+    found: list[SuiteSpecs] = []
+    used = set(taken)
+    for file in sorted(suite_files(root), key=lambda file: len(file.name)):
+        label, *longer = file.name[-1], "__".join(file.name)
+        while used & {label, f"{label}_file"}:
+            label = longer.pop() if longer else f"{label}_suite"
+        used |= {label, f"{label}_file"}
+        found.append(_suite_specs(place, file, label))
+    return found
+
+
+def _suite_specs(place: Place, file: SuiteFile, label: str) -> SuiteSpecs:
     targets = dg.DynamicPartitionsDefinition(name=place.path(f"suite_targets/{file.label}"))
-    *folders, name = file.name
-    label = f"{name}_suite" if name in taken else name
-    path = f"suites/{file.path}"
+    folders, path = file.name[:-1], f"suites/{file.path}"
     source = place.spec(
-        ["suite_files", *folders, f"{name}_file"],
+        ["suite_files", *folders, f"{label}_file"],
         "sources",
         (),
         {"yaml"},
@@ -282,20 +276,25 @@ class SuitesConfig(dg.Config):
 def build_run_eval_suites(place: Place, taken: Collection[str]) -> dg.JobDefinition:
     """Return the job that runs suites; its config is under the name of its step."""
 
-    @place.op(uses=[WORLD, EVALUATION], pool=place.judge_pool)
+    @place.job(
+        "run_eval_suites",
+        "Every eval suite with all its targets; fails when a test failed or could not be judged.",
+        uses=[WORLD, EVALUATION],
+        pool=place.judge_pool,
+    )
     def choose_suites(
         context: dg.OpExecutionContext, config: SuitesConfig
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output]:
         """Run the suite files that are asked for; fails when one of them failed, which stops no other."""
         with known_failures():
             world = world_of(place, context)
-            files = choose_files(suite_files(world.root), config.suites)
-            if not files:
+            there = {specs.file: specs for specs in suites_of(place, world.root, taken)}
+            if not there:
                 context.log.warning("there is no suite: suites/ holds no *.eval.yaml")
             failed: list[str] = []
-            for file in files:
+            for file in choose_files(sorted(there, key=lambda file: file.name), config.suites):
                 try:
-                    yield from run_suite_file(place, context, world, suite_specs(place, file, taken))
+                    yield from run_suite_file(place, context, world, there[file])
                 except (ConfigError, dg.Failure) as failure:
                     failed.append(getattr(failure, "description", None) or str(failure))
                     context.log.error(failed[-1])
@@ -303,11 +302,7 @@ def build_run_eval_suites(place: Place, taken: Collection[str]) -> dg.JobDefinit
                 raise dg.Failure("\n".join(failed), allow_retries=False)
         yield dg.Output(None)
 
-    return place.job(
-        "run_eval_suites",
-        choose_suites,
-        "Every eval suite with all its targets; fails when a test failed or could not be judged.",
-    )
+    return choose_suites
 
 
 def run_suite_file(
@@ -345,7 +340,8 @@ def run_suite_file(
         outcome, about = suite_outcome(run), {source: (versions.get(target), events.get(target))}
         tags = lineage_tags(outcome.version, specs.results.code_version, about)
         yield dg.AssetMaterialization(specs.results.key, partition=target, metadata=outcome.metadata, tags=tags)
-        yield from (evaluated(specs.results.key, target, check.result(run)) for check in CHECKS)
+        said = [metadata.check_result(check.name, check.find(run), {}) for check in CHECKS]
+        yield from (evaluated(specs.results.key, target, result) for result in said)
     if problems:
         raise ConfigError(problems)
     if lines:
@@ -395,17 +391,8 @@ def reload_note(there: Sequence[SuiteFile], loaded: Sequence[SuiteFile]) -> str:
     return f"the graph was loaded before suites came or went ({'; '.join(said)}); reload the code location under Deployment"
 
 
-@dataclass(frozen=True)
-class Suites:
-    """The suites of a place, as other parts build upon them."""
-
-    specs: Sequence[SuiteSpecs] = ()
-    definitions: dg.Definitions = field(default_factory=dg.Definitions)
-
-
-def build_suites(place: Place, taken: Collection[str] = ()) -> Suites:
-    """Return the suites that are there now; ``taken``: names of other assets, which no suite's node has."""
-    specs = [suite_specs(place, file, taken) for file in suite_files(place.environment.world_root)]
+def build_suites(place: Place, suites: Sequence[SuiteSpecs], taken: Collection[str]) -> dg.Definitions:
+    """Return the steps of the suites that are there now, and the job with its schedule; ``taken``: labels of other assets."""
     run_eval_suites = build_run_eval_suites(place, taken)
     nightly = place.schedule(
         "nightly_suites",
@@ -414,5 +401,5 @@ def build_suites(place: Place, taken: Collection[str] = ()) -> Suites:
         "Runs every eval suite. PERSONA_SUITES_CRON says when.",
         tags=run_tags.request_tags("nightly"),
     )
-    steps = [build_suite(place, item) for item in specs]
-    return Suites(specs, dg.Definitions(assets=steps, jobs=[run_eval_suites], schedules=[nightly]))
+    steps = [build_suite(place, specs) for specs in suites]
+    return dg.Definitions(assets=steps, jobs=[run_eval_suites], schedules=[nightly])

@@ -1,4 +1,4 @@
-"""Upkeep: baselines to review, agreement of judges, statistics of corrections, old runs to delete, alerts of failed runs."""
+"""Upkeep: baselines to review, statistics of corrections, old runs to delete, alerts of failed runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,18 +28,15 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import AGENT, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import compared
 from persona_pipeline.evaluation.history import saved_run
-from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.gate import GateRules, label_findings
+from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.notify import Notice, addresses, notify
-from persona_pipeline.reporting.pages.instruments import calibration_page, statistics_page
+from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.reporting.text import format_delta, format_score
-from persona_pipeline.reporting.view import NOBODY
 from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
@@ -129,36 +126,6 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
     return baseline_review
 
 
-ENOUGH, CURRENT = "enough_labels", "labels_are_current"
-
-_OF_CALIBRATION = {
-    ENOUGH: "People labelled 20 messages or 50 judgments.",
-    CURRENT: "No label is of a claim, a persona or messages that changed since.",
-}
-
-
-def build_calibration(place: Place) -> dg.AssetsDefinition:
-    @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
-    def calibration(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        """How far each judge agrees with people. Judges nothing."""
-        with known_failures():
-            opened = world_of(place, context)
-            found, labelled = calibrate_world(opened), WorldReader(opened).label_counts()
-        few = [item.message.partition(": ")[2] for item in label_findings("", labelled)]
-        return dg.MaterializeResult(
-            metadata={
-                "calibration": dg.MetadataValue.md(render_page(calibration_page(found), "markdown")),
-                "labelled": found.labelled,
-            },
-            check_results=[
-                _warning(ENOUGH, few if any(labelled) else [NOBODY], {}),
-                _warning(CURRENT, found.stale, {}),
-            ],
-        )
-
-    return calibration
-
-
 _warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)
 
 
@@ -221,18 +188,15 @@ Subject = tuple[str, ...]
 def build_upkeep_job(place: Place) -> dg.JobDefinition:
     """Return the job that deletes old runs, texts, reasons and messages."""
 
-    @place.op()
-    def delete_old_runs(context: dg.OpExecutionContext) -> None:
-        """Delete finished runs older than PERSONA_KEEP_DAYS, except the newest about anything: its results are still shown."""
-        before = datetime.now(UTC) - timedelta(days=place.orchestration.keep_days)
-        old = list(old_runs(context.instance, before, place))
-        for run_id in old:
-            delete_run(context.instance, run_id)
-        context.add_output_metadata({"deleted": len(old), "before": before.isoformat()})
-
-    @place.op()
-    def forget_what_is_old(context: dg.OpExecutionContext) -> None:
-        """Remove the words of corrections, the claims and reasons of runs, and messages that are older than their settings."""
+    @place.job(
+        "upkeep",
+        "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
+        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
+        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "
+        "PERSONA_KEEP_MESSAGES_DAYS.",
+    )
+    def delete_what_is_old(context: dg.OpExecutionContext) -> None:
+        """Delete what the settings do not keep: texts of the store, then finished runs except the newest about anything."""
         opened = world_of(place, context)
         store, kept = opened.store, opened.settings
         ages = (
@@ -241,20 +205,14 @@ def build_upkeep_job(place: Place) -> dg.JobDefinition:
             ("messages", age_out, kept.keep_messages_days),
         )
         forgotten = {name: forget(store, days) for name, forget, days in ages if days is not None}
-        context.add_output_metadata({"counts_of_bypasses": forget_bypasses(store), **forgotten})
+        before = datetime.now(UTC) - timedelta(days=place.orchestration.keep_days)
+        old = list(old_runs(context.instance, before, place))
+        for run_id in old:
+            delete_run(context.instance, run_id)
+        counts = {"deleted": len(old), "before": before.isoformat(), "counts_of_bypasses": forget_bypasses(store)}
+        context.add_output_metadata({**counts, **forgotten})
 
-    def steps() -> None:
-        for step in (delete_old_runs, forget_what_is_old):
-            step()
-
-    return place.job(
-        "upkeep",
-        steps,
-        "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
-        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
-        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "
-        "PERSONA_KEEP_MESSAGES_DAYS.",
-    )
+    return delete_what_is_old
 
 
 def old_runs(instance: dg.DagsterInstance, before: datetime, place: Place) -> Iterator[str]:
@@ -355,8 +313,7 @@ def _error_of(event: dg.DagsterEvent) -> str:
 def build_upkeep(specs: Specs) -> dg.Definitions:
     """Return the reviews, the upkeep and the alert of a place."""
     place = specs.place
-    review, calibration = build_baseline_review(specs), build_calibration(place)
-    upkeep = build_upkeep_job(place)
+    review, upkeep = build_baseline_review(specs), build_upkeep_job(place)
     schedules = [
         place.schedule(
             "weekly_baseline_review",
@@ -373,4 +330,4 @@ def build_upkeep(specs: Specs) -> dg.Definitions:
         ),
     ]
     alert = build_run_failure_alert(place)
-    return dg.Definitions(assets=[review, calibration], jobs=[upkeep], schedules=schedules, sensors=[alert])
+    return dg.Definitions(assets=[review], jobs=[upkeep], schedules=schedules, sensors=[alert])

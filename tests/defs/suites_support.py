@@ -11,7 +11,7 @@ from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.changes import build_source_changes
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings
-from persona_pipeline.defs.suites import build_suites
+from persona_pipeline.defs.suites import build_suites, suites_of
 from tests.defs.support import PARTITION, Watched
 
 DESK = """
@@ -48,10 +48,12 @@ class Suites(Watched):
     def definitions(self) -> dg.Definitions:
         """What the code location would be made of if it were loaded now."""
         place = Place(settings=Settings(root=self.root))
-        suites = build_suites(place)
+        suites = suites_of(place, self.root, ())
         sensors = [build_source_changes(build_specs(place), suites)]
         resources = {"world": self.world, "evaluation": EvaluationSettings()}
-        return dg.Definitions.merge(suites.definitions, dg.Definitions(sensors=sensors, resources=resources))
+        return dg.Definitions.merge(
+            build_suites(place, suites, ()), dg.Definitions(sensors=sensors, resources=resources)
+        )
 
     @property
     def code(self) -> dg.Definitions:

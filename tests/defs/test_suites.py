@@ -17,7 +17,7 @@ from persona_pipeline.defs.component import build_world
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.suites.running.opening import suite_files
-from tests.defs.suites_support import DESK, Suites
+from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.defs.support import Project, rows_of
 from tests.support.messages_server import MessagesServer, message
 
@@ -78,13 +78,20 @@ class TestFiles:
         assert len(paths) == 6 and paths["a_b"] == "a_b.eval.yaml" and paths["a/b"] == "a/b.eval.yaml"
         assert len(world.definitions.resolve_asset_graph().materializable_asset_keys) == 2 * 6
 
-    def test_a_suite_named_like_an_asset_has_a_node_of_its_own(self, world: Suites) -> None:
-        for name in ("verdicts", "sub/fluency"):
-            world.write(f"{name}.eval.yaml", "")
+    def test_every_suite_has_a_node_of_its_own(self, world: Suites) -> None:
+        """The graph labels a node with the last part of its key: no asset, folder or file of a suite has the same one."""
+        for name in ("verdicts", "verdicts_suite", "sub/fluency", "a/desk", "b/desk", "desk_file"):
+            world.write(f"{name}.eval.yaml", DESK)
         keys = build_world(Place(settings=Settings(root=world.root))).resolve_all_asset_keys()
         labels = Counter(key.path[-1] for key in keys)
         assert [label for label, count in labels.items() if count > 1] == []
         assert dg.AssetKey(["suites", "desk"]) in keys and dg.AssetKey(["suites", "verdicts_suite"]) in keys
+        assert dg.AssetKey(["suites", "sub", "sub__fluency"]) in keys
+        for folder in ("a", "b"):
+            world.write(f"{folder}/targets.yaml", TARGETS)
+        world.run("desk", "a/desk", "b/desk")
+        there = {key.to_user_string() for key in world.instance.all_asset_keys()}
+        assert there == {"suites/desk", "suites/a/a__desk", "suites/b/b__desk"}
 
     def test_definitions_are_made_of_names_alone(self, world: Suites) -> None:
         world.write("broken.eval.yaml", "tests: [")

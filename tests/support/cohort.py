@@ -35,7 +35,7 @@ def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, me
             "agent_id": agent_id,
             "channel": "general",
             "text": f"{agent_id.title()} has counted {n} kettles and will not say where.",
-            "created_at": f"2026-03-{2 + 3 * n:02d}T09:{minute:02d}:00Z",
+            "created_at": f"2026-03-{2 + 3 * n:02d}T{9 + minute // 60:02d}:{minute % 60:02d}:00Z",
         }
         for n in range(messages)
         for minute, agent_id in enumerate(agents)

@@ -8,7 +8,6 @@ from unittest import mock
 import dagster as dg
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.defs import cohort as regression
 from persona_pipeline.defs.platform import resources
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
@@ -49,10 +48,7 @@ def _found(root: Path, name: str, way: Callable[[Project, Judge, str], None], ju
 
 @contextmanager
 def _judged_by(judge: Judge) -> Iterator[None]:
-    with (
-        mock.patch.object(resources, "open_judge", lambda *_: judge),
-        mock.patch.object(regression, "open_judge", lambda *_: judge),
-    ):
+    with mock.patch.object(resources, "open_judge", lambda *_: judge):
         yield
 
 

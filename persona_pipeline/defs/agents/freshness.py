@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.platform.assets import evaluated
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_events
 
 RECENTLY = "evaluated_recently"
@@ -45,12 +47,6 @@ def freshness_evaluations(
     for agent_id in agent_ids:
         severity = late.get(agent_id)
         age = hours * (2 if severity == ERROR else 1)
-        yield dg.AssetCheckEvaluation(
-            asset_key=specs.verdicts.key,
-            check_name=RECENTLY,
-            passed=severity is None,
-            severity=dg.AssetCheckSeverity(severity or WARN),
-            description=f"Last evaluated more than {age:g} hours ago." if severity else "Nothing is wrong.",
-            metadata={},
-            partition=agent_id,
-        )
+        wrong = [f"Last evaluated more than {age:g} hours ago."] if severity else []
+        said = metadata.check_result(RECENTLY, wrong, {}, severity=dg.AssetCheckSeverity(severity or WARN))
+        yield evaluated(specs.verdicts.key, agent_id, said)

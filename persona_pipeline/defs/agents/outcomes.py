@@ -37,9 +37,8 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
         return AssetOutcome(content_hash([spec.code_version, None]), {"status": "no claims for this agent"})
     rows = [
         {
-            "id": item.id,
             "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
-            "claim": item.claim[: metadata.MOST_TEXT],
+            "claim": f"{item.id}: {item.claim}"[: metadata.MOST_TEXT],
             "reasoning": (item.reasoning or item.detail)[: metadata.MOST_TEXT],
         }
         for item in sorted(
@@ -49,7 +48,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
     found: metadata.Metadata = {
         "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
         "coverage": evaluation.coverage,
-        "worst_propositions": metadata.table(rows, ("id", "score", "claim", "reasoning")),
+        "worst_propositions": metadata.table(rows, ("score", "claim", "reasoning")),
         **metadata.usage_metadata(evaluation.usage),
     }
     if evaluation.score is None:
@@ -108,19 +107,16 @@ def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
 def verdict_outcome(report: AgentReport) -> AssetOutcome:
     """Return the conclusion of a run, its scores, the comparison with the baseline, and the findings."""
     run = run_outcome(report.evaluation)
+    detectable = [item.power.detectable for item in report.comparison.dimensions.values() if item.power]
     facts = {
         **metadata.conclusion_metadata(report.conclusion),
         **run.metadata,
         "comparison": metadata.comparison_table(report.comparison),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
-        **{
-            f"detectable_fall/{name}": round(item.power.detectable, 2)
-            for name, item in report.comparison.dimensions.items()
-            if item.power and item.power.detectable is not None
-        },
+        **({"detectable_drop": round(max(detectable), 2)} if detectable else {}),
         "judge": judge_check(report).text,
-        **({"multiple_testing_correction": report.comparison.families} if report.comparison.families else {}),
+        **({"p_values_corrected": report.comparison.families} if report.comparison.families else {}),
         **metadata.findings_metadata(report.findings),
     }
     return AssetOutcome(content_hash([run.version, report.comparison.model_dump(mode="json")]), facts)

@@ -112,7 +112,7 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
             "scores",
             [personas, messages, propositions[dimension]],
             {judge, "sql"},
-            f"How the agent does in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
+            f"The agent's score in {dimension.replace('_', ' ')}, 0-9, claim by claim: rows of `evaluation_scores`.",
             table="evaluation_scores",
             tags={"dimension": dimension},
             code_version=place.judge_version,
@@ -125,8 +125,8 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         "evaluation",
         [*scores.values(), baselines],
         {"sql", "json"},
-        "The finished run, a row of `evaluation_runs`, and how it stands beside the agent's golden baseline: what dropped, by how "
-        "much, and which claims. Its checks are the gate.",
+        "The newest run, a row of `evaluation_runs`, compared with the agent's golden baseline: which scores and claims dropped, "
+        "and by how much. Its checks are the gate.",
         table="evaluation_runs",
         automation_condition=with_what_it_rests_on() | when_changed([baselines]),
     )
@@ -135,8 +135,8 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         "evaluation",
         [verdicts],
         {"sql"},
-        "Is the agent in character? Nothing is materialized where it drifted or cannot be told, so that its partition is red "
-        "here and a backfill it is part of fails. What should go on only with agents in character depends on this.",
+        "Is the agent in character? It is not materialized for an agent that drifted or cannot be told: the partition is red, and "
+        "so is the backfill. Assets that need an agent in character depend on this one.",
         # It is not made for an agent out of character: a condition about missing assets would request it for ever.
         automation_condition=with_what_it_rests_on(),
     )
@@ -146,8 +146,8 @@ def build_specs(place: Place, *, weekly: bool = True) -> Specs:
         # It uses messages only, not the judge's scores.
         [personas, messages],
         {"python", "sql"},
-        "Does the agent still sound like itself? Its voice as it was learnt, and the sum of what does not fit it, message by "
-        "message. Asks no judge. Several agents are a run each.",
+        "Does the agent still sound like itself? Its learnt voice, and how far each message since departs from it. Makes no API "
+        "calls. Several agents are a run each.",
     )
     sources = {PERSONA: personas, **propositions, BASELINE: baselines, MESSAGES: messages}
     specs = Specs(place, agents, sources, scores, verdicts, in_character, voices)

@@ -217,14 +217,8 @@ class GateCheck:
     def result(self, specs: Specs, report: AgentReport, line: AgentVerdict) -> dg.AssetCheckResult:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
-        facts: metadata.Metadata = {"found": len(wrong)}
         # Without a failure the asset has the conclusion and the comparison already.
-        if wrong:
-            rows = [{"what": one_line(text, metadata.MOST_TEXT)} for text in wrong]
-            facts |= {
-                **metadata.conclusion_metadata(report.conclusion),
-                "what_is_wrong": metadata.table(rows, ("what",)),
-            }
+        facts = metadata.conclusion_metadata(report.conclusion) if wrong else {}
         if wrong and self.compares:
             facts["comparison"] = metadata.comparison_table(report.comparison)
         return metadata.check_result(self.name, wrong, facts, asset_key=specs.verdicts.key, severity=self.severity)
@@ -306,7 +300,7 @@ def all_in_character(
         # An agent in character does not fail for another that is not.
         blocking=False,
         description="; ".join(said),
-        metadata={"overview": dg.MetadataValue.md(overview(lines))},
+        metadata={"agents": len(lines), "found": len(wrong), "overview": dg.MetadataValue.md(overview(lines))},
         # Without it Dagster shows the result as out of date once another run has materialized another agent.
         target_materialization_data=newest_materialization(instance, specs.verdicts.key),
     )

@@ -33,20 +33,10 @@ class AssetOutcome:
         )
 
 
-def evaluated(
-    key: dg.AssetKey, partition: str | None, said: dg.AssetCheckResult, *, blocking: bool = False
-) -> dg.AssetCheckEvaluation:
-    """Return the event of a check. With several partitions it must not block, because that would end the step of the others."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=said.check_name or "",
-        passed=said.passed,
-        metadata=said.metadata,
-        severity=said.severity,
-        description=said.description,
-        blocking=blocking,
-        partition=partition,
-    )
+def evaluated(key: dg.AssetKey, partition: str, said: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """Return the event of a check of a partition. It must not block, because that would end the step of the others."""
+    about = {**said._asdict(), "asset_key": key, "check_name": said.check_name or ""}
+    return dg.AssetCheckEvaluation(**about, partition=partition, blocking=False)
 
 
 def partitions_of(context: dg.AssetExecutionContext) -> list[str]:

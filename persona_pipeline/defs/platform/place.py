@@ -97,30 +97,24 @@ class Place:
         """Return the names of resources, as a step asks for them."""
         return {self.name(resource) for resource in resources}
 
-    def op(
-        self, *, uses: Iterable[str] = (WORLD,), **more: Any
-    ) -> Callable[[Callable[..., Any]], dg.PendingNodeInvocation]:
-        """Make a step of a function; in config and logs it has the function's name at every place.
+    def job(
+        self, name: str, description: str, *, uses: Iterable[str] = (WORLD,), **more: Any
+    ) -> Callable[[Callable[..., Any]], dg.JobDefinition]:
+        """Make a job of a function, its one step; in config and logs that has the function's name at every place.
 
         ``uses``: its resources.
         """
-        needed = self.names(uses)
 
-        def made(function: Callable[..., Any]) -> dg.PendingNodeInvocation:
-            step = dg.op(name=self.name(function.__name__), required_resource_keys=needed, **more)(function)
-            return step.alias(function.__name__)
+        def made(function: Callable[..., Any]) -> dg.JobDefinition:
+            needed, own = self.names(uses), function.__name__
+            step = dg.op(name=self.name(own), required_resource_keys=needed, **more)(function).alias(own)
+
+            def composed() -> None:
+                step()
+
+            return dg.job(name=self.name(name), description=description)(composed)
 
         return made
-
-    def job(
-        self, name: str, steps: Callable[[], object], description: str, *, tags: Mapping[str, str] | None = None
-    ) -> dg.JobDefinition:
-        """Return a job; ``steps``: calls its steps, or the one it has."""
-
-        def composed() -> None:
-            steps()
-
-        return dg.job(name=self.name(name), tags=tags, description=description)(composed)
 
     def spec(
         self,
@@ -168,10 +162,6 @@ class Place:
         ]
         fields = {"key": key, "group_name": self.path(group), "owners": OWNERS, "check_specs": specs, **more}
         return lambda function: dg.asset(**fields, required_resource_keys=self.names(uses))(function)
-
-    def asset_job(self, name: str, selection: dg.AssetSelection, description: str, **more: Any) -> Any:
-        """Return a job that makes assets."""
-        return dg.define_asset_job(self.name(name), selection, description=description, **more)
 
     def sensor(self, **more: Any) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
         """Make a sensor of a function, under its name."""

@@ -24,7 +24,7 @@ from persona_pipeline.base.options import (
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, PlainError
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
-from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.reporting.text import markdown_code
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
@@ -109,14 +109,10 @@ class WorldResource(dg.ConfigurableResource):
             self._world = None
 
 
-def logged_progress() -> Progress:
-    """Return what says in the step's log how far a live judge is."""
-    return Progress(lambda line: dg.get_dagster_logger().info(line))
-
-
 def opened_judge(world: World, request: EvaluationRequest) -> OpenedJudge:
-    """Return the judge of a request."""
-    return open_judge(request.judge or RECORDED, world, JudgeOptions.of(request, logged_progress()))
+    """Return the judge of a request; the step's log says how far it is."""
+    progress = Progress(lambda line: dg.get_dagster_logger().info(line))
+    return open_judge(request.judge or world.settings.judge, world, JudgeOptions.of(request, progress))
 
 
 def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:

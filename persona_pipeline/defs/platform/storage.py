@@ -9,7 +9,6 @@ from typing import Any
 
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-from dagster._serdes import ConfigurableClassData
 
 
 def at_home(folder: str) -> str:
@@ -21,7 +20,7 @@ class StorageAtHome(DagsterSqliteStorage):
     """Runs, events and schedules in ``base_dir``."""
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "StorageAtHome":
+    def from_config_value(cls, inst_data: Any, config_value: Any) -> "StorageAtHome":
         return cls.from_local(at_home(config_value["base_dir"]), inst_data)
 
 
@@ -29,5 +28,5 @@ class LogsAtHome(LocalComputeLogManager):
     """What steps print, in ``base_dir``."""
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "LogsAtHome":
+    def from_config_value(cls, inst_data: Any, config_value: Any) -> "LogsAtHome":
         return cls(**{**config_value, "base_dir": at_home(config_value["base_dir"])}, inst_data=inst_data)

@@ -87,10 +87,15 @@ def _targets_table(parts: Mapping[str | None, SuiteResult]) -> Table:
 
 def tests_page(result: SuiteResult, headline: str) -> Page:
     """Return a run for a notebook: a row a test."""
+    left = len(result.tests) - _MOST_TESTS
+    return _notebook_page(headline, tests_table(result), left, map(str, result.warnings))
+
+
+def tests_table(result: SuiteResult) -> Table:
+    """Return a row for each test, the worst first, at most 50."""
     told = sorted(result.tests, key=lambda test: WORST_FIRST.index(test.verdict))[:_MOST_TESTS]
     columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
-    table = Table("Tests", columns, [_test_row(test) for test in told])
-    return _notebook_page(headline, table, len(result.tests) - _MOST_TESTS, map(str, result.warnings))
+    return Table("Tests", columns, [_test_row(test) for test in told])
 
 
 def lines_page(title: str, lines: Iterable[str]) -> Page:
@@ -115,10 +120,9 @@ def _notebook_page(headline: str, table: Table, left: int, notes: Iterable[str])
 
 
 def _test_row(test: TestResult) -> PageRow:
-    said = str(test.error) if test.error else "; ".join(text for item in test.best.results for text in item.misses)
     tone = "" if is_good(test) else verdict_tone(test.verdict.value)
     score = "–" if test.score is None else f"{test.score:.2f}"
-    return PageRow([test.id, Cell(test.verdict.value, tone), Cell(score, tone), said])
+    return PageRow([test.id, Cell(test.verdict.value, tone), Cell(score, tone), reason_of(test)])
 
 
 def _score(score: float | None) -> Cell:
