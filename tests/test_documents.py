@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.base.documents.yaml import Limits, load_document, parse_document
+from persona_pipeline.base.documents.yaml import load_document, parse_document
 from persona_pipeline.base.errors import ConfigError
 
 
@@ -83,9 +83,9 @@ def test_sixty_four_levels_are_allowed() -> None:
 
 def test_large_and_binary_files_are_refused(tmp_path) -> None:
     path = tmp_path / "big.yaml"
-    path.write_bytes(b"a: " + b"x" * 200)
-    with pytest.raises(ConfigError, match="larger than 100 bytes"):
-        load_document(path, limits=Limits(size=100))
+    path.write_bytes(b"a: " + b"x" * 1_000_000)
+    with pytest.raises(ConfigError, match="larger than 1,000,000 bytes"):
+        load_document(path)
     path.write_bytes(b"a: ok\nb: \xff\xfe")
     with pytest.raises(ConfigError, match=r"big\.yaml:2:1: is not UTF-8"):
         load_document(path)

@@ -168,12 +168,8 @@ def read_turns(value: Any) -> list[Turn]:
     return reader.turns
 
 
-def read_message(value: Any, at: str = "", role: str = "") -> Turn:
+def read_message(value: Any) -> Turn:
     """Return the turn of a chat message in any known form; the texts of its parts are lines.
-
-    Args:
-        at: the place of the message, for errors.
-        role: its role where none is written.
 
     Raises:
         TurnError: it is not one message; ``UnknownCallError``: something that looks like a tool call has no known form.
@@ -181,12 +177,12 @@ def read_message(value: Any, at: str = "", role: str = "") -> Turn:
     if not isinstance(value, Mapping):
         raise TurnError('is not a message; write {"role": ..., "content": ...}')
     plain, reader = _plain(value), _Reader(joint="\n")
-    if not (role or plain.get("role") is not None or _named_role(plain.get("type")) or plain.get("kind")):
+    if not (plain.get("role") is not None or _named_role(plain.get("type")) or plain.get("kind")):
         raise TurnError("a message has no role")
     if not isinstance(plain.get("name"), str | None):
         raise TurnError("a message's name must be a string")
     try:
-        turn = reader.message(plain if "role" in plain or not role else {**plain, "role": role}, at)
+        turn = reader.message(plain, "")
     except RecursionError:
         raise TurnError("a message is nested too deeply") from None
     if len(reader.turns) > 1:

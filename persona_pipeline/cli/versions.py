@@ -96,7 +96,7 @@ def compare(
     Exit codes: 0 no drop, 1 a drop, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions
-    from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
+    from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
     from persona_pipeline.reporting.pages.experiments import comparison_page
 
@@ -126,17 +126,13 @@ def compare(
         judge_name(said.judge),
         JudgeOptions.of(said),
         models=_pair(judges, "--judges") if judges else None,
-        answering=None
-        if target is None
-        else AnsweringOptions(
-            _pair(target, "--target") if ".." in target else (target, target),
-            targets,
-            with_persona=send_persona,
-            allow_code=allow_code,
-            environment=allow_env or (),
-            network=allow_targets,
-            suites=[load(path, allow_path) for path in suite or ()],
-        ),
+        targets=None if target is None else _pair(target if ".." in target else f"{target}..{target}", "--target"),
+        targets_file=targets,
+        with_persona=send_persona,
+        allow_code=allow_code,
+        environment=allow_env or (),
+        network=allow_targets,
+        suites=[load(path, allow_path) for path in suite or ()],
     )
     found = _compared(open_world(), (versions, other), request, comparing, estimate)
     if found is None:
@@ -177,7 +173,7 @@ def _compared(
         with open_contest(world, *versions, judged) as contest:
             for name in contest.unreadable:
                 typer.echo(f"warning: recordings of {name} are not valid and are not used", err=True)
-            scenes = scenes_of(contest, request, asking.answering.suites if asking.answering else ())
+            scenes = scenes_of(contest, request, asking.suites)
             if only_estimate or contest.pays:
                 provider = None if asking.judge == RECORDED else asking.judge
                 typer.echo(estimate_comparison(contest, scenes, request, provider, judged), err=not only_estimate)

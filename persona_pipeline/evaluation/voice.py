@@ -32,7 +32,6 @@ from persona_pipeline.scoring.style.monitor import (
     write_voices,
 )
 from persona_pipeline.scoring.text.tokens import UNKNOWN
-from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.messages.store import MessageLog, count_messages, read_messages
 from persona_pipeline.world.models import Message, Persona, Window, grouped
 from persona_pipeline.world.world import World
@@ -48,7 +47,7 @@ class VoiceState:
 
     Attributes:
         learnt: the voice; without a model, why there is none.
-        own: number of messages it can be learnt from; ``examples``: those of its character card.
+        own: number of messages it can be learnt from.
         readings: of its newest messages, oldest first: all since the voice was learnt, at most the newest 500 to 1000.
         alarms: raised in the window, and one that lasts until its end; oldest first.
         stands: the last alarm lasts: the agent does not sound like itself.
@@ -61,7 +60,6 @@ class VoiceState:
     readings: tuple[VoiceReading, ...] = ()
     alarms: tuple[VoiceAlarm, ...] = ()
     stands: bool = False
-    examples: int = 0
     is_new: bool = False
     drifts: tuple[KnownDrift, ...] = ()
 
@@ -81,14 +79,10 @@ class VoiceState:
         since = self.learnt.since
         anew = f"; its persona changed, and what it said up to {since.isoformat()} no longer counts" if since else ""
         if self.learnt.model is None:
-            made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
             if self.learnable:
-                return f"not learnt yet, `evaluate` and `watch` learn it: {self.own} messages{made_up} are enough{anew}"
-            return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
+                return f"not learnt yet, `evaluate` and `watch` learn it: {self.own} messages are enough{anew}"
+            return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{anew}"
         known = self.learnt.model.provenance
-        if examples := known.examples:
-            of_all = f"{examples} of the {known.messages} messages it was learnt from"
-            anew += f"; {of_all} are examples of its character card (`watch --relearn` learns it from what it says)"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
             return f"{self.alarms[-1].text}{ended}; {_learnt_from(known)}{anew}"
@@ -238,14 +232,10 @@ def learnt_voice(
     if learnt.model is not None and learn != "again":
         return VoiceState(learnt, is_new=is_new)
     span = Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
-    own = count_messages(world.store, span, agent_id)
-    # As long as it has said too little itself, it is learnt from what its card lets it say.
-    examples = example_messages(world.root, agent_id, span.start) if own < FEWEST_OWN else []
-    state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
+    state = VoiceState(learnt, count_messages(world.store, span, agent_id), is_new=is_new)
     if not learn or not (state.learnable or learnt.model is not None):
         return state
-    said = [*examples, *_said(world, agent_id, span)]
-    return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True)
+    return VoiceState(learnt_from(learnt, _said(world, agent_id, span), world.rules_root), state.own, is_new=True)
 
 
 def messages_to_follow(world: World, learnt: LearntVoice, end: datetime) -> list[Message]:

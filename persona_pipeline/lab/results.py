@@ -288,7 +288,6 @@ class ComparisonRequest:
         yardstick: whose persona and claims answers are judged by: ``after``, ``before``, or each by its ``own``.
         seed: of the order of scenes.
         interview: scenes are those of an interview.
-        look: stop as soon as all is decided; None: where something is paid for.
     """
 
     agents: Sequence[str] | None = None
@@ -301,7 +300,6 @@ class ComparisonRequest:
     yardstick: str = "after"
     seed: int = 0
     interview: bool = False
-    look: bool | None = None
 
     def __post_init__(self) -> None:
         check_change(self.change)

@@ -18,9 +18,8 @@ from tavern_card.png import _minimal_png
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.world import World
 from persona_pipeline.world.cards.files import Card, CardFormat, export_card, import_card, parse_card
-from persona_pipeline.world.cards.images import read_png, write_png
+from persona_pipeline.world.cards.images import write_png
 from persona_pipeline.world.personas import load_persona
 from tests.support.command_line import in_process
 from tests.support.worlds import replace_in
@@ -327,65 +326,6 @@ def test_nothing_is_overwritten_and_no_name_leads_outside(small_root: Path) -> N
         import_card(root, path, "../sakura")
 
 
-def test_examples_are_what_the_character_says() -> None:
-    assert Card(V2).examples() == [["I am Séra Phina.\nThe *guardian*."], ["Rest."]]
-    assert Card({"name": "A", "mes_example": "no speaker\nB: hi\nmore"}).examples() == []
-    assert read_png(packed(V2, "png"))
-
-
-def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> None:
-    from datetime import UTC, datetime, timedelta
-
-    from persona_pipeline.evaluation.voice import learn_voice_before, voice_state
-    from persona_pipeline.world.messages.store import write_messages
-    from persona_pipeline.world.models import Message, Window
-
-    lines = "\n".join(
-        f"{{{{char}}}}: Thou shalt rest for {n} nights, and the grass is your bed, my weary one." for n in range(12)
-    )
-    card = {**V1, "mes_example": f"<START>\n{lines}"}
-    root = world_with(small_root, packed(card, "png"))
-    world = World.open(root)
-    world.sync()
-    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    said = [
-        Message(
-            f"s{n}",
-            "sera-phina",
-            f"Rest in the glade of {n}, it is good for you.",
-            noon + timedelta(hours=2 * n),
-            "glade",
-        )
-        for n in range(20)
-    ]
-    write_messages(world.store, said[:17])
-    few = learn_voice_before(world, "sera-phina", noon + timedelta(days=9))
-    assert few.learnt.model is None
-    assert few.text == "not learnt yet: 29 of 30 messages, 12 of them examples of its character card"
-    write_messages(world.store, said)
-    state = voice_state(world, "sera-phina", Window(noon + timedelta(days=10), noon + timedelta(days=9)), learn=True)
-    assert state.learnt.model is not None
-    provenance = state.learnt.model.provenance
-    assert (provenance.messages, provenance.examples, provenance.until) == (32, 12, said[-1].created_at)
-    assert "12 of the 32 messages it was learnt from are examples of its character card" in state.text
-    more = [
-        Message(
-            f"t{n}",
-            "sera-phina",
-            f"Sleep in the glade of {n}, and be still.",
-            noon + timedelta(days=3, hours=n),
-            "glade",
-        )
-        for n in range(15)
-    ]
-    write_messages(world.store, more)
-    again = learn_voice_before(world, "sera-phina", noon + timedelta(days=9), again=True)
-    assert again.learnt.model is not None
-    assert (again.learnt.model.provenance.messages, again.learnt.model.provenance.examples) == (35, 0)
-    assert all(not message.synthetic for message in world.messages(agent_id="sera-phina"))
-    world.store.close()
-
-
 def test_cards_from_the_command_line(
     small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,7 +335,6 @@ def test_cards_from_the_command_line(
     done = run("personas", "import", str(path), "--agent", "ann-too")
     assert (done.returncode, done.stdout) == (0, "ann-too: personas/ann-too.yaml, cards/ann-too.png\n"), done.stderr
     assert "messages under 'Ann' are not its own: that is another agent's name" in done.stderr
-    assert "1 example message: its voice is learnt from them" in done.stderr
     done = run("validate", str(small_root / "cards"), str(small_root / "personas"))
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out.json"

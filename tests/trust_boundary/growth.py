@@ -121,7 +121,7 @@ def _card(text: str) -> object:
     card = Card.parse(
         json.dumps({"name": f"a{text[:200]}", "description": text, "mes_example": f"{{{{char}}}}: {text}"})
     )
-    return card.persona, card.examples(), card.changed("x", text).text()
+    return card.persona, card.changed("x", text).text()
 
 
 def _plan(text: str) -> object:

@@ -199,17 +199,17 @@ def test_one_message_of_a_chat(value: Any, role: str, text: str | None, speaker:
         ({"role": 5, "content": "a"}, "a role that is not a text"),
         ({"role": "user", "content": 5}, "must be a text or a list of parts"),
         ({"role": "user", "content": "a", "name": 5}, "name must be a string"),
-        ({"role": "assistant", "content": "a", "tool_runs": 1, "tool_results": [{"x": 1}]}, "messages[1].tool_results"),
+        ({"role": "assistant", "content": "a", "tool_runs": 1, "tool_results": [{"x": 1}]}, "tool_results looks like"),
         ({"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "a"}] * 2}, "holds several messages"),
     ],
 )
 def test_what_is_not_one_message(value: Any, said: str) -> None:
     with pytest.raises(TurnError) as raised:
-        read_message(value, "messages[1]")
+        read_message(value)
     assert said in str(raised.value)
 
 
 def test_parts_that_are_not_words_are_attachments() -> None:
     picture = {"type": "image_url", "image_url": "x"}
-    turn = read_message({"content": [picture, "a", {"type": "thinking", "thinking": "hm"}]}, role="assistant")
+    turn = read_message({"role": "assistant", "content": [picture, "a", {"type": "thinking", "thinking": "hm"}]})
     assert (turn.attachments, turn.text, turn.thinking, turn.role) == ([picture], "a", "hm", "assistant")

@@ -269,7 +269,7 @@ def test_scenes_of_one_conversation_count_once(tmp_path: Path) -> None:
 
 def test_neighbouring_windows_count_once(builder: WorldBuilder) -> None:
     builder.persona("ann", "Ann is rude.")
-    found, _ = compared(builder.open(), by_persona, agents=["ann"], dimensions=["adherence"], look=False)
+    found, _ = compared(builder.open(), by_persona, agents=["ann"], dimensions=["adherence"], live=False)
     agent = found.agents["ann"]
     assert (agent.scenes, agent.conversations) == (WEEKS, WEEKS // 2)
 

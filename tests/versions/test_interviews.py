@@ -186,7 +186,7 @@ def test_what_one_side_never_answers_is_no_pair(world: World) -> None:
 
 def test_a_kind_that_was_hardly_seen_is_not_called_held(world: World) -> None:
     """With four scenes of each kind a fault of one is not ruled out, however well the others do."""
-    found, _ = told(world, scenes=12, look=False)
+    found, _ = told(world, scenes=12)
     item = found.agents["ann"].dimensions["adherence"]
     assert item.moved is ScoreChange.OPEN
     assert not item.open_kinds or set(item.open_kinds) <= {"small_talk", "pressure", "long"}

@@ -95,9 +95,7 @@ class Document:
         return Problem(message, self.path, line, column)
 
 
-def load_document(
-    path: Path | str, *, limits: Limits = DEFAULT_LIMITS, roots: Sequence[Path] | None = None
-) -> Document:
+def load_document(path: Path | str, *, roots: Sequence[Path] | None = None) -> Document:
     """Read and parse one regular YAML file; ``roots``: resolved folders it must lie in once links are followed, None: anywhere.
 
     ``ConfigError``: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
@@ -105,18 +103,18 @@ def load_document(
     shown = str(path)
     try:
         with open_regular(path, roots) as stream:
-            raw = stream.read(limits.size + 1)
+            raw = stream.read(DEFAULT_LIMITS.size + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(Problem(f"cannot be read ({reason}); check the path and its permissions", shown)) from error
-    if len(raw) > limits.size:
-        raise ConfigError(Problem(f"is larger than {limits.size:,} bytes; split the file", shown))
+    if len(raw) > DEFAULT_LIMITS.size:
+        raise ConfigError(Problem(f"is larger than {DEFAULT_LIMITS.size:,} bytes; split the file", shown))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError(Problem("is not UTF-8; save it as UTF-8", shown, line, 1)) from error
-    return parse_document(text, shown, limits=limits)
+    return parse_document(text, shown)
 
 
 def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_LIMITS) -> Document:

@@ -138,7 +138,7 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         for agent_id, tally in tallies.items():
             own = scenes.get(agent_id, ())
             tally.signals = SignalReader.of(contest.world, tally.after, own, tally.compared)
-    spent, look = _Spent(), contest.pays if request.look is None else request.look
+    spent = _Spent()
     most, stopped = max((len(scenes.get(agent_id, ())) for agent_id in wanted), default=0), ALL_SEEN
     for place in range(most):
         due = {
@@ -159,7 +159,8 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
             later = scenes[agent_id][place + 1 : place + 2]
             if not (scene.conversation and later and later[0].conversation == scene.conversation):
                 tally.close(scene.kind)
-        if look and _decide(tallies, request):
+        # Where nothing is paid for, every scene is seen.
+        if contest.pays and _decide(tallies, request):
             stopped = DECIDED
             break
     told = zip(tallies.items(), differences_of(list(tallies.values()), request.change), strict=True)
@@ -275,41 +276,30 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
 
 
 @dataclass(frozen=True)
-class AnsweringOptions:
-    """The targets that answer.
-
-    Attributes:
-        names: of the targets of before and after, as in the targets file.
-        file: the targets file; None: the nearest to the suite or the world.
-        with_persona: each version's persona is sent.
-        allow_code: targets that run programs are allowed.
-        environment, network: what a targets file inside the repository may read and reach.
-        suites: their tests' inputs are the scenes; without one, scenes are drawn from the messages.
-    """
-
-    names: tuple[str, str]
-    file: Path | None = None
-    with_persona: bool = True
-    allow_code: bool = False
-    environment: Sequence[str] = ()
-    network: bool = False
-    suites: Sequence[Suite] = ()
-
-
-@dataclass(frozen=True)
 class AskedVersions:
     """The judges and targets.
 
     Attributes:
         judge: the provider, or ``recorded``.
         models: of two judges that are compared; None: one judge.
-        answering: None: messages are judged, without targets.
+        targets: that answer, of before and after, as in the targets file; None: messages are judged.
+        targets_file: None: the nearest to the suite or the world.
+        with_persona: each version's persona is sent to its target.
+        allow_code: targets that run programs are allowed.
+        environment, network: what a targets file inside the repository may read and reach.
+        suites: their tests' inputs are the scenes; without one, scenes are drawn from the messages.
     """
 
     judge: str
     options: JudgeOptions = field(default_factory=JudgeOptions)
     models: tuple[str, str] | None = None
-    answering: AnsweringOptions | None = None
+    targets: tuple[str, str] | None = None
+    targets_file: Path | None = None
+    with_persona: bool = True
+    allow_code: bool = False
+    environment: Sequence[str] = ()
+    network: bool = False
+    suites: Sequence[Suite] = ()
 
 
 @contextmanager
@@ -329,7 +319,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         judges = _judges(world, asking, options)
-        answering = open_answering(world, asking.answering, judges[0], options) if asking.answering else None
+        answering = open_answering(world, asking, judges[0], options) if asking.targets else None
         try:
             yield Contest(world, sides, judges, answering, folders, left_out)
         finally:
@@ -370,16 +360,18 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
     return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
 
 
-def open_answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+def open_answering(world: World, asked: AskedVersions, judge: Judge, options: JudgeOptions) -> Answering:
     """Open the targets; answers and judgments share one budget. ConfigError: a target does not exist, or is not allowed."""
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
-    targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
+    targets = open_targets(
+        beside, asked.targets_file, world.settings, environment=asked.environment, network=asked.network
+    )
     if targets is None:
         raise ConfigError("there is no targets file; write targets.yaml beside the world, or name one with --targets")
     budget = judge.budget if isinstance(judge, OpenedJudge) else None
     if budget is None and options.max_usd is not None:
         budget = Budget(options.max_usd)
-    before, after = (targets.open(name) for name in asked.names)
+    before, after = (targets.open(name) for name in asked.targets or ())
     return Answering(
         (before, after),
         None if options.fresh else OutputCache(answers_folder(world)),

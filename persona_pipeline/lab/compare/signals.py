@@ -9,6 +9,7 @@ from statistics import fmean, geometric_mean, median
 
 import numpy as np
 
+from persona_pipeline.base.text import shortened
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
 from persona_pipeline.lab.results import AgentDifference, AnswerExpense, SceneClaim, ScoreChange, SideBySide
 from persona_pipeline.lab.versions import VersionAgent
@@ -173,7 +174,9 @@ class AnsweredScene:
                 before = self.judged[0][name].propositions.get(key)
                 if before and before.score is not None and after.score is not None and after.score != before.score:
                     last = [item for item in after.evidence if item.verified][-1:]
-                    quote, place = (_cut(last[0].quote), last[0].message_id or "") if last else ("", "")
+                    quote, place = (
+                        (shortened(last[0].quote, _MOST_CHARACTERS), last[0].message_id or "") if last else ("", "")
+                    )
                     claim = SceneClaim(claim=f"{name}/{key}", before=before.score, after=after.score, quote=quote)
                     found.append((claim, place))
         return sorted(found, key=lambda item: -abs(item[0].after - item[0].before))[:_MOST_CLAIMS]
@@ -191,7 +194,8 @@ class AnsweredScene:
         again = [item.place for item in find_said_again(said)] if said else []
         place = max(changes)[1] if changes else [*again, *quoted, len(ids) - 1][0]
         line = self.scene.lines[place] or (self.scene.context[-1].text if self.scene.context else "")
-        asked, before, after = map(_cut, (line, *(own.texts[place] for own in self.answers)))
+        shown = (line, *(own.texts[place] for own in self.answers))
+        asked, before, after = (shortened(text, _MOST_CHARACTERS) for text in shown)
         return SideBySide(
             scene=self.scene.id, kind=self.scene.kind, turn=place + 1, asked=asked, before=before, after=after,
             scores=scores, claims=tuple(claim for claim, _ in claims),
@@ -210,7 +214,3 @@ def with_lines(agent: AgentDifference, answered: Sequence[AnsweredScene]) -> Age
             "expenses": expenses_of([item.answers for item in answered]) if agent.signals else {},
         }
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from persona_pipeline.base.documents.json import content_hash, write_atomically
+from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
@@ -74,14 +74,10 @@ def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bo
         shutil.rmtree(folder, ignore_errors=True)
     begun = folder / "begun"
     if not begun.exists():
-        write_atomically(begun, f"{uuid.uuid4().hex} {_now()}")
+        write_atomically(begun, f"{uuid.uuid4().hex} {rfc3339(datetime.now(UTC))}")
     answering.run, _, since = read_regular(begun).decode("utf-8").partition(" ")
     answering.cache = answering.kept = OutputCache(folder)
     return folder, sum(1 for _ in folder.glob("*/*.json")), since
-
-
-def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass
@@ -192,7 +188,7 @@ def hold_interview(
         version=__version__,
         agent_id=persona.agent_id,
         display_name=persona.display_name,
-        taken_at=_now(),
+        taken_at=rfc3339(datetime.now(UTC)),
         target=answering.targets[0].name,
         judge=judge.name,
         models=tuple(sorted(models)),

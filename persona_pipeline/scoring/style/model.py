@@ -76,7 +76,6 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
         first_message, last_message: ids of the agent's own messages; until: time of the last one.
         messages, conversations: numbers of the agent's own; others: messages of other agents; everyday: everyday lines.
         language: of the agent's own messages; ``unknown`` if it is not recognized.
-        examples: own messages that come from its character card.
     """
 
     agent_id: str
@@ -89,7 +88,6 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     others: int
     language: str
     everyday: int
-    examples: int = 0
     version: Literal[6] = 6
 
 
@@ -249,7 +247,7 @@ def learn_voice(
     provenance = VoiceProvenance(
         agent_id=agent_id, persona_hash=persona_hash, first_message=own[0].id, last_message=own[-1].id,
         until=own[-1].created_at, messages=len(own), conversations=count, others=sum(map(len, others.values())),
-        language=language, everyday=len(lines), examples=sum(message.synthetic for message in own),
+        language=language, everyday=len(lines),
     )  # fmt: skip
     if count < FEWEST_CONVERSATIONS:
         return VoiceModel(provenance=provenance)

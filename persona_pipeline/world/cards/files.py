@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from persona_pipeline.world.cards.images import (
     write_charx,
     write_png,
 )
-from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import read_names, same_name
 from persona_pipeline.world.personas import PERSONAS, agent_id_of, check_agent_id, find_yaml, is_name, load_persona
 
@@ -39,8 +37,6 @@ _PICTURES = {b"RIFF": "WebP", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 _USER = "the user"
 _DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
-_SPEAKER = re.compile(r"\s*(\{\{char\}\}|\{\{user\}\}|<bot>|<user>|[^\s:][^:\n]{0,63}):[ \t]*(.*)", re.IGNORECASE)
-_OWN = ("{{char}}", "<bot>")
 # What a persona's text is made of, each with how it is introduced.
 _PARTS = (("description", ""), ("personality", "Personality: "), ("scenario", "Scenario: "))
 
@@ -127,25 +123,6 @@ class Card:
         names = {"char": self.called, "bot": self.called, "user": _USER}
         return _MACRO.sub(lambda match: names[(match[1] or match[2]).lower()], text)
 
-    def examples(self) -> list[list[str]]:
-        """Return what the character says in ``mes_example``, by conversation; what others say is left out."""
-        found = []
-        for block in re.split(r"<START>", self.field("mes_example"), flags=re.IGNORECASE):
-            said: list[list[str]] = []
-            own = False
-            for line in block.splitlines():
-                if match := _SPEAKER.match(line):
-                    speaker = match[1].strip()
-                    own = speaker.lower() in _OWN or speaker in (self.name, self.called)
-                    if own:
-                        said.append([match[2]])
-                elif own:
-                    said[-1].append(line)
-            texts = [text for lines in said if (text := self.filled("\n".join(lines)).strip())]
-            if texts:
-                found.append(texts)
-        return found
-
     def changed(self, name: str, persona: str) -> "Card":
         """Return the card of a persona that was edited since; the card itself without an edit.
 
@@ -195,7 +172,6 @@ def _listed(value: Any) -> str:
 CARDS = "cards"
 _LARGEST = 200_000_000
 _LONGEST_PERSONA = 500_000
-_BEGINNING_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CardFormat(StrEnum):
@@ -348,20 +324,6 @@ def export_card(root: Path, agent_id: str, format: CardFormat | None = None, ima
         raise ConfigError(Problem(str(error), str(image) if image else None)) from None
 
 
-def example_messages(root: Path, agent_id: str, since: datetime | None = None) -> list[Message]:
-    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card."""
-    stored = _stored(root, agent_id)
-    if not stored:
-        return []
-    start, found = since or _BEGINNING_OF_TIME, []
-    for number, texts in enumerate(read_card(stored[0]).card.examples(), start=1):
-        for text in texts:
-            moment = start + timedelta(microseconds=len(found) + 1)
-            name = f"{CARDS}/{stored[0].name}#{number}.{len(found) + 1}"
-            found.append(Message(name, agent_id, text, moment, f"example {number}", synthetic=True))
-    return found
-
-
 def _stored(root: Path, agent_id: str) -> list[Path]:
     paths = (root / CARDS / f"{agent_id}.{format}" for format in CardFormat)
     return [path for path in paths if path.is_file()]
@@ -373,9 +335,6 @@ def card_notes(root: Path, agent_id: str) -> Iterator[str]:
     for name in dict.fromkeys((card.name, card.called)):
         if name != agent_id and name not in aliases:
             yield f"messages under {name!r} are not its own: that is another agent's name"
-    examples = sum(map(len, card.examples()))
-    if examples:
-        yield f"{examples} example message{'s' if examples > 1 else ''}: its voice is learnt from them while it has said too little"
     for name in ("system_prompt", "post_history_instructions"):
         if card.field(name).strip():
             yield f"{name} is kept in the card and not in the persona"

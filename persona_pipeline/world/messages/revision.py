@@ -5,9 +5,8 @@ mark the evaluated windows that they are in.
 """
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, time, timedelta
 from time import sleep
 
 import sqlalchemy as sa
@@ -15,14 +14,13 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks, pruning_time, upsert
-from persona_pipeline.world.models import Window
+from persona_pipeline.world.models import Window, grouped
 
 _MESSAGES, _CHANGES = tables.run_messages, tables.message_changes
 _REMEMBERED, _AGED = tables.remembered, "messages aged out before"
 _REVISIONS, _WINDOWS = tables.message_revisions, tables.message_windows
 _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 _ROWS, _TURN = 5000, 0.15
-_MOMENT = timedelta(microseconds=1)
 # A sender's clock may be a little ahead; later messages are not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
 
@@ -49,52 +47,35 @@ def raise_revisions(store: Store, until: datetime | None = None) -> None:
             changes = connection.execute(taken).all()
             # Another process may have taken them.
             if changes:
-                _raise(connection, changes)
+                # What aged out changes nothing that is to be judged.
                 aged = aged_out_before(connection)
-                touch_windows(connection, (row.said_at for row in changes if aged is None or row.said_at >= aged))
+                changes = [row for row in changes if aged is None or row.said_at >= aged]
+                _raise(connection, changes)
+                touch_windows(connection, (row.said_at for row in changes))
 
 
 def _raise(connection: Connection, changes: Sequence[sa.Row]) -> None:
-    by_agent: dict[str, Counter[date]] = defaultdict(Counter)
-    for row in changes:
-        by_agent[row.agent_id][row.said_at.date()] += 1
-    judged = _judged_days(connection, by_agent)
+    said = grouped(changes, lambda row: row.agent_id)
+    windows: dict[str, list[Window]] = {agent_id: [] for agent_id in said}
+    bounds = (_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end)
+    for some in chunks(list(said)):
+        for row in connection.execute(sa.select(*bounds).where(_WINDOWS.c.agent_id.in_(some)).distinct()):
+            windows[row.agent_id].append(Window(row.window_end, row.window_start))
     rows = [
-        {"agent_id": agent_id, "revision": sum(number for day, number in days.items() if day in judged[agent_id])}
-        for agent_id, days in by_agent.items()
+        {"agent_id": agent_id, "revision": sum(_is_judged(row.said_at, windows[agent_id]) for row in own)}
+        for agent_id, own in said.items()
     ]
     upsert(connection, _REVISIONS, rows, add=True)
 
 
-def _judged_days(connection: Connection, days: Mapping[str, Collection[date]]) -> dict[str, set[date]]:
-    """Return of each agent's days those that one of its windows or the window before it has, and those newer than all windows.
+def _is_judged(moment: datetime, windows: Sequence[Window]) -> bool:
+    """Return whether an agent's message is in one of its windows or the window before it, or newer than all of them.
 
-    Of an agent that was never evaluated all are returned: its first evaluation may be about any.
+    Of an agent that was never evaluated every message is: its first evaluation may be about any.
     """
-    bounds = (_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end)
-    windows: dict[str, list[Window]] = defaultdict(list)
-    for some in chunks(list(days)):
-        for row in connection.execute(sa.select(*bounds).where(_WINDOWS.c.agent_id.in_(some)).distinct()):
-            windows[row.agent_id].append(Window(row.window_end, row.window_start))
-    # What aged out changes nothing that is to be judged.
-    aged = aged_out_before(connection)
-    first = date.min if aged is None else aged.date()
-    return {
-        agent_id: {day for day in found if day >= first and _is_judged(day, windows[agent_id])}
-        for agent_id, found in days.items()
-    }
-
-
-def _is_judged(day: date, windows: Sequence[Window]) -> bool:
-    if not windows or day >= max(window.end for window in windows).date():
+    if not windows or moment > max(window.end for window in windows):
         return True
-    for window in windows:
-        before = window.previous()
-        # A window's first moment is left out: one from midnight on does not reach into the day before.
-        first = None if before is None or before.start is None else (before.start + _MOMENT).date()
-        if day <= window.end.date() and (first is None or day >= first):
-            return True
-    return False
+    return any(moment in window or moment in (window.previous() or window) for window in windows)
 
 
 def touch_windows(connection: Connection, moments: Iterable[datetime]) -> None:
