@@ -23,6 +23,7 @@ from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.browser import chromium
 from tests.support.clock import Clock
+from tests.support.command_line import Cli, in_process
 from tests.support.made_once import made_once
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
@@ -139,6 +140,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def sample_root(tmp_path: Path) -> Path:
     """A copy of the sample world, to be edited."""
     return copy_sample(tmp_path / "world")
+
+
+@pytest.fixture
+def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run commands in this process, on a copy of the sample world."""
+    return in_process(sample_root, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -27,11 +27,6 @@ from tests.support.worlds import replace_in
 DRIFTED = ("evaluate", "--agents", "michael")
 
 
-@pytest.fixture
-def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return in_process(sample_root, monkeypatch, capsys)
-
-
 def report(done: Done) -> dict[str, Any]:
     return json.loads(done.stdout)
 

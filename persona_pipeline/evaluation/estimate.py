@@ -6,23 +6,26 @@ from dataclasses import dataclass
 
 from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.plan import AgentPlan, facts_requests, plans_of
+from persona_pipeline.evaluation.plan import (
+    AgentPlan,
+    SyntheticAgents,
+    facts_requests,
+    is_silent,
+    plans_of,
+    with_generated,
+)
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import Inputs
 from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, claim_questions, dollars, estimate, in_dollars
-from persona_pipeline.judging.money import estimated_tokens, model_name, price
+from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Question, Usage
+from persona_pipeline.judging.synthetic import expected_conversations
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Question
 from persona_pipeline.world.world import World
-
-# Tokens of a generated message, of its rules and context without the persona, and of a transcript of such messages.
-_MESSAGE, _AROUND, _TRANSCRIPT = (20, 90, 350), (350, 500, 1500), (400, 1500, 5000)
-_VERDICT = (60, 450, 1300)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class RunEstimate:
         judging: judgments that are neither recorded nor stored.
         recorded: number of recorded judgments.
         confirming: judgments that confirmation adds if everything drops; usually none.
-        generated: calls for generated conversations and their judgment.
+        generated: calls for conversations that are generated first; they are in ``judging``.
         usd: range of the total cost; None: the model's price is unknown.
         worst_usd: largest cost.
     """
@@ -52,7 +55,7 @@ class RunEstimate:
                 f"{self.recorded} judgments are taken from recordings and cost nothing; --fresh asks them anew"
             )
         if self.generated:
-            lines.append(f"up to {self.generated} calls more to generate conversations and judge them")
+            lines.append(f"{self.generated} of these calls generate conversations")
         if self.confirming:
             most = ""
             if self.worst_usd is not None:
@@ -60,8 +63,7 @@ class RunEstimate:
             lines.append(
                 f"if everything dropped, confirming it would add up to {self.confirming} judgments{most}; mostly it adds none"
             )
-        paid_for = self.generated or (self.confirming and self.judging.usage.calls)
-        if paid_for and self.usd and self.worst_usd is not None:
+        if self.confirming and self.judging.usage.calls and self.usd and self.worst_usd is not None:
             lines.append(f"all of it {in_dollars(self.usd)}, at most {dollars(self.worst_usd)}")
         return "\n".join(lines)
 
@@ -91,28 +93,30 @@ def estimate_run(
     inputs = reader.inputs(request)
     baselines, broken = reader.baselines(scope.agent_id for scope in inputs.scopes)
     inputs = inputs.without(broken)
+    silent = [scope for scope in inputs.agents if request.synthetic and is_silent(inputs, scope)]
+    drafts = {scope.agent_id: expected_conversations(scope.persona, ends=scope.window.end) for scope in silent}
+    inputs = with_generated(inputs, SyntheticAgents({name: messages for name, (_, messages) in drafts.items()}))
+    talks = [question for questions, _ in drafts.values() for question in questions]
     plans = [*plans_of(inputs, request)]
-    generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
-    judged = [plan for plan in plans if plan not in generated]
-    asked = [item for plan in judged for item in plan.requests]
+    asked = [item for plan in plans for item in plan.requests]
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
     known = {} if asking.fresh else recorded.recordings
-    also = [question for question in _on_messages(reader, inputs, request, judged) if question.key not in known]
+    also = [question for question in _on_messages(reader, inputs, request, plans) if question.key not in known]
     also += _facts_questions(reader, inputs, fresh=asking.fresh) if request.facts else ()
-    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
-    compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.agent_id in baselines}
+    judging = estimate(
+        missing, options=options, grouping=asking.grouping, store=store, count=count, also=[*also, *talks]
+    )
+    real = [plan for plan in plans if plan.agent_id in baselines and not plan.scope.synthetic]
+    compared = {str(place): len(plan.requests) for place, plan in enumerate(real)}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
-    talks = _generating(generated, options)
-    judgments = sum(len(_claims(plan)) for plan in generated) * request.samples
-    calls = len(generated) * sum(map(len, SAMPLE_PROMPTS)) + judgments
     usd, worst = None, None
-    if judging.usd is not None and judging.worst_usd is not None and talks is not None:
+    if judging.usd is not None and judging.worst_usd is not None:
         each, dearest = _one_judgment(asked, options) if confirming else (Range(), 0.0)
-        usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
-        worst = judging.worst_usd + 6 * talks.high + confirming * dearest
-    return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+        usd = judging.usd + Range(0.0, 0.0, confirming * each.high)
+        worst = judging.worst_usd + confirming * dearest
+    return RunEstimate(judging, len(asked) - len(missing), confirming, len(talks), usd, worst)
 
 
 def questions_of(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
@@ -178,25 +182,3 @@ def _one_judgment(asked: Sequence[JudgeRequest], options: ModelOptions) -> tuple
     calls = max(1, whole.usage.calls)
     usd = whole.usd or Range()
     return Range(usd.low / calls, usd.expected / calls, usd.high / calls), (whole.worst_usd or 0.0) / calls
-
-
-def _claims(plan: AgentPlan) -> list[str]:
-    return [claim for name in plan.claimed for claim in plan.claims_of(name)]
-
-
-def _generating(plans: Sequence[AgentPlan], options: ModelOptions) -> Range | None:
-    model, prices = options.model, options.prices
-    turns = sum(map(len, SAMPLE_PROMPTS))
-    total = Range()
-    for plan in plans:
-        persona = estimated_tokens(plan.persona.persona)
-        parts = []
-        for sizes in zip(_AROUND, _MESSAGE, _TRANSCRIPT, _VERDICT, strict=True):
-            pairs = (sizes[:2], sizes[2:])
-            usages = [Usage(input_tokens=persona + around, output_tokens=written) for around, written in pairs]
-            said, judged = (price(usage, model, prices=prices) for usage in usages)
-            if said is None or judged is None:
-                return None
-            parts.append(turns * said + len(_claims(plan)) * plan.case.samples * judged)
-        total += Range(*parts)
-    return total

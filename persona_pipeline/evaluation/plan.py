@@ -348,6 +348,11 @@ class SyntheticAgents:
     expenses: list[Expense] = field(default_factory=list)
 
 
+def is_silent(inputs: Inputs, scope: AgentScope) -> bool:
+    """Return whether an agent has so few real messages in its window that conversations are generated for it."""
+    return len(inputs.messages.within(scope.window, agent_id=scope.agent_id)) < FEWEST_MESSAGES
+
+
 def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
     """Generate conversations for agents with fewer than 10 real messages in their window; ``ConfigError``: no live judge."""
     from persona_pipeline.judging.synthetic import generate_conversations
@@ -356,10 +361,10 @@ def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     talking, found = judge.without_recorded(), SyntheticAgents()
     for scope in inputs.agents:
-        agent_id, window = scope.agent_id, scope.window
-        if len(inputs.messages.within(window, agent_id=agent_id)) >= FEWEST_MESSAGES:
+        if not is_silent(inputs, scope):
             continue
-        generated = run_async(generate_conversations(scope.persona, talking, ends=window.end))
+        agent_id = scope.agent_id
+        generated = run_async(generate_conversations(scope.persona, talking, ends=scope.window.end))
         found.agents[agent_id] = generated.messages
         if generated.usage.calls:
             usage = generated.usage

@@ -10,12 +10,12 @@ from persona_pipeline.judging.claims import TEXTS, plain_json
 from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.world.models import Message, Persona
 
-# With fewer messages an agent is evaluated on synthetic ones.
-ENOUGH_MESSAGES = 10
 CHANNEL = "synthetic"
 VISITOR = "visitor"
 _MINUTES_APART = 5
 _MAX_TOKENS = 700
+# As long as generated messages usually are.
+_USUAL = "This is what a message looks like that is as long as usual. " * 6
 
 # Each is one conversation: what the visitor says, turn by turn, whatever the answers are.
 SAMPLE_PROMPTS: tuple[tuple[str, ...], ...] = tuple(map(tuple, TEXTS["prompts"]))
@@ -66,6 +66,17 @@ async def generate_conversations(
         failures=tuple(item.failure for item in conversations if item.failure),
         usage=usage,
     )
+
+
+def expected_conversations(persona: Persona, *, ends: datetime) -> tuple[list[Question], tuple[Message, ...]]:
+    """Return the questions that generate an agent's conversations, and the messages, if every answer has the usual length."""
+    conversations, questions = [_Conversation(turns) for turns in SAMPLE_PROMPTS], list[Question]()
+    for item in conversations:
+        for prompt in item.prompts:
+            item.texts.append(prompt)
+            questions.append(_question(persona, item.texts))
+            item.texts.append(_USUAL)
+    return questions, _messages(persona, conversations, ends)
 
 
 def _question(persona: Persona, texts: Sequence[str]) -> Question:

@@ -36,7 +36,9 @@ Line = str | Sequence[str | Span]
 
 
 def with_code(text: str) -> list[str | Span]:
-    """Return a line in which the text between backticks is code."""
+    """Return a line in which the text between backticks is code; a text that was cut within code stays text."""
+    if text.count("`") % 2:
+        return [text]
     return [Span(part, "code") if place % 2 else part for place, part in enumerate(text.split("`"))]
 
 

@@ -2,18 +2,16 @@
 
 import json
 import random
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.versions import AGENT, History, plant
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.cli import main
 from persona_pipeline.lab.results import CauseKind, ScoreChange, read_comparison
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer
 
 
@@ -37,14 +35,8 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
-    get_settings.cache_clear()
-    try:
-        code = main()
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    told = capsys.readouterr()
-    return int(code or 0), told.out, told.err
+    done = in_process(None, monkeypatch, capsys)(*arguments)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_recorded_versions_and_the_comment(

@@ -11,56 +11,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.cli import main
 from persona_pipeline.reporting import statistics
-from tests.support.waiting import PATIENCE
+from tests.support.command_line import ASCII, Cli, apart
 from tests.support.worlds import replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
-Cli = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Run the command line in this process."""
-
-    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        with monkeypatch.context() as patched:
-            for name, value in {"PERSONA_ROOT": str(sample_root), **environment}.items():
-                patched.setenv(name, value)
-            if cwd is not None:
-                patched.chdir(cwd)
-            patched.setattr(sys, "argv", ["persona-pipeline", *arguments])
-            get_settings.cache_clear()
-            capsys.readouterr()
-            with pytest.raises(SystemExit) as done:
-                main()
-        said = capsys.readouterr()
-        code = done.value.code
-        assert code is None or isinstance(code, int)
-        return subprocess.CompletedProcess(arguments, code or 0, said.out, said.err)
-
-    return run
-
-
-@pytest.fixture
-def process(sample_root: Path) -> Cli:
-    """Run it in a process of its own."""
-
-    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "persona_pipeline", *arguments],
-            cwd=cwd,
-            env={**os.environ, "PERSONA_ROOT": str(sample_root), **environment},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=PATIENCE,
-            check=False,
-        )
-
-    return run
 
 
 def edit_baseline(root: Path, agent_id: str, change: Callable[[dict], object]) -> None:
@@ -70,8 +25,8 @@ def edit_baseline(root: Path, agent_id: str, change: Callable[[dict], object]) -
     path.write_text(json.dumps(data), encoding="utf-8")
 
 
-def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(process: Cli) -> None:
-    done = process("evaluate", "--mock-judge")
+def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(sample_root: Path) -> None:
+    done = apart("evaluate", "--mock-judge", PERSONA_ROOT=str(sample_root))
     assert done.returncode == 1
     report = json.loads(done.stdout)
     assert set(report) >= {"agents", "exit_code", "provenance"}
@@ -183,17 +138,10 @@ def test_an_empty_window_is_code_3(cli: Cli) -> None:
     ],
     ids=" ".join,
 )
-def test_usage_errors_are_code_2(
-    sample_root: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
-    monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
-    with pytest.raises(SystemExit) as done:
-        main()
-    assert done.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.strip()
+def test_usage_errors_are_code_2(cli: Cli, arguments: tuple[str, ...]) -> None:
+    done = cli(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip()
 
 
 def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
@@ -213,8 +161,8 @@ def test_each_format_goes_to_stdout_or_a_file(cli: Cli, tmp_path: Path, format: 
     assert target.read_text(encoding="utf-8").lstrip().lower().startswith(starts)
 
 
-def test_nothing_of_a_run_needs_utf_8(process: Cli, sample_root: Path) -> None:
-    done = process("evaluate", "--agents", "jim", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
+def test_nothing_of_a_run_needs_utf_8(sample_root: Path) -> None:
+    done = apart("evaluate", "--agents", "jim", PERSONA_ROOT=str(sample_root), **ASCII)
     assert done.returncode == 0
     json.loads(done.stdout)
 

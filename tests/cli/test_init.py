@@ -1,8 +1,6 @@
 """A new world: valid at once, and nothing of anybody's is overwritten."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,9 @@ from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
-from tests.support.command_line import in_process
+from tests.support.command_line import apart, in_process
 from tests.support.evaluating import planned_requests
 from tests.support.languages import LANGUAGES
-from tests.support.waiting import PATIENCE
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
@@ -106,14 +103,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "persona_pipeline", "init", str(tmp_path / "w")],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = apart("init", str(tmp_path / "w"))
     assert done.returncode == 0, done.stderr
     assert "persona-pipeline validate" in done.stdout
     assert (tmp_path / "w" / "personas" / "mira.yaml").exists()

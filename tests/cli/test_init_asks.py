@@ -19,7 +19,6 @@ from persona_pipeline.world import World
 from persona_pipeline.world.personas import is_agent_id, is_name, load_persona
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.command_line import in_process
-from tests.support.languages import LANGUAGES
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in
 
@@ -129,20 +128,18 @@ def test_messages_that_name_the_agent_instead_of_its_id_are_its_own(
     assert json.loads(done.stdout)["agents"]["brack-o"]["sample_size"] == 1, done.stderr
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     "name", ["Brack", "Otto", "O'Neill: the #2", "yes", "1e5", "ブラック", "{{agent_name}}", "Ü" * 200]
 )
-def test_a_world_under_any_name_is_valid_in_every_language(name: str, language: str, tmp_path: Path) -> None:
-    own = _own(template_world(language), name, _agent_id(name), example=True)
-    write_new(tmp_path, own)
+def test_a_world_under_any_name_is_valid(name: str, tmp_path: Path) -> None:
+    agent_id = _agent_id(name)
+    write_new(tmp_path, _own(template_world(), name, agent_id))
     checked = check_world(tmp_path)
-    assert (checked.problems, checked.warnings) == ([], [])
-    persona = load_persona(tmp_path, _agent_id(name))
+    assert checked.problems == []
+    assert [path.stem for path in (tmp_path / "personas").iterdir()] == [agent_id]
+    persona = load_persona(tmp_path, agent_id)
     assert persona.display_name == name
     assert name in persona.persona
-    said = [json.loads(line)["agent_id"] for line in own["messages/team.jsonl"].splitlines()]
-    assert said.count(_agent_id(name)) == 7 and ("mira" in said) is (name == "Otto")
 
 
 @given(name=st.text(min_size=1, max_size=256).filter(is_name))
@@ -150,7 +147,7 @@ def test_a_world_under_any_name_is_valid_in_every_language(name: str, language: 
 def test_every_name_makes_an_id_and_files_that_say_it(name: str) -> None:
     agent_id = _agent_id(name)
     assert is_agent_id(agent_id)
-    made = _own(template_world(), name, agent_id, example=False)
+    made = _own(template_world(), name, agent_id)
     assert {path for path in made if "personas/" in path or "messages/" in path} == {f"personas/{agent_id}.yaml"}
 
 

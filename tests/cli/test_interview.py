@@ -1,15 +1,13 @@
 """``interview`` from the command line, with a bot and a judge behind a socket."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.cli import main
 from persona_pipeline.lab.interview.results import Interview, baseline_file
 from persona_pipeline.testing import WorldBuilder
+from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer, message
 
 # Long answers of the judge's server would be read for nothing.
@@ -34,15 +32,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["persona-pipeline", "interview", *arguments])
-    get_settings.cache_clear()
-    try:
-        main()
-        code = 0
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    done = in_process(None, monkeypatch, capsys)("interview", *arguments)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_priced_kept_as_a_baseline_and_held_against_it(

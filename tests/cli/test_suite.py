@@ -1,11 +1,10 @@
 """``persona-pipeline suite``: output, files, exit codes."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.cli import main
 from tests.suites.support import write
+from tests.support.command_line import ASCII, Done, apart, in_process
 from tests.support.waiting import PATIENCE
 
 SUITE = """
@@ -27,32 +26,14 @@ tests:
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    """How the command line ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 Suite = Callable[..., Done]
 
 
 @pytest.fixture
 def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Suite:
-    """The command line's own ``main``, in this process, in the folder of the test."""
+    """Run commands of suites in this process, in the folder of the test."""
     monkeypatch.chdir(folder)
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["persona-pipeline", "suite", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-            sys.exit(0)
-        said = capsys.readouterr()
-        return Done(int(ended.value.code or 0), said.out, said.err)
-
-    return run
+    return partial(in_process(None, monkeypatch, capsys), "suite")
 
 
 @pytest.fixture
@@ -187,14 +168,7 @@ def test_comparing_two_runs(folder: Path, suite: Suite, options: list[str], code
 
 def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
     write(folder, {"answers.json": json.dumps({"a": "ok 🖨", "b": "é"})})
-    done = subprocess.run(
-        [sys.executable, "-m", "persona_pipeline", "suite", "run", "s.eval.yaml", "--responses", "answers.json"],
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-    )
+    done = apart("suite", "run", "s.eval.yaml", "--responses", "answers.json", cwd=folder, **ASCII)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
 

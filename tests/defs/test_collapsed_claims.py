@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.defs.support import Project
-from tests.support.command_line import Cli, in_process
+from tests.support.command_line import Cli
 from tests.support.pull_requests import git, rows, write_rows
 
 ALONE = [("adherence", "own-motives")]
@@ -26,11 +26,6 @@ def collapse(root: Path, claims: list[tuple[str, str]]) -> None:
     for dimension, claim in claims:
         path = root / "recordings" / "pam" / f"{dimension}.jsonl"
         write_rows(path, [row | {"score": 0} if row["proposition_id"] == claim else row for row in rows(path)])
-
-
-@pytest.fixture
-def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return in_process(sample_root, monkeypatch, capsys)
 
 
 CLAIMS = pytest.mark.parametrize(

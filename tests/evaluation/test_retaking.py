@@ -18,11 +18,6 @@ SECRET = "a secret of at least thirty-two characters"
 TWO_WINDOWS = ("baseline", "--windows", "2", "--as-of", "2026-06-14T23:59:59Z")
 
 
-@pytest.fixture
-def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return in_process(sample_root, monkeypatch, capsys)
-
-
 def of_pam(root: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     path = root / "baselines" / "pam.json"
     data = json.loads(path.read_text(encoding="utf-8"))

@@ -4,9 +4,9 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
+from persona_pipeline.evaluation.plan import FEWEST_MESSAGES
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.synthetic import (
-    ENOUGH_MESSAGES,
     SAMPLE_PROMPTS,
     SyntheticConversations,
     generate_conversations,
@@ -28,7 +28,7 @@ def generate(backend: ModelBackend, **arguments: object) -> SyntheticConversatio
 
 
 def test_the_sample_prompts_suffice_for_an_evaluation() -> None:
-    assert sum(len(turns) for turns in SAMPLE_PROMPTS) >= ENOUGH_MESSAGES
+    assert sum(len(turns) for turns in SAMPLE_PROMPTS) >= FEWEST_MESSAGES
 
 
 def test_every_message_is_marked_synthetic_and_has_its_place_and_time(

@@ -4,6 +4,7 @@ from markdown_it import MarkdownIt
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
 from persona_pipeline.reporting.pages.evaluation import cost_tables
+from persona_pipeline.reporting.view import kind_label
 from persona_pipeline.scoring.results import PropositionResult
 from tests.reporting.sample import sample_report
 
@@ -42,12 +43,12 @@ def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(re
 def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: str | None) -> None:
     finding = Finding(kind=kind, exit_code=3, message="jim needs a look", agent_id="jim", dimension=dimension)
     report.agents["jim"].findings.append(finding)
-    assert "- jim needs a look" in render_comment(report)
+    assert f"- **{kind_label(kind)}**: jim needs a look" in render_comment(report)
 
 
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
     report.agents["jim"].comparison.warnings.append("the judge model changed")
-    assert "- `Jim Halpert` the judge model changed" in render_comment(report)
+    assert "- **warning**: Jim Halpert: the judge model changed" in render_comment(report)
 
 
 HOSTILE = (

@@ -1,14 +1,21 @@
-"""The command line's own ``main`` in this process, on a world."""
+"""The command line's own ``main`` on a world, in this process or in one of its own."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
+from tests.support.waiting import PATIENCE
+
+# A terminal that only knows ASCII.
+ASCII: dict[str, Any] = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
 
 
 @dataclass(frozen=True)
@@ -23,17 +30,38 @@ class Done:
 Cli = Callable[..., Done]
 
 
-def in_process(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Return what runs a command."""
-    monkeypatch.setenv("PERSONA_ROOT", str(root))
+def in_process(root: Path | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Return what runs a command in this process, on a world; ``cwd`` and environment variables hold for one command."""
+    if root is not None:
+        monkeypatch.setenv("PERSONA_ROOT", str(root))
 
-    def run(*arguments: str) -> Done:
-        get_settings.cache_clear()
-        monkeypatch.setattr(sys, "argv", ["persona-pipeline", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-            sys.exit(0)
+    def run(*arguments: str, cwd: Path | None = None, **environment: str) -> Done:
+        with monkeypatch.context() as patched:
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            if cwd is not None:
+                patched.chdir(cwd)
+            patched.setattr(sys, "argv", ["persona-pipeline", *arguments])
+            get_settings.cache_clear()
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                main()
+                sys.exit(0)
         said = capsys.readouterr()
         return Done(int(ended.value.code or 0), said.out, said.err)
 
     return run
+
+
+def apart(*arguments: str, cwd: Path | None = None, **environment: str) -> Done:
+    """Run a command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "persona_pipeline", *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)

@@ -23,7 +23,7 @@ from persona_pipeline.testing import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.settings import load_world_file
-from tests.support.command_line import Cli, in_process
+from tests.support.command_line import Cli
 from tests.support.pull_requests import git
 
 TODAY = datetime.now(UTC).date()
@@ -32,11 +32,6 @@ TOMORROW, YESTERDAY = (str(TODAY + timedelta(days=days)) for days in (1, -1))
 
 def write(root: Path, **said: Any) -> None:
     (root / "persona.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
-
-
-@pytest.fixture
-def cli(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return in_process(sample_root, monkeypatch, capsys)
 
 
 def accepted(until: str, **more: str) -> list[dict[str, str]]:

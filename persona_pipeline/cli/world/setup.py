@@ -18,6 +18,8 @@ from persona_pipeline.cli.running import end
 # Those of the template world; to read them off the package would cost every start.
 _LANGUAGES = "ar, de, en, es, fr, it, ja, nl, pt or zh"
 DEPLOY = "deploy"
+# The agents of the template world.
+_EXAMPLES = ("mira", "otto")
 
 
 def init(
@@ -26,9 +28,7 @@ def init(
         str | None, typer.Option(help="What your agent is called; by default two agents of a museum.", metavar="NAME")
     ] = None,
     language: Annotated[str | None, typer.Option(help=f"Of its agents and claims: {_LANGUAGES}.")] = None,
-    messages: Annotated[
-        str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads; by default an example.")
-    ] = None,
+    messages: Annotated[str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads.")] = None,
     deploy: Annotated[
         bool, typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that.")
     ] = False,
@@ -49,7 +49,7 @@ def init(
     texts, name = {} if deploy and there else template_world(language or "en"), ""
     if agent or messages:
         name = _agent_id(agent or "My agent")
-        texts = _own(texts, agent or "My agent", name, example=not messages)
+        texts = _own(texts, agent or "My agent", name)
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
     code = _bring_in(directory, messages) if messages else EXIT_OK
@@ -58,6 +58,8 @@ def init(
         typer.echo(f"  cd {directory}")
     if name:
         typer.echo(f"  (say in personas/{name}.yaml who {agent or 'it'} is, and in propositions/ what holds of it)")
+    if name and not messages:
+        typer.echo("  persona-pipeline ingest FILE")
     if not (deploy and there):
         typer.echo("  persona-pipeline validate")
         typer.echo("  persona-pipeline evaluate --judge anthropic --record --samples 3    (needs ANTHROPIC_API_KEY)")
@@ -79,7 +81,7 @@ def _asked() -> tuple[str | None, str, str | None]:
     return (
         _answer("What is your agent called? (Enter: an example of two agents)", "", _agent_id) or None,
         _answer(f"In which language does it write? ({_LANGUAGES})", "en", template_world),
-        _answer("Where do its messages come from? (a file or folder; Enter: an example)", "", require_there) or None,
+        _answer("Where do its messages come from? (a file or folder; Enter: later)", "", require_there) or None,
     )
 
 
@@ -106,37 +108,26 @@ def _agent_id(name: str) -> str:
     return agent_id_of(name) or "agent"
 
 
-def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -> dict[str, str]:
-    """Return the template with one of its agents under another name; without the example it is undescribed, and silent."""
-    before, other = ("otto", "mira") if agent_id == "otto" else ("mira", "otto")
-    quoted, called = json.dumps(name, ensure_ascii=False), ""
-    made = {}
-    for path, text in texts.items():
-        stem = Path(path).stem
-        if not example and (stem in (before, other) or path.startswith("messages/")):
-            continue
-        if path == f"personas/{before}.yaml":
-            called = re.findall("^display_name: (.*)$", text, re.MULTILINE)[0]
-            text = text.replace(f"display_name: {called}", f"display_name: {quoted}").replace(called, name)
-        text = text.replace('"agent_id": "' + before, '"agent_id": "' + agent_id)
-        if stem == before:
-            text = text.replace(f"agent_id: {before}", f"agent_id: {json.dumps(agent_id)}")
-            text = text.replace(f"id: {before}-", f"id: {agent_id}-").replace(f"about {called},", f"about {name},")
-            path = path.replace(before, agent_id)
-        made[path] = text
-    if not example:
-        # Messages may name the agent by its name instead of its id.
-        aliases = "" if name == agent_id else f"aliases: [{quoted}]\n"
-        made[f"personas/{agent_id}.yaml"] = (
-            f"agent_id: {json.dumps(agent_id)}\n"
-            f"display_name: {quoted}\n"
-            f"{aliases}"
-            "persona: |\n"
-            f"  Say here who {name} is, how it writes, and what it never does.\n"
-            "corrections: {}\n"
-        )
-        example_of = "Two agents of a small museum, to be replaced by your own."
-        made["README.md"] = made["README.md"].replace(example_of, f"{name}.")
+def _own(texts: Mapping[str, str], name: str, agent_id: str) -> dict[str, str]:
+    """Return the template with an undescribed agent in the place of its two, and without messages."""
+    quoted = json.dumps(name, ensure_ascii=False)
+    # Messages may name the agent by its name instead of its id.
+    aliases = "" if name == agent_id else f"aliases: [{quoted}]\n"
+    made = {
+        path: text
+        for path, text in texts.items()
+        if Path(path).stem not in _EXAMPLES and not path.startswith("messages/")
+    }
+    made[f"personas/{agent_id}.yaml"] = (
+        f"agent_id: {json.dumps(agent_id)}\n"
+        f"display_name: {quoted}\n"
+        f"{aliases}"
+        "persona: |\n"
+        f"  Say here who {name} is, how it writes, and what it never does.\n"
+        "corrections: {}\n"
+    )
+    example_of = "Two agents of a small museum, to be replaced by your own."
+    made["README.md"] = made["README.md"].replace(example_of, f"{name}.")
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import PropositionDrop
-from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure, voice_figure
 from persona_pipeline.reporting.page import (
     Block,
@@ -38,6 +38,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     agent_lines,
     cost_tables,
     dimension_column,
+    finding_item,
     named_values,
     power_table,
     provenance_facts,
@@ -45,8 +46,9 @@ from persona_pipeline.reporting.pages.evaluation import (
     scores_table,
     tone_of,
     usage_facts,
+    warning_items,
 )
-from persona_pipeline.reporting.text import asset, format_usd, one_line, plural
+from persona_pipeline.reporting.text import asset, format_usd, one_line
 from persona_pipeline.reporting.view import (
     FACTS,
     MANY,
@@ -55,11 +57,9 @@ from persona_pipeline.reporting.view import (
     ReportView,
     ScoreCell,
     shown_whole,
-    warnings_of,
 )
 from persona_pipeline.scoring.messages.verdicts import count_kinds
 from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
-from persona_pipeline.world.propositions.models import dimension_label
 
 # Most lines below the heading that name agents that need a look.
 _MOST_BEFORE = 3
@@ -293,26 +293,11 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
 
 
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    """Return the findings by agent, with dropped claims folded. An agent that has only a table row has its findings in that row."""
+    """Return the findings; those of an agent that has only a table row are in that row, and dropped claims with their agents."""
     told = [item for item in view.findings if item.agent_id not in view.names or item.agent_id in shown]
-    claims = [_finding(view, item) for item in told if item.kind == "proposition_drop"]
-    lines = [_finding(view, item) for item in told if item.kind != "proposition_drop"]
-    warnings = warnings_of(agent.row for _, agent in sorted(shown.items()))
-    lines += [Item(text, kind=f"{name}, warning") for name, text in warnings]
-    blocks: list[Block] = [Items(lines)] if lines else []
-    if claims:
-        blocks.append(Folded(f"{plural(len(claims), 'claim')} dropped further than allowed", [Items(claims)]))
-    return Section("What went wrong", blocks, "findings", short="Findings") if blocks else None
-
-
-def _finding(view: ReportView, finding: Finding) -> Item:
-    """Return a finding with its agent and dimension before it."""
-    agent = view.names.get(finding.agent_id or "", finding.agent_id or "Run")
-    text = finding.text.removeprefix(f"{agent}: ")
-    kind = f"{agent}, {dimension_label(finding.dimension).lower()}" if finding.dimension else agent
-    return Item(
-        with_code(text[:1].upper() + text[1:]), 0, kind, "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
-    )
+    lines = [finding_item(item) for item in told if item.kind != "proposition_drop"]
+    lines += warning_items(agent.row for _, agent in sorted(shown.items()))
+    return Section("What went wrong", [Items(lines)], "findings", short="Findings") if lines else None
 
 
 def _power(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:

@@ -1,6 +1,6 @@
 """A run for a terminal, a comment and Dagster: scores, findings, cost and provenance, which all reports share."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -72,7 +72,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    of_base = [_finding_line(item) for item in view.findings if item.kind == "base"]
+    of_base = [finding_item(item, item.message) for item in view.findings if item.kind == "base"]
     opening = [*of_base, *agent_lines(view), *(_finding_lines(view) if verbose else ())]
     judged = [Item(text, tone="dim") for text in view.judge_lines]
     if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
@@ -107,14 +107,20 @@ def tone_of(view: ReportView) -> Tone:
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
-    found = [_finding_line(finding) for finding in view.findings if finding.kind != "base"]
-    found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
-    return found + [Item(f"{agent}: {text}", kind="warning", tone="warn") for agent, text in warnings_of(view.rows)]
+    found = [finding_item(item, item.message) for item in view.findings if item.kind != "base"]
+    to_do = [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
+    return [*found, *to_do, *warning_items(view.rows)]
 
 
-def _finding_line(finding: Finding, limit: int = _MOST_TEXT) -> Item:
+def finding_item(finding: Finding, text: str = "", limit: int = _MOST_TEXT) -> Item:
+    """Return a finding under its kind. ``text``: by default the message with its remedy."""
     tone: Tone = "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
-    return Item([Span(finding.message, limit=limit)], kind=kind_label(finding.kind), tone=tone)
+    return Item(with_code(one_line(text or finding.text, limit)), kind=kind_label(finding.kind), tone=tone)
+
+
+def warning_items(rows: Iterable[AgentRow]) -> list[Item]:
+    """Return the warnings of agents' comparisons."""
+    return [Item(f"{agent}: {text}", kind="warning", tone="warn") for agent, text in warnings_of(rows)]
 
 
 def agent_lines(view: ReportView) -> Iterator[Item]:
@@ -145,7 +151,7 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
     shown = [item for item in slight if item.agent_id not in named or item.kind == "voice_alarm"][:_MOST_SLIGHT]
     of_run = [finding for finding in serious if not finding.agent_id][:_MOST_AGENTS]
     for finding in (*of_run, *shown):
-        yield _finding_line(finding, _MOST_SLIGHT_TEXT)
+        yield finding_item(finding, finding.message, _MOST_SLIGHT_TEXT)
     for remedy in remedies([*serious, *(item for item in shown if item.kind == "names")])[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if view.quoted:
@@ -192,8 +198,8 @@ def comment_page(report: RunReport) -> Page:
         judge = [Item(with_code(text)) for text in [*view.judge_lines, *([UNREAD] if view.is_unread else [])]]
         top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
-    also = list(_other_findings(view))
-    found = [Section("Also", [Items.of(*also)])] if also else []
+    also = [*map(finding_item, _other_findings(view)), *warning_items(view.rows)]
+    found = [Section("Also", [Items(also)])] if also else []
     folded: list[Block] = []
     if claims := [_dropped_claim(*item) for item in drops]:
         folded.append(Folded(f"{plural(len(claims), 'claim')} dropped further than allowed", [Items.of(*claims)]))
@@ -331,17 +337,14 @@ def _to_do(view: ReportView) -> list[Item]:
     return [*items, *([Item(f"{left} more are below", kind="To do")] if left > 0 else [])]
 
 
-def _other_findings(view: ReportView) -> Iterator[Line]:
-    """Yield findings of no other part: thresholds, missing baselines, budgets, and warnings of the comparison."""
+def _other_findings(view: ReportView) -> Iterator[Finding]:
+    """Yield findings of no other part: thresholds, missing baselines and budgets."""
     # Missing judgments are listed one by one.
     listed = {(row.agent_id, dimension) for row in view.rows for dimension, _ in row.failures}
     for finding in view.findings:
         counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
         if finding.kind not in ("regression", "proposition_drop", "base") and not counted:
-            text = one_line(finding.text, _MOST_TEXT if finding.exit_code else _MOST_SLIGHT_TEXT)
-            yield with_code(text) if text.count("`") % 2 == 0 else text
-    for name, warning in warnings_of(view.rows):
-        yield [_id(name), _own(" "), Span(warning, limit=_MOST_TEXT)]
+            yield finding
 
 
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")

@@ -88,7 +88,7 @@ def test_every_block_of_a_page_is_written() -> None:
 def test_a_run_without_agents_is_a_page_that_says_why() -> None:
     finding = Finding(kind="nothing_evaluated", exit_code=3, message="nothing was evaluated")
     html = render_html(RunReport(findings=[finding], exit_code=3))
-    assert "No agent was evaluated" in html and "Nothing was evaluated" in html
+    assert "No agent was evaluated" in html and "nothing was evaluated" in html
 
 
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
