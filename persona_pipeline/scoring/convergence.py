@@ -51,7 +51,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     ]
 
     def composed(judged: JudgedPropositions) -> Composed:
-        voices = voice_statistics(channels, case.earlier_texts(), case.names)
+        voices = voice_statistics(channels, case.history, case.names)
         by_channel = {
             channel: channel_statistics(tuple(messages), case.lexicon) | voices[channel]
             for channel, messages in channels.items()

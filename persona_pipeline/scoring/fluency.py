@@ -31,7 +31,7 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     chosen = [case.messages[index] for index in sorted(generator.sample(range(len(case.messages)), count))]
     entries = [case.entry(message) for message in chosen]
     context = JudgingContext(windowed(entries, *propositions.window()), {"agent_name": case.display_name})
-    history = case.earlier_texts().get(case.agent_id) or [message.text for message in case.earlier]
+    history = case.history.get(case.agent_id) or [message.text for message in case.earlier]
 
     def composed(judged: JudgedPropositions) -> Composed:
         ngram, repetition = ngram_part(texts, history)

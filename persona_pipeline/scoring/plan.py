@@ -20,7 +20,7 @@ from persona_pipeline.scoring.results import (
     spread,
     weighted_mean,
 )
-from persona_pipeline.scoring.style.likeness import VoiceFinding, by_speaker
+from persona_pipeline.scoring.style.likeness import VoiceFinding
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, grouped, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
@@ -41,8 +41,7 @@ class AgentCase:
         earlier: the agent's own messages in the previous window of the same length; empty for an unbounded window.
         channels: all messages in the window, by channel in which the agent spoke.
         earlier_channels: the same channels in the previous window.
-        history: texts of each speaker before the window, in the channels in which the agent spoke then or since, oldest first;
-            if empty, the earlier channels are used.
+        history: texts of each speaker before the window, in the channels in which the agent spoke then or since, oldest first.
         names: display names by agent id.
         samples: number of judgments per claim.
         repeats: number of judgments for single claims, by dimension and claim; overrides ``samples``.
@@ -91,13 +90,6 @@ class AgentCase:
             for channel, messages in self.channels.items()
             if len({message.agent_id for message in messages}) > 1
         }
-
-    def earlier_texts(self) -> dict[str, list[str]]:
-        """Return the texts of each speaker before the window, oldest first."""
-        if self.history:
-            return {agent_id: list(texts) for agent_id, texts in self.history.items()}
-        everything = (message for messages in self.earlier_channels.values() for message in messages)
-        return by_speaker(sorted(everything, key=lambda message: (message.created_at, message.id)))
 
     def own_count(self, messages: Sequence[Message]) -> int:
         return sum(message.agent_id == self.agent_id for message in messages)

@@ -105,7 +105,7 @@ def harness_parse_window(given: dict[str, Any], _: Path) -> Any:
 
 def regression_detect(given: dict[str, Any], _: Path) -> Any:
     found = find_regressions(given["current"], given["baseline"], given["delta"])
-    return [regression.model_dump() for regression in found]
+    return [regression.model_dump(include={"dimension", "baseline", "current", "delta"}) for regression in found]
 
 
 def stats_welch(given: dict[str, Any], _: Path) -> Any:

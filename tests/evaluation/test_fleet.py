@@ -113,8 +113,8 @@ def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Pa
     inputs = WorldReader(world).snapshot(EvaluationRequest(), ScriptedJudge(lambda _: 8)).inputs
     scope = inputs.agents[0]
     case = build_case(inputs, scope, 1)
-    assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
-    assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
+    assert len(case.history["ada"]) == (WEEKS - 1) * TICKETS * TURNS
+    assert {"ben", "cleo", "dev"}.isdisjoint(case.history)
 
 
 def test_the_map_of_voices_has_names_and_looks_past_a_week_in_which_nobody_spoke(

@@ -55,18 +55,13 @@ def said(who: str, text: str, minute: int, **values: str) -> Message:
     return Message(f"{who}{minute}", who, text, NINE + timedelta(minutes=minute), **values)
 
 
-def test_a_case_names_both_sides_and_takes_history_before_earlier_channels() -> None:
+def test_a_case_names_both_sides() -> None:
     case = AgentCase(
-        "ann", "Ann", "Ann is dry.", Window(NINE, NINE + timedelta(days=1)), (),
-        earlier_channels={"b": (said("ann", "late", 5),), "a": (said("ann", "soon", 1), said("bob", "hi", 2))},
-        names={"ann": "Ann Lee", "bob": "Bob Ray"},
+        "ann", "Ann", "Ann is dry.", Window(NINE, NINE + timedelta(days=1)), (), names={"ann": "Ann Lee", "bob": "Bob Ray"}
     )  # fmt: skip
     entry = case.entry(said("ann", "hi", 3, recipient="bob"))
     assert (entry.speaker, entry.recipient) == ("Ann Lee", "Bob Ray")
     assert case.entry(said("ann", "hi", 3, channel="a")).recipient is None
-    assert case.earlier_texts() == {"ann": ["soon", "late"], "bob": ["hi"]}
-    kept = AgentCase("ann", "Ann", "Ann is dry.", case.window, (), history={"ann": ("older",)})
-    assert kept.earlier_texts() == {"ann": ["older"]}
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def material_of(case: AgentCase) -> Material:
     """Return the material for faults in an agent's messages. The others' lines come from before the window if possible."""
     texts = [message.text for message in case.messages]
     now = by_speaker(chain.from_iterable(case.channels.values()))
-    before = case.earlier_texts()
+    before = case.history
     lines = {
         agent: said if len(said := before.get(agent, [])) >= len(texts) else [*said, *now.get(agent, [])]
         for agent in {*now, *before}

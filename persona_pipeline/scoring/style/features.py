@@ -95,29 +95,24 @@ class Texts:
 
     @cached_property
     def grams(self) -> tuple[Any, Any]:
-        """Hashes (32 bits) of all n-grams, and the message of each."""
+        """Hashes (32 bits) of the different n-grams, sorted, and the number of each in each message, as a sparse matrix."""
+        from scipy import sparse
+
         codes, rows = _codes([f"  {text[:MOST_CHARACTERS]}  " for text in self.texts])
         count = max(0, len(codes) - self._gram + 1)
         hashes = np.zeros(count, np.uint64)
         for place in range(self._gram):
             hashes = (hashes + codes[place : place + count].astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         whole = rows[:count] == rows[self._gram - 1 :]
-        return (hashes >> np.uint64(32)).astype(np.uint32)[whole], rows[:count][whole]
-
-    @cached_property
-    def counts(self) -> Any:
-        """The number of each n-gram in each message, as a sparse matrix."""
-        from scipy import sparse
-
-        hashes, rows = self.grams
-        known, columns = np.unique(hashes, return_inverse=True)
-        found = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(self), len(known)))
+        known, columns = np.unique((hashes >> np.uint64(32)).astype(np.uint32)[whole], return_inverse=True)
+        places = (rows[:count][whole], columns)
+        found = sparse.csr_array((np.ones(len(columns), np.float32), places), shape=(len(self), len(known)))
         found.sum_duplicates()
-        return found
+        return known, found
 
     def overlap(self) -> Any:
         """Return the overlap (0-1) of each message with the nearest of the 30 before it: share of the shorter one's n-grams."""
-        matrix = self.counts.sign()
+        matrix = self.grams[1].sign()
         sizes, found = np.diff(matrix.indptr), np.zeros(len(self))
         for start in range(0, len(self), _BLOCK):
             first, end = max(0, start - NEAREST_OF), min(start + _BLOCK, len(self))
@@ -161,7 +156,8 @@ class GramCounts:
     @classmethod
     def of(cls, texts: Texts) -> "GramCounts":
         """Count the n-grams of texts."""
-        return cls(*np.unique(texts.grams[0], return_counts=True))
+        hashes, counts = texts.grams
+        return cls(hashes, counts.sum(axis=0).astype(np.int64))
 
     def among(self, hashes: Any) -> Any:
         """Return the counts of n-grams, 0 for unknown ones."""
@@ -175,16 +171,15 @@ class GramCounts:
 
         ``conversations``: of each text, if the texts are the counted ones; each is then scored without its conversation.
         """
-        hashes, rows = texts.grams
-        held, total = self.among(hashes).astype(float), np.float64(self.counts.sum())
+        hashes, said = texts.grams[0], texts.grams[1].tocoo()
+        held, total = self.among(hashes)[said.col].astype(float), np.float64(self.counts.sum())
         if conversations is not None:
-            ours = conversations[rows]
-            pairs = ours.astype(np.uint64) << np.uint64(32) | hashes
-            _, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-            held = held - counts[places]
-            total = total - np.bincount(ours)[ours]
-        logs = np.log((held + 0.5) / (total + 0.5 * (len(self.hashes) + 1)))
-        return np.bincount(rows, logs, len(texts)) / np.maximum(1, np.bincount(rows, minlength=len(texts)))
+            ours = conversations[said.row]
+            _, places = np.unique(ours.astype(np.int64) * len(hashes) + said.col, return_inverse=True)
+            held = held - np.bincount(places, said.data)[places]
+            total = total - np.bincount(ours, said.data)[ours]
+        logs = said.data * np.log((held + 0.5) / (total + 0.5 * (len(self.hashes) + 1)))
+        return np.bincount(said.row, logs, len(texts)) / np.maximum(1, np.bincount(said.row, said.data, len(texts)))
 
 
 def usual_share(texts: Texts, usual: Sequence[Collection[str]]) -> Any:

@@ -14,7 +14,7 @@ from persona_pipeline.scoring.style.features import Texts, gram_length
 
 def gram_counts(texts: Sequence[str]) -> Any:
     """Return the n-gram counts of texts as a sparse matrix, a row for each text."""
-    return Texts(texts, gram_length(texts)).counts
+    return Texts(texts, gram_length(texts)).grams[1]
 
 
 def weighted(counts: Any, holders: Any, total: int) -> Any:
