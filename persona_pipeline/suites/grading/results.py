@@ -18,8 +18,6 @@ from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
-# The assert type that finds the turn at which a character is lost.
-FADES = "fades"
 
 
 class SuiteVerdict(StrEnum):
@@ -231,9 +229,7 @@ class Attempt:
         data |= _answered(self.output)
         if self.results:
             data["scores"] = {item.name: item.score for item in self.results}
-        # A character's lifetime is computed from all attempts.
-        lasting = [item.to_dict() for item in self.results if item.type == FADES]
-        return data | ({"results": lasting} if lasting else {})
+        return data
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> "Attempt":
@@ -347,7 +343,7 @@ class TestResult:
             test_id=row.get("test_id", row["id"]),
             verdict=best.verdict,
             best=best,
-            attempts=[Attempt.from_dict(item, item.get("results", ())) for item in row.get("trials", ())],
+            attempts=[Attempt.from_dict(item, ()) for item in row.get("trials", ())],
             cost_limited=bool(row.get("cost_limited")),
             resumed=True,
             notes=tuple(row.get("notes", ())),

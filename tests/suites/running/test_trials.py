@@ -59,17 +59,9 @@ def test_pass_at_k(scores: list[float | None], score: float | None, verdict: str
 def test_mean_shows_its_best_attempt() -> None:
     found = outcome(trials(3, "mean"), [1.0, 0.6, 0.2])
     assert found.score == pytest.approx(0.6)
-    assert found.aggregation == {
-        "strategy": "mean",
-        "mean": pytest.approx(0.6),
-        "min": 0.2,
-        "max": 1.0,
-        "flake_rate": {
-            "value": pytest.approx(1 / 3),
-            "low": pytest.approx(0.0615, abs=1e-4),
-            "high": pytest.approx(0.7923, abs=1e-4),
-        },
-    }
+    flakes = found.aggregation.pop("flake_rate")
+    assert found.aggregation == {"strategy": "mean", "mean": pytest.approx(0.6), "min": 0.2, "max": 1.0}
+    assert 0 < flakes["low"] < flakes["value"] < flakes["high"] < 1
     assert found.best.number == 0
 
 
