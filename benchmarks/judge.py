@@ -2,7 +2,7 @@
 
 **estimates**
 
-Whether an estimate holds: what is said before a run against what the run then takes, in twelve situations.
+Whether an estimate holds: what is said before a run against what the run then takes, in eleven situations.
 
 Run: python benchmarks/judge.py estimates
 
@@ -148,12 +148,6 @@ def three_samples(stage: Stage) -> tuple[Range, float, float]:
     return stage.judged(EvaluationRequest(agents=["pam"], samples=3, confirm=False))
 
 
-def long_answers_learnt(stage: Stage) -> tuple[Range, float, float]:
-    stage.words = 300
-    stage.run(TWO_DIMENSIONS)
-    return stage.judged(EvaluationRequest(agents=["michael", "pam"], confirm=False))
-
-
 def generated(stage: Stage) -> tuple[Range, float, float]:
     (stage.world.root / "personas" / "creed.yaml").write_text(
         "display_name: Creed\npersona: Creed is strange and brief.\n"
@@ -183,7 +177,6 @@ SITUATIONS: dict[str, Situation] = {
     "half is in the store": half_in_the_store,
     "one claim edited": one_claim_edited,
     "three samples": three_samples,
-    "long answers, learnt": long_answers_learnt,
     "conversations generated": generated,
     "message batches": in_batches,
 }

@@ -31,6 +31,10 @@ def main() -> None:
 
     from persona_pipeline.cli.app import app
 
+    if sys.stdout is None:
+        # The next file that is opened would take its place.
+        typer.echo("standard output is closed; redirect it to a file or to /dev/null", err=True)
+        sys.exit(EXIT_MACHINE)
     try:
         app(args=[*_current(sys.argv[1:])])
     except ConfigError as error:

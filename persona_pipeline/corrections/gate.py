@@ -118,6 +118,7 @@ def _drop_oldest(entries: OrderedDict[Key, Value], most: int) -> None:
 DEADLINE_SECONDS = 5.0
 # Left of the deadline for coming back to the caller.
 _MARGIN_SECONDS = 0.02
+_NOT_RECORDED = "not_recorded"
 _RECORD_WAIT_SECONDS = 0.25
 _NO_MORE_WAITING_SECONDS = 0.25
 # After the deadline, for the gate's own loop when it does not answer.
@@ -386,10 +387,9 @@ class ActionGate:
                 self._count_unwritten(record, type(error).__name__)
 
     def _count_unwritten(self, record: CheckRecord, why: str) -> None:
-        """Log a check that cannot be written, such as one of an unknown agent, and count its text if it is unchecked."""
+        """Log and count a check that cannot be written, such as one of an unknown agent."""
         _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, why)
-        if record.decision.outcome is Outcome.FAIL_OPEN:
-            self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
+        self.bypasses.count(record.decision.reason or _NOT_RECORDED, record.agent_id)
 
 
 def _decided(record: CheckRecord, started: float, **changes: Any) -> CheckRecord:

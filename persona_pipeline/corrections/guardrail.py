@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from functools import partial
 from typing import Any
 
 from httpx2 import URL
@@ -74,10 +73,13 @@ class PersonaGate(CustomGuardrail):
         if speaker is None:
             return response
 
-        def draft_of(answer: Any) -> HeldAnswer[Any]:
+        def held(answer: Any) -> HeldAnswer[Any]:
             return HeldAnswer([answer], _FORM.words_of(answer.model_dump()))
 
-        return await speaker.settled(response, draft_of, partial(_asked_again, data, stream=False))
+        async def ask(written: str, feedback: str, tokens: int | None) -> HeldAnswer[Any]:
+            return held(await _asked_again(data, written, feedback, tokens, stream=False))
+
+        return (await speaker.settled(held(response), ask)).pieces[0]
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: Json
@@ -98,8 +100,8 @@ class PersonaGate(CustomGuardrail):
             return await read_stream(_FORM, _events(again), self._budget.size)
 
         first = await read_stream(_FORM, _events(response), self._budget.size)
-        draft = await speaker.settled(first, lambda item: item, ask)
-        async for event in draft.all_pieces():
+        answer = await speaker.settled(first, ask)
+        async for event in answer.all_pieces():
             yield event
 
     def _speaker(self, key: Any, data: Json) -> tuple[str | None, str | None]:

@@ -230,7 +230,6 @@ _BYPASSES = tables.gate_bypasses
 _MOST_KINDS = 200
 _OTHER = "(other)"
 _LONGEST_NAME = 64
-_LONGEST_PAUSE = 300.0
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -244,7 +243,6 @@ class Bypasses:
 
     def __init__(self, store: Store, *, observer: Callable[[str], None] | None = None, seconds: float = 10.0) -> None:
         self._store, self._observer, self._seconds = store, observer, seconds
-        self._pause = seconds
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -283,15 +281,12 @@ class Bypasses:
             _LOGGER.warning("%d bypasses are not written down yet: %s", waiting.total(), type(error).__name__)
             with self._lock:
                 self._waiting.update(waiting)
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
                 self._start_timer()
-        else:
-            self._pause = self._seconds
 
     def _start_timer(self) -> None:
         # A forked process has its parent's timer without the thread that waits.
         if self._timer is None or not self._timer.is_alive():
-            timer = threading.Timer(self._pause, lambda: self._pool.submit(self.flush))
+            timer = threading.Timer(self._seconds, lambda: self._pool.submit(self.flush))
             timer.daemon = True
             try:
                 timer.start()

@@ -1,9 +1,7 @@
 """The gate over stored messages: the number each threshold would have held, and the number of them out of character."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, Field
@@ -23,10 +21,10 @@ from persona_pipeline.corrections.records import Action, GateCall, PriorAttempts
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import load_message_labels, majority
 from persona_pipeline.judging.estimate import Estimate, estimate
-from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
+from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.judging.verdict import Backend, Question, Usage
+from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import CorrectionSettings, Message, Window, grouped
 from persona_pipeline.world.propositions.models import ADHERENCE
@@ -78,7 +76,6 @@ def thresholds(present: float) -> list[float]:
 
 
 _ON = CorrectionSettings(action_gate_enabled=True)
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -139,27 +136,16 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
 
 async def check_messages(backend: Backend, asked: Sequence[ReplayedCheck]) -> list[ReplayedCheck]:
     """Return the judge's answers on messages, in their order; a failed call affects only its message."""
-    places = asyncio.Semaphore(_AT_ONCE)
-    async with AsyncExitStack() as stack:
-        opened = backend.backend if isinstance(backend, OpenedJudge) else backend
-        if isinstance(opened, AbstractAsyncContextManager):
-            await stack.enter_async_context(opened)
-
-        async def check(item: ReplayedCheck) -> ReplayedCheck:
-            async with places:
-                return await _checked(backend, item)
-
-        # The first alone: it writes the prefix to the API's cache that the others read.
-        return [*await asyncio.gather(*map(check, asked[:1])), *await asyncio.gather(*map(check, asked[1:]))]
+    questions = [item.question for item in asked if item.question]
+    # The first alone: it writes the prefix to the API's cache that the others read.
+    answers = iter([*await backend.ask(questions[:1]), *await backend.ask(questions[1:])])
+    return [_checked(item, item.facts, next(answers)) if item.question and item.facts else item for item in asked]
 
 
-async def _checked(backend: Backend, item: ReplayedCheck) -> ReplayedCheck:
-    if item.question is None or item.facts is None:
-        return item
-    (answer,) = await backend.ask([item.question])
+def _checked(item: ReplayedCheck, facts: GateFacts, answer: Answer) -> ReplayedCheck:
     told = replace(item, model=answer.model, usage=answer.usage)
     try:
-        review = reviewed(answer, item.facts)
+        review = reviewed(answer, facts)
         return replace(told, score=review.score, verdict=review.message and review.message.verdict)
     except NotJudgedError as error:
         return replace(told, reason=error.reason)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import decoded_text, rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import open_regular
 from persona_pipeline.base.turns import Turn, TurnError, read_message, split_thinking
 from persona_pipeline.importing.times import moment_of_seconds
 from persona_pipeline.world.messages.files import Row, parse_message
@@ -123,7 +124,7 @@ class Source:
     @cached_property
     def first_bytes(self) -> bytes:
         try:
-            with self.path.open("rb") as stream:
+            with open_regular(self.path) as stream:
                 return stream.read(_BEGINNING)
         except OSError as error:
             raise self.unreadable(error) from error

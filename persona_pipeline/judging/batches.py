@@ -119,14 +119,6 @@ def _summaries(connection: Connection) -> list[Mapping[str, Any]]:
     return [summary or {} for summary in connection.execute(query.order_by(judge_batches.c.created_at)).scalars()]
 
 
-def cache_hits(store: Store) -> float | None:
-    """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
-    with store.connect() as connection:
-        summaries = _summaries(connection)
-    hits, misses = (sum(item.get(f"cache_{what}_tokens") or 0 for item in summaries) for what in ("read", "creation"))
-    return hits / (hits + misses) if hits + misses else None
-
-
 def _under_way(connection: Connection) -> set[str]:
     return {request["key"] for record in _records(connection, SUBMITTING, SUBMITTED) for request in record.requests}
 

@@ -107,21 +107,9 @@ class JudgmentCache:
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""
         key = _endpoint_key(base_url, model)
-        row = {
-            **{
-                "key": key,
-                "subject_key": key,
-                "kind": "endpoint",
-                "agent_id": None,
-                "model": model,
-                "prompt_version": "",
-            },
-            **{
-                "answer": {"structured_output": False},
-                "token_usage": None,
-                "usd": None,
-                "created_at": datetime.now(UTC),
-            },
+        row = dict.fromkeys(("agent_id", "token_usage", "usd"), None) | {
+            **{"key": key, "subject_key": key, "kind": "endpoint", "model": model, "prompt_version": ""},
+            **{"answer": {"structured_output": False}, "created_at": datetime.now(UTC)},
         }
         self._write([(f"what {base_url} rejects was not remembered", row)])
 

@@ -4,7 +4,7 @@ import json
 import random
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -18,9 +18,10 @@ from persona_pipeline.base.documents.json import (
     object_schema,
     strict_json,
 )
-from persona_pipeline.base.text import clean, shortened, storable, storable_json
+from persona_pipeline.base.text import clean, shortened, storable_json
 from persona_pipeline.base.turns import split_thinking
-from persona_pipeline.judging.injection import forms, hides, matches
+from persona_pipeline.judging.injection import reads_as_injection as reads_as_injection
+from persona_pipeline.judging.injection import suspicious_entries as suspicious_entries
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, grouped, seed_from
 from persona_pipeline.world.propositions.models import CONVERGENCE
@@ -65,7 +66,7 @@ def plain_json(value: Any) -> str:
 
 
 def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 0, again: bool = False) -> Question:
-    """Return the question for requests that share trajectory, persona and sample and have distinct ids.
+    """Return the question for requests that share trajectory, persona and sample.
 
     ``max_tokens``: for the first claim; further ones add to it. 0: the caller sets it later. ``again``: the first answer had quotes
     that are not in the transcript.
@@ -281,31 +282,6 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
     return verdicts
 
 
-# Keeps the cache below tens of megabytes.
-_LONGEST_REMEMBERED = 5_000
-
-
-def reads_as_injection(text: str) -> bool:
-    """Whether a message seems to be written for the judge. A hint only: it errs both ways and never changes a score.
-
-    All of the text is read, in time linear in its length.
-    """
-    return _read(text) if len(text) <= _LONGEST_REMEMBERED else _read.__wrapped__(text)
-
-
-@lru_cache(maxsize=4096)
-def _read(text: str) -> bool:
-    text = storable(text)
-    return hides(text) or any(matches(form) for form in dict.fromkeys(forms(text)))
-
-
-@lru_cache(maxsize=256)
-def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the outside ids of the entries that read as an injection, names included, in order."""
-    said = ((item.message_id, (item.text, item.speaker, item.channel, item.recipient)) for item in trajectory.entries)
-    return tuple(message_id for message_id, texts in said if any(map(reads_as_injection, filter(None, texts))))
-
-
 def no_entries(request: JudgeRequest) -> Verdict:
     """Return the verdict on a trajectory without entries. It needs no call."""
     detail = "there are no messages to judge"
@@ -373,18 +349,5 @@ def _groups(requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
     for indexes in grouped(range(len(requests)), lambda index: shared(requests[index])).values():
         indexes.sort(key=lambda index: requests[index].key)
         random.Random(seed_from(*(requests[index].key for index in indexes))).shuffle(indexes)
-        groups.extend(_chunks(indexes, requests, size))
+        groups += [indexes[start : start + size] for start in range(0, len(indexes), size)]
     return groups
-
-
-def _chunks(indexes: Iterable[int], requests: Sequence[JudgeRequest], size: int) -> list[list[int]]:
-    chunks: list[list[int]] = []
-    for index in indexes:
-        name = requests[index].proposition_id
-        for chunk in chunks:
-            if len(chunk) < size and all(requests[other].proposition_id != name for other in chunk):
-                chunk.append(index)
-                break
-        else:
-            chunks.append([index])
-    return chunks

@@ -2,20 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import sqlalchemy as sa
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.database.tables import judgments
-from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
 from persona_pipeline.judging.judge import canaries_for
 from persona_pipeline.judging.model.messages import RequestStyle, keys_of, prefix_of, traits_of
-from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
+from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, price
 from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
 from persona_pipeline.world.models import grouped
@@ -29,8 +25,6 @@ _ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
 _OTHER_ANSWER_TOKENS = (10, 300, 700)
 # How far input may be from counted tokens, and from tokens guessed by its length.
 _COUNTED, _GUESSED = 1.1, 1.8
-# Fewest answers from which their length is learnt, and the number of newest ones that are read.
-_FEWEST_ANSWERS, _MOST_ANSWERS = 20, 500
 # A verdict without a verified quote is asked for again; so is a cut-off answer, with twice the room.
 _TWICE = 2
 _CUT_OFF = 3
@@ -94,28 +88,6 @@ class Estimate:
         return "\n".join(lines)
 
 
-def learnt_answers(store: Store, model: str) -> dict[str, Range]:
-    """Return how many tokens the newest answers of a model in the store have, by the kind of question, where there are enough."""
-    found: dict[str, list[int]] = {}
-    query = (
-        sa.select(judgments.c.kind, judgments.c.token_usage)
-        .where(judgments.c.model.startswith(model_name(model)), judgments.c.token_usage.is_not(None))
-        .order_by(judgments.c.created_at.desc())
-        .limit(_MOST_ANSWERS)
-    )
-    for kind, usage in store.rows(query):
-        tokens = (usage or {}).get("output_tokens") or 0
-        if tokens and usage.get("calls", 1) == 1:
-            found.setdefault(kind, []).append(tokens)
-    return {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
-
-
-def _spread(counts: Sequence[int]) -> Range:
-    # Means vary less than single answers; but the present questions may differ from earlier ones.
-    mean = sum(counts) / len(counts)
-    return Range(min(mean * 0.6, counts[len(counts) // 4]), mean, max(mean * 1.6, counts[len(counts) * 3 // 4]))
-
-
 def estimate(
     requests: Sequence[JudgeRequest],
     *,
@@ -133,17 +105,15 @@ def estimate(
         count: False: guess the tokens instead of asking the API.
         grouping: claims per call; None: as the options say.
         also: questions of other kinds.
-        store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
+        store: what it already answers is not asked. None: nothing is known.
     """
     questions = [*claim_questions(requests, options, grouping), *also]
     style = RequestStyle(options.model, options.effort)
     asked = questions if store is None else _unanswered(questions, options, store)
-    answers = {} if store is None else learnt_answers(store, options.model)
-    hits = None if store is None else cache_hits(store)
     groups = grouped(asked, lambda question: prefix_of(style, question))
     first = [members[0] for members in groups.values()] if count else []
     counted, uncounted = _counted(first, style, options)
-    sums = _Sums(options, answers, _COUNTED if counted else _GUESSED)
+    sums = _Sums(options, _COUNTED if counted else _GUESSED)
     for place, (shared, members) in enumerate(groups.items()):
         sums.add(counted[place] if counted else shared.tokens, members)
     priced = sums.usage.usd is not None
@@ -152,7 +122,7 @@ def estimate(
         sums.usage,
         sums.usd if priced else None,
         sums.worst_usd if priced else None,
-        sums.batch_usd(hits) if priced and options.provider.has_batches else None,
+        sums.batch_usd if priced and options.provider.has_batches else None,
         counted is not None,
         uncounted,
         known=len(questions) - len(asked),
@@ -172,8 +142,8 @@ def claim_questions(
 class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
-    def __init__(self, options: ModelOptions, answers: Mapping[str, Range], off: float) -> None:
-        self.model, self.prices, self.answers, self.off = options.model, options.prices, answers, off
+    def __init__(self, options: ModelOptions, off: float) -> None:
+        self.model, self.prices, self.off = options.model, options.prices, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
 
@@ -197,14 +167,10 @@ class _Sums:
             worst = Usage(cache_creation_tokens=most, output_tokens=question.max_tokens * _CUT_OFF)
             self.worst_usd += _TWICE * self._price(worst)
 
-    def batch_usd(self, hits: float | None) -> Range:
-        """Return the price through batches.
-
-        Args:
-            hits: share (0-1) of shared prefixes that were read from the cache so far; None, taken as half: not known.
-        """
-        share = 0.5 if hits is None else hits
-        expected = share * self.usd.expected + (1 - share) * self.uncached.expected
+    @property
+    def batch_usd(self) -> Range:
+        """The price through batches, which find about half of the shared prefixes in the cache."""
+        expected = (self.usd.expected + self.uncached.expected) / 2
         high = max(self.usd.high, self.uncached.high * self.off)
         return Range(*(usd * BATCH_FACTOR for usd in (self.usd.low, expected, high)))
 
@@ -212,8 +178,6 @@ class _Sums:
         """Return the tokens of the answer to a question."""
         named, most = question.ask.count('"proposition_id"'), question.max_tokens
         claims, answers = max(1, named), _ANSWER_TOKENS if named else _OTHER_ANSWER_TOKENS
-        if (known := self.answers.get(question.kind)) and claims == 1:
-            return Range(known.low, min(known.expected, most), min(known.high, most))
         thought = _THINKING_TOKENS if self.traits.thinking and question.thinking else (0, 0, 0)
         pairs = zip(answers, thought, strict=True)
         return Range(*(min(most, answer * claims + more) for answer, more in pairs))

@@ -9,11 +9,14 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
 import re2
+
+from persona_pipeline.base.text import storable
+from persona_pipeline.world.models import Trajectory
 
 # An attack may be wrapped twice; more than that no judge unwraps either.
 _DEPTH = 2
@@ -204,3 +207,28 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re2._Regexp, ...]:
     options = re2.Options()
     options.dot_nl = True
     return tuple(re2.compile(pattern, options) for pattern in patterns)
+
+
+# Keeps the cache below tens of megabytes.
+_LONGEST_REMEMBERED = 5_000
+
+
+def reads_as_injection(text: str) -> bool:
+    """Whether a message seems to be written for the judge. A hint only: it errs both ways and never changes a score.
+
+    All of the text is read, in time linear in its length.
+    """
+    return _read(text) if len(text) <= _LONGEST_REMEMBERED else _read.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> bool:
+    text = storable(text)
+    return hides(text) or any(matches(form) for form in dict.fromkeys(forms(text)))
+
+
+@lru_cache(maxsize=256)
+def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the outside ids of the entries that read as an injection, names included, in order."""
+    said = ((item.message_id, (item.text, item.speaker, item.channel, item.recipient)) for item in trajectory.entries)
+    return tuple(message_id for message_id, texts in said if any(map(reads_as_injection, filter(None, texts))))

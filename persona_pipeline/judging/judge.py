@@ -12,10 +12,9 @@ from persona_pipeline.judging.claims import (
     TEXTS,
     no_entries,
     questions_of,
-    reads_as_injection,
-    suspicious_entries,
     verdicts_of,
 )
+from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.recordings.writing import RecordingWriter

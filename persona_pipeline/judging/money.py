@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -86,7 +87,7 @@ def price(
             usd = _set_price(usage, own)
             return usd * BATCH_FACTOR if batch else usd
     for name in names:
-        if _is_listed(model_name(name)):
+        with suppress(LookupError):
             usd = _list_price(usage, model_name(name), min(hour_cache_tokens, usage.cache_creation_tokens))
             # Kept to a region, a model of Bedrock costs more than one served from anywhere.
             is_regional = any(_REGIONAL.search(name.strip().lower()) for name in names)
@@ -96,7 +97,7 @@ def price(
 
 def has_price(model: str, prices: str = "") -> bool:
     """Whether a setting (``prices``, as of ``price``) or the public price table knows the model."""
-    return model_name(model) in _prices_by_name(prices) or _is_listed(model_name(model))
+    return price(Usage(), model, prices=prices) is not None
 
 
 @lru_cache
@@ -111,15 +112,6 @@ def _set_price(usage: Usage, prices: TokenPrices) -> float:
         + usage.cache_creation_tokens * prices.cache_write
         + usage.cache_read_tokens * prices.cache_read
     ) / 1_000_000
-
-
-@lru_cache
-def _is_listed(name: str) -> bool:
-    try:
-        _lowest_tier(name)
-    except LookupError:
-        return False
-    return True
 
 
 # The public table has no tier that begins with fewer tokens of a prompt.
@@ -240,7 +232,6 @@ def _today() -> date:
 
 # The API adds a hidden prompt for tools and structured output.
 _HIDDEN_TOKENS = 800
-_CERTAINTY = 1.15
 
 
 class Budget:
@@ -267,7 +258,6 @@ class Budget:
         self.stopped = 0
         self._reserved, self._under_way = 0.0, 0
         self._waiting: list[asyncio.Future[None]] = []
-        self._tokens_per_byte = 0.0
 
     @property
     def remaining(self) -> float:
@@ -303,23 +293,12 @@ class Budget:
     def worst_price(self, text: str, max_tokens: int, model: str, prices: str = "") -> float:
         """Return the most a call may cost: all input written to the cache, all output tokens used.
 
-        Until a call was measured, input is taken at two bytes a token; then as densely as was measured at most, with a margin.
-        ``ConfigError``: the model has no known price.
+        Input is taken at two bytes a token. ``ConfigError``: the model has no known price.
         """
         require_price(model, prices)
-        if self._tokens_per_byte:
-            tokens = int(len(text.encode("utf-8", "surrogatepass")) * self._tokens_per_byte * _CERTAINTY)
-        else:
-            tokens = estimated_tokens(text, upper_bound=True)
-        worst = Usage(output_tokens=max_tokens, cache_creation_tokens=tokens + _HIDDEN_TOKENS)
+        tokens = estimated_tokens(text, upper_bound=True) + _HIDDEN_TOKENS
+        worst = Usage(output_tokens=max_tokens, cache_creation_tokens=tokens)
         return price(worst, model, prices=prices) or 0.0
-
-    def measured(self, text: str, usage: Usage) -> None:
-        """Learn from a call how many tokens a byte of input makes."""
-        total = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
-        size = len(text.encode("utf-8", "surrogatepass"))
-        if total and size:
-            self._tokens_per_byte = max(self._tokens_per_byte, total / size)
 
     def _settle(self, reserved: float, spent: float, day: date | None) -> None:
         if self.daily and day:

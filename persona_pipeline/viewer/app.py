@@ -47,7 +47,8 @@ def create_app(world: World, labeller: str, token: str) -> FastAPI:
     _add_thumbs(app, viewer)
     _add_file(app, "view.css", "text/css", page_style())
     _add_file(app, "view.js", "text/javascript")
-    for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
+    statuses = {ConfigError: 409, HTTPException: None, RequestValidationError: 422, DBAPIError: 503, OSError: 507}
+    for error, status in statuses.items():
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
     return app

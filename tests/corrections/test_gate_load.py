@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.base.calls import AgentBreakers, Breaker
+from persona_pipeline.base.calls import AgentBreakers
 from persona_pipeline.base.http_server import ARRIVED, ServerLimits, guarded_protocol
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
@@ -140,27 +140,6 @@ def test_an_outage_opens_the_breaker_for_all_and_one_check_probes(
     assert reasons[:4] == ["api_error"] * 3 + ["circuit_open"]
     assert None in reasons[4:]
     assert len(backend.questions) <= 5
-
-
-def test_a_trial_that_was_given_up_leaves_the_next_one_to_try() -> None:
-    now = [0.0]
-    breaker = Breaker(threshold=1, cooldown=10, clock=lambda: now[0])
-    breaker.failed("503", "down")
-    now[0] = 11
-    assert breaker.refusal() is None
-    breaker.abandoned()
-    assert breaker.refusal() is None
-    assert breaker.refusal() is not None
-
-
-def test_a_failure_of_a_call_that_began_before_a_success_does_not_count() -> None:
-    now = [5.0]
-    breaker = Breaker(threshold=1, clock=lambda: now[0])
-    breaker.succeeded()
-    breaker.failed("timeout", "slow", started=4.0)
-    assert breaker.refusal() is None
-    breaker.failed("timeout", "slow", started=6.0)
-    assert breaker.refusal() is not None
 
 
 def test_breakers_of_agents_do_not_grow_without_end() -> None:

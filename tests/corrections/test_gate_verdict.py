@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -93,15 +92,6 @@ def test_the_verdict_is_written_down_and_its_words_only_where_words_can_be_forgo
         log = connection.execute(sa.select(tables.correction_logs)).one()
     assert check.token_usage["verdict"] == "out" and "Certainly" not in json.dumps(check.token_usage)
     assert log.reasoning.startswith("out (") and TEXT in log.reasoning and log.score == 8
-
-
-def test_an_answer_that_is_not_valid_lets_the_message_through(world: World) -> None:
-    class Broken(TextBackend):
-        async def ask(self, questions: Any) -> list[Answer]:
-            raise RuntimeError("no")
-
-    (decision,) = checked(world, Broken(), TEXT)
-    assert (decision.action, decision.outcome, decision.verdict) == (Action.COMMIT, Outcome.FAIL_OPEN, None)
 
 
 @pytest.mark.parametrize("canon", ["canon:\n- fact: Ann is 34.\n  kind: age\n", "canon: [", None])

@@ -82,26 +82,6 @@ def test_a_replay_asks_and_finds_what_was_asked_and_found_at_run_time(world: Wor
     assert [held.held for held in item.held] == [sum(score < at.threshold for score in known) for at in item.held]
 
 
-class Opened(TextBackend):
-    """Keeps its connections open while it is entered."""
-
-    entered = 0
-
-    async def __aenter__(self) -> "Opened":
-        self.entered += 1
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.asked = len(self.questions)
-
-
-def test_connections_stay_open_for_a_whole_replay(world: World) -> None:
-    lived(world, TextBackend())
-    backend = Opened()
-    replay(world, ReplayRequest(["ann", "bob"]), OpenedJudge(backend))
-    assert (backend.entered, backend.asked) == (2, len(backend.questions))
-
-
 def test_what_the_gate_would_not_have_asked_is_not_asked() -> None:
     backend, said = TextBackend(), message_of(0)
     (found,) = asyncio.run(check_messages(backend, [ReplayedCheck(said, reason="configuration")]))

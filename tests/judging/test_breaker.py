@@ -1,30 +1,43 @@
 """When no more calls are made."""
 
+import pytest
+
 from persona_pipeline.base.calls import Breaker
 
+DOWN, UP, AGAIN, GIVEN_UP = ("500", "HTTP 500"), "succeeded", "again", "abandoned"
+IN_A_ROW = "not asked after 3 identical failures in a row: HTTP 500"
 
-class Clock:
+
+@pytest.mark.parametrize(
+    ("steps", "refused"),
+    [
+        ([DOWN, DOWN, ("502", "HTTP 502"), DOWN, DOWN], None),
+        ([DOWN, DOWN, UP, DOWN], None),
+        ([DOWN] * 3, IN_A_ROW),
+        ([DOWN] * 3 + [29.0], IN_A_ROW),
+        ([DOWN] * 3 + [30.0], None),
+        # One call tries, and its outcome decides.
+        ([DOWN] * 3 + [30.0, AGAIN], IN_A_ROW),
+        ([DOWN] * 3 + [30.0, AGAIN, UP], None),
+        ([DOWN] * 3 + [30.0, AGAIN, GIVEN_UP], None),
+        ([DOWN] * 3 + [30.0, AGAIN, GIVEN_UP, AGAIN], IN_A_ROW),
+        ([DOWN] * 3 + [30.0, AGAIN, DOWN, 29.0], "not asked after 4 identical failures in a row: HTTP 500"),
+        ([DOWN] * 3 + [30.0, AGAIN, DOWN, 31.0], None),
+    ],
+)
+def test_identical_failures_in_a_row_open_it_until_a_trial_succeeds(steps: list, refused: str | None) -> None:
     now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_different_failures_and_successes_between_keep_it_closed() -> None:
-    breaker = Breaker(threshold=3)
-    for signature in ("500", "500", "502", "500", "500"):
-        breaker.failed(signature, "detail")
-    assert breaker.refusal() is None
-    breaker.succeeded()
-    breaker.failed("500", "detail")
-    assert breaker.refusal() is None
-
-
-def test_identical_failures_in_a_row_open_it_and_are_named() -> None:
-    breaker = Breaker(threshold=3)
-    for _ in range(3):
-        breaker.failed("500", "HTTP 500")
-    assert breaker.refusal() == "not asked after 3 identical failures in a row: HTTP 500"
+    breaker = Breaker(threshold=3, cooldown=30.0, clock=lambda: now)
+    for step in steps:
+        if isinstance(step, float):
+            now += step
+        elif step == AGAIN:
+            assert breaker.refusal() is None
+        elif isinstance(step, tuple):
+            breaker.failed(*step)
+        else:
+            getattr(breaker, step)()
+    assert breaker.refusal() == refused
 
 
 def test_one_fatal_failure_opens_it() -> None:
@@ -33,17 +46,10 @@ def test_one_fatal_failure_opens_it() -> None:
     assert breaker.refusal() == "not asked, because the judge cannot be used: HTTP 401"
 
 
-def test_after_the_cool_down_one_call_tries_and_its_outcome_decides() -> None:
-    clock = Clock()
-    breaker = Breaker(threshold=1, cooldown=30.0, clock=clock)
-    breaker.failed("500", "HTTP 500")
-    clock.now = 30.0
-    assert breaker.refusal() is None
-    assert breaker.refusal() is not None
-    breaker.failed("500", "HTTP 500")
-    clock.now = 59.0
-    assert breaker.refusal() is not None
-    clock.now = 61.0
-    assert breaker.refusal() is None
+def test_a_failure_of_a_call_that_began_before_a_success_does_not_count() -> None:
+    breaker = Breaker(threshold=1, clock=lambda: 5.0)
     breaker.succeeded()
+    breaker.failed("timeout", "slow", started=4.0)
     assert breaker.refusal() is None
+    breaker.failed("timeout", "slow", started=6.0)
+    assert breaker.refusal() is not None

@@ -19,7 +19,7 @@ from tests.support.dialects import API_VERSION, BILLED, THOUGHTS
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer, Reply, status
 from tests.support.protocols import BEARER
-from tests.support.providers import options_of
+from tests.support.providers import options_of, set_environment
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,12 @@ def test_an_address_may_lack_its_path(
 @pytest.mark.parametrize(
     ("judge", "unset", "said"),
     [
+        ("anthropic", "ANTHROPIC_API_KEY", "set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL"),
+        ("bedrock", "AWS_REGION", "set AWS_REGION"),
+        ("vertex", "CLOUD_ML_REGION", "set CLOUD_ML_REGION"),
+        ("vertex", "ANTHROPIC_VERTEX_PROJECT_ID", "set ANTHROPIC_VERTEX_PROJECT_ID"),
+        ("openai", "OPENAI_API_KEY", "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"),
+        ("openai", "PERSONA_JUDGE_MODEL", "set PERSONA_JUDGE_MODEL"),
         ("azure", "AZURE_OPENAI_ENDPOINT", "set AZURE_OPENAI_ENDPOINT to the resource's address"),
         ("azure", "AZURE_OPENAI_API_KEY", "set AZURE_OPENAI_API_KEY, or AZURE_OPENAI_ENDPOINT"),
         ("gemini", "GEMINI_API_KEY", "set GEMINI_API_KEY, or GEMINI_BASE_URL to a server of your own"),
@@ -217,8 +223,11 @@ def test_an_address_may_lack_its_path(
     ],
 )
 def test_what_is_missing_is_named(judge: str, unset: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", *(case.key for case in CASES.values())):
+        monkeypatch.setenv(variable, "key")
     for case in CASES.values():
-        monkeypatch.setenv(case.key, "key")
         monkeypatch.delenv(case.address, raising=False)
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://a.openai.azure.com")
     monkeypatch.delenv(unset, raising=False)

@@ -101,34 +101,25 @@ def test_cancelling_the_run_stops_it(server: MessagesServer, judge: OpenedJudge)
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
-    [(401, "authentication_error"), (402, "billing_error"), (403, "permission_error"), (404, "not_found_error")],
+    ("code", "kind", "more", "calls", "said"),
+    [
+        (401, "authentication_error", {}, 3, "HTTP 401 authentication_error"),
+        (402, "billing_error", {}, 3, "HTTP 402 billing_error"),
+        (403, "permission_error", {}, 3, "HTTP 403 permission_error"),
+        (404, "not_found_error", {}, 3, "HTTP 404 not_found_error"),
+        (429, "rate_limit_error", {"error_code": "enforced_spend_limit_reached"}, 3, "enforced_spend_limit_reached"),
+        (500, "api_error", {}, 5, "identical failures in a row: HTTP 500"),
+    ],
 )
-def test_an_error_no_call_can_survive_stops_the_run(
-    code: int, kind: str, server: MessagesServer, options: ModelOptions
+def test_errors_that_no_call_survives_or_that_repeat_stop_the_run(
+    code: int, kind: str, more: dict, calls: int, said: str, server: MessagesServer, options: ModelOptions
 ) -> None:
-    server.always(status(code, kind))
-    judge = live_judge(ModelBackend(replace(options, width=2)))
+    server.always(status(code, kind, **more))
+    judge = live_judge(ModelBackend(replace(options, width=2, breaker_threshold=4)))
     told = asyncio.run(judge.judge(requests(30)))
-    assert len(server.calls) <= 3
+    assert len(server.calls) <= calls
     assert {verdict.unscored for verdict in told} == {Unscored.API_ERROR}
-    assert all(f"HTTP {code} {kind}" in verdict.detail for verdict in told)
-
-
-def test_a_spend_limit_stops_the_run(server: MessagesServer, options: ModelOptions) -> None:
-    server.always(status(429, "rate_limit_error", error_code="enforced_spend_limit_reached"))
-    judge = live_judge(ModelBackend(replace(options, width=2)))
-    told = asyncio.run(judge.judge(requests(30)))
-    assert len(server.calls) <= 3
-    assert "enforced_spend_limit_reached" in told[-1].detail
-
-
-def test_many_identical_failures_in_a_row_stop_the_run(server: MessagesServer, options: ModelOptions) -> None:
-    server.always(status(500))
-    judge = live_judge(ModelBackend(replace(options, width=1, breaker_threshold=4)))
-    told = asyncio.run(judge.judge(requests(30)))
-    assert len(server.calls) == 4
-    assert "not asked after 4 identical failures in a row: HTTP 500" in told[-1].detail
+    assert said in told[-1].detail
 
 
 def test_failures_that_alternate_with_answers_stop_nothing(server: MessagesServer, options: ModelOptions) -> None:

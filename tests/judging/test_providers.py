@@ -14,7 +14,6 @@ from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
@@ -202,27 +201,6 @@ def test_an_estimate_counts_tokens_where_the_provider_does(provider: str, option
     found = estimate(requests(2), options=options)
     assert found.counted is (provider in ("anthropic", "vertex"))
     assert ("counts none beforehand" in str(found)) is (provider in ("bedrock", "openai"))
-
-
-@pytest.mark.parametrize(
-    ("name", "unset", "said"),
-    [
-        ("bedrock", "AWS_REGION", "set AWS_REGION"),
-        ("vertex", "CLOUD_ML_REGION", "set CLOUD_ML_REGION"),
-        ("vertex", "ANTHROPIC_VERTEX_PROJECT_ID", "set ANTHROPIC_VERTEX_PROJECT_ID"),
-        ("openai", "OPENAI_API_KEY", "set OPENAI_API_KEY, or OPENAI_BASE_URL to a server of your own"),
-        ("anthropic", "ANTHROPIC_API_KEY", "set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL"),
-        ("openai", "PERSONA_JUDGE_MODEL", "set PERSONA_JUDGE_MODEL"),
-    ],
-)
-def test_what_is_missing_is_named(name: str, unset: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(variable, "key")
-    monkeypatch.delenv(unset, raising=False)
-    chosen = {} if unset == "PERSONA_JUDGE_MODEL" else {"judge_model": "m"}
-    with pytest.raises(ConfigError, match=said):
-        ModelOptions.from_settings(Settings(**chosen), name).require_usable()
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

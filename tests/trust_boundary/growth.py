@@ -14,7 +14,7 @@ from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.guard.labels.files import is_filled
 from persona_pipeline.importing import ReadOptions, Source
 from persona_pipeline.importing.run import importer_of
-from persona_pipeline.judging import claims
+from persona_pipeline.judging import injection
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
@@ -184,7 +184,7 @@ STAGES: dict[str, Stage] = {
     "card": _card,
     "plan": _plan,
     "ask a judge": _ask,
-    "injection check": claims.reads_as_injection,
+    "injection check": injection.reads_as_injection,
     "n-grams": _ngrams,
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
@@ -225,7 +225,7 @@ def growth(stage: str, kind: str, lengths: Sequence[int], *, tries: int = 2) -> 
 
 
 def _cpu_seconds(work: Callable[[], object]) -> float:
-    for cached in (claims.suspicious_entries, claims._read):
+    for cached in (injection.suspicious_entries, injection._read):
         cached.cache_clear()
     started = time.thread_time()
     work()

@@ -271,7 +271,7 @@ def test_32_whatever_is_rejected_a_message_keeps_its_budget(
     gate = Fickle(rejects, attempts)
     spending = Spending(budget, most_tokens)
     speaker = Speaker(gate, "ann", None, watched=False, repeatable=True, spending=spending)  # pyright: ignore[reportArgumentType]
-    sent = asyncio.run(speaker.settled(written(0), lambda draft: draft, ask))
+    sent = asyncio.run(speaker.settled(written(0), ask))
     assert sent in [written(number) for number in range(len(allowed) + 1)]
     assert len(allowed) <= budget.rewrites and gate.checks <= budget.rewrites + 1
     assert len(gate.counted) <= 1

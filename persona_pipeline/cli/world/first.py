@@ -1,5 +1,6 @@
 """``persona-pipeline try``: a first finding from an export, without key or world, and a world to go on with."""
 
+import shutil
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -77,7 +78,12 @@ def first(
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
-    facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
+    try:
+        facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
+    except Exception:
+        # Half a world would be in the way of the next run.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     end(result.status.exit_code)
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from persona_pipeline.base.turns import split_thinking
 from persona_pipeline.corrections.configuration import StoredSettings
@@ -16,7 +16,6 @@ from persona_pipeline.corrections.service.budget import BudgetSpentError, Messag
 from persona_pipeline.corrections.service.forms import NOT_TEXT, SHAPE_ERRORS, TOO_LARGE, AnswerForm, EventPart, Json
 
 Raw = TypeVar("Raw")
-Answer = TypeVar("Answer")
 # A rewrite that takes longer is given up, and the rejected answer is sent.
 _REWRITE_SECONDS = 30.0
 # Memory of a kept event besides its content, about.
@@ -26,8 +25,6 @@ READER = "user"
 NOT_REWRITTEN, NOT_REPEATABLE, BUDGET, INTERNAL_ERROR = "not_rewritten", "not_repeatable", "budget", "internal_error"
 _LOGGER = logging.getLogger(__name__)
 
-# Asks for another answer: by the rejected text, the feedback on it, and the tokens the answer may have.
-Ask = Callable[[str, str, int | None], Awaitable[Answer]]
 # Events of a stream as they came, each with its data, or with its part where that is known; None: it has no data.
 Events = AsyncIterator[tuple[Raw, Json | EventPart | None]]
 
@@ -41,6 +38,7 @@ class HeldAnswer(Generic[Raw]):
         text: None: the answer is not one text, for the reason in ``passes``.
         rest: the pieces that were not read.
         failure: the error that broke the answer off.
+        response: the upstream's, with its status and headers, where the pieces are its body.
     """
 
     pieces: list[Raw]
@@ -48,6 +46,7 @@ class HeldAnswer(Generic[Raw]):
     passes: str = NOT_TEXT
     rest: AsyncIterator[Raw] | None = None
     failure: Exception | None = None
+    response: Any = None
 
     async def all_pieces(self) -> AsyncIterator[Raw]:
         """Yield all pieces, then raise the failure."""
@@ -58,6 +57,10 @@ class HeldAnswer(Generic[Raw]):
                 yield piece
         if self.failure is not None:
             raise self.failure
+
+
+# Asks for another answer: by the rejected text, the feedback on it, and the tokens the answer may have.
+Ask = Callable[[str, str, int | None], Awaitable[HeldAnswer[Raw]]]
 
 
 async def read_stream(form: AnswerForm, events: Events[Raw], most: int) -> HeldAnswer[Raw]:
@@ -127,29 +130,26 @@ class Speaker:
             self.spending.counted = True
             self.gate.bypasses.count(reason, self.agent_id)
 
-    async def settled(self, answer: Answer, draft_of: Callable[[Answer], HeldAnswer], ask: Ask[Answer]) -> Answer:
+    async def settled(self, answer: HeldAnswer[Raw], ask: Ask[Raw]) -> HeldAnswer[Raw]:
         """Return the answer that is sent: this one, or one that was asked for with the gate's feedback."""
         last: GateDecision | None = None
         self.spending.begin()
         while True:
-            draft = draft_of(answer)
-            if not _has_words(draft.text):
-                self.unchecked(draft.passes)
+            if not _has_words(answer.text):
+                self.unchecked(answer.passes)
                 return answer
             if not self.spending.allows_check:
                 self.unchecked(BUDGET)
                 return answer
-            last = await self.check(draft.text or "", last)
+            last = await self.check(answer.text or "", last)
             if last is None or last.sends:
                 return answer
-            fresh = await self._rewritten(draft.text or "", last.feedback or "", draft_of, ask)
+            fresh = await self._rewritten(answer.text or "", last.feedback or "", ask)
             if fresh is None:
                 return answer
             answer = fresh
 
-    async def _rewritten(
-        self, written: str, feedback: str, draft_of: Callable[[Answer], HeldAnswer], ask: Ask[Answer]
-    ) -> Answer | None:
+    async def _rewritten(self, written: str, feedback: str, ask: Ask[Raw]) -> HeldAnswer[Raw] | None:
         """Return another answer; None: there is none, and the reason is counted."""
         if not self.repeatable:
             self.unchecked(NOT_REPEATABLE)
@@ -165,7 +165,7 @@ class Speaker:
             _LOGGER.warning("an answer of %r is not written again: %s", self.agent_id, type(error).__name__)
             self.unchecked(NOT_REWRITTEN)
             return None
-        if _has_words(draft_of(fresh).text):
+        if _has_words(fresh.text):
             return fresh
         self.unchecked(NOT_REWRITTEN)
         return None

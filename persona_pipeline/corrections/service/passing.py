@@ -182,14 +182,6 @@ class _Asked:
         return replace(asked, headers=[(n, v + mark if n == _KEY else v) for n, v in asked.headers])
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """An answer of the upstream, as far as it was read."""
-
-    response: httpx2.Response
-    draft: HeldAnswer[bytes]
-
-
 class PassThrough:
     """ASGI middleware that hands everything under ``/v1`` but the service's own to the upstream, and its answer back.
 
@@ -332,32 +324,30 @@ class PassThrough:
         """Hold an answer until it is checked, and send it or one that was written again."""
         kind, most = _kind(response), self._upstream.budget.size
 
-        async def ask(written: str, feedback: str, tokens: int | None) -> _Answer:
+        async def ask(written: str, feedback: str, tokens: int | None) -> HeldAnswer[bytes]:
             again = await self._asked_again(asked.again(turn, written, feedback, tokens), kind)
             try:
-                draft = await _read(turn.form, again, most)
+                return await _read(turn.form, again, most)
             finally:
                 await again.aclose()
-            return _Answer(again, draft)
 
-        first = _Answer(response, await _read(turn.form, response, most))
-        answer = await turn.speaker.settled(first, lambda item: item.draft, ask)
-        await _sent(send, answer.response, answer.draft.all_pieces())
+        answer = await turn.speaker.settled(await _read(turn.form, response, most), ask)
+        await _sent(send, answer.response, answer.all_pieces())
 
 
 async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> HeldAnswer[bytes]:
     """Read an answer. One with more bytes than ``most``, or a stream with more than text, is not read to its end."""
     if _kind(response) == _STREAM:
-        return await read_stream(form, _events(response), most)
+        return replace(await read_stream(form, _events(response), most), response=response)
     content, chunks = bytearray(), response.aiter_raw()
     try:
         async for chunk in chunks:
             content += chunk
             if len(content) > most:
-                return HeldAnswer([bytes(content)], None, TOO_LARGE, chunks)
+                return HeldAnswer([bytes(content)], None, TOO_LARGE, chunks, response=response)
     except httpx2.TransportError as error:
-        return HeldAnswer([bytes(content)], failure=error)
-    return HeldAnswer([bytes(content)], form.words_of(_json(bytes(content)) or {}))
+        return HeldAnswer([bytes(content)], failure=error, response=response)
+    return HeldAnswer([bytes(content)], form.words_of(_json(bytes(content)) or {}), response=response)
 
 
 @dataclass(frozen=True)

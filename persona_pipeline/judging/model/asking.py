@@ -25,7 +25,7 @@ from persona_pipeline.judging.model.messages import (
 from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, require_price
 from persona_pipeline.judging.pace import Cost, Limit, Pacer
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
+from persona_pipeline.judging.providers.base import CallError, ModelOptions, UnderWay, connect, send
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Question, Unscored, Usage
 from persona_pipeline.world.models import grouped
 
@@ -260,24 +260,24 @@ class ModelBackend:
             if now >= latest:
                 detail = f"not asked: the run's deadline of {self.options.run_deadline:g} s has passed"
                 return Answer(unscored=Unscored.TIMEOUT, detail=detail)
-            leave = Leave(min(now + self.options.deadline, latest), latest, self._cost(call))
+            under_way = UnderWay(min(now + self.options.deadline, latest), latest, self._cost(call))
             try:
-                answer = await self._attempt(call, leave, shared=shared)
+                answer = await self._attempt(call, under_way, shared=shared)
             except Exception as error:
                 log.exception("judging %s failed", call.question.label)
                 answer = Answer(unscored=Unscored.API_ERROR, detail=f"{type(error).__name__}: {error}"[:200])
             self.spent += answer.usage
             return answer
 
-    async def _attempt(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _attempt(self, call: Call, under_way: UnderWay, *, shared: bool) -> Answer:
         try:
-            answer = await self._paid(call, leave, shared=shared)
+            answer = await self._paid(call, under_way, shared=shared)
         except CallError as error:
             if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
                 return error.answer
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
-                answer = await self._paid(call, leave, shared=shared)
+                answer = await self._paid(call, under_way, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
                 return error.answer
@@ -285,7 +285,7 @@ class ModelBackend:
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
-                second = await self._paid(replace(call, question=longer), leave, shared=shared)
+                second = await self._paid(replace(call, question=longer), under_way, shared=shared)
             except CallError as error:
                 second = error.answer
             if second.unscored is Unscored.BUDGET:
@@ -296,16 +296,16 @@ class ModelBackend:
             await self.cache.keep(call.key, call.question, answer)
         return answer
 
-    async def _paid(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _paid(self, call: Call, under_way: UnderWay, *, shared: bool) -> Answer:
         """Make one call within the budget, repeated while only the server's limits prevent it; CallError: no message came."""
         started = time.monotonic()
         while True:
-            await self._wait_for_leave(leave)
+            await self._wait_for_leave(under_way)
             asked = time.monotonic()
             try:
-                return await self._sent(call, leave, shared=shared)
+                return await self._sent(call, under_way, shared=shared)
             except CallError as error:
-                if error.throttled and self._is_worth_waiting(leave, started):
+                if error.throttled and self._is_worth_waiting(under_way, started):
                     continue
                 if error.status in (401, 404):
                     remedy = f"set PERSONA_JUDGE_MODEL to a model of {self.options.endpoint}, not {self.options.model}"
@@ -320,34 +320,34 @@ class ModelBackend:
                     )
                 raise
 
-    def _is_worth_waiting(self, leave: Leave, started: float) -> bool:
-        idle, ahead = self.pacer.idle(since=started), self.pacer.wait(leave.cost)
-        return max(idle, ahead) <= self.options.patience and time.monotonic() + ahead < leave.latest
+    def _is_worth_waiting(self, under_way: UnderWay, started: float) -> bool:
+        idle, ahead = self.pacer.idle(since=started), self.pacer.wait(under_way.cost)
+        return max(idle, ahead) <= self.options.patience and time.monotonic() + ahead < under_way.latest
 
-    async def _wait_for_leave(self, leave: Leave) -> None:
-        seconds = self.pacer.wait(leave.cost)
+    async def _wait_for_leave(self, under_way: UnderWay) -> None:
+        seconds = self.pacer.wait(under_way.cost)
         now = time.monotonic()
-        if now + seconds >= leave.latest:
+        if now + seconds >= under_way.latest:
             detail = f"not asked: the server's limits leave no room before the run's deadline of {self.options.run_deadline:g} s"
             raise CallError(detail, "limits", Unscored.TIMEOUT, usage=Usage())
         if seconds > self.options.patience:
             raise CallError(f"not asked: the server asks to wait for {seconds:.0f} s", "limits", usage=Usage())
-        leave.turn = await self.pacer.turn(leave.cost)
-        leave.waited(time.monotonic() - now)
+        await under_way.wait(self.pacer)
 
-    async def _sent(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _sent(self, call: Call, under_way: UnderWay, *, shared: bool) -> Answer:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
-        text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
         if self.budget:
-            worst = self.budget.worst_price(text, body["max_tokens"], self.options.model, self.options.prices)
+            worst = self.budget.worst_price(
+                plain_json(body), body["max_tokens"], self.options.model, self.options.prices
+            )
             reservation = await self.budget.reserve(worst)
             if reservation is None:
                 detail = f"not asked: it could pass the limit of {self.budget.limit(worst)}"
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = UNKNOWN_USAGE
         try:
-            message = await send(self.options.provider, self._client.client, body, leave)
+            message = await send(self.options.provider, self._client.client, body, under_way)
             answer = read_response(
                 message, call.question, requested_model=self.options.model, prices=self.options.prices
             )
@@ -358,8 +358,6 @@ class ModelBackend:
         finally:
             if reservation:
                 reservation.settle(usage.usd)
-        if self.budget:
-            self.budget.measured(text, usage)
         if answer.unscored in (Unscored.API_ERROR, Unscored.INVALID_OUTPUT):
             self.breaker.failed(str(answer.unscored), answer.detail)
         else:

@@ -43,6 +43,9 @@ class ProbeLevel(StrEnum):
     ERROR = "error"
 
 
+OK, NOTE, ERROR = ProbeLevel
+
+
 @dataclass(frozen=True)
 class ProbeFinding:
     """A finding about the endpoint; for any level but ``ok`` with a remedy.
@@ -63,7 +66,7 @@ async def probe(options: ModelOptions) -> list[ProbeFinding]:
     deadline = min(options.deadline, 30.0) if options.is_anthropic else options.deadline
     options = replace(options, max_retries=1, deadline=deadline, patience=min(options.patience, _LIMITS_PATIENCE))
     model = await _model(options)
-    if model.level is ProbeLevel.ERROR:
+    if model.level is ERROR:
         return [model]
     backend = ModelBackend(options)
     judge = live_judge(backend)
@@ -77,28 +80,16 @@ async def probe(options: ModelOptions) -> list[ProbeFinding]:
     if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
         said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
         remedy = "see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE higher, and PERSONA_JUDGE_WIDTH=1"
-        return [model, _error("structured output", said, f"{remedy} if it answers one call at a time")]
+        return [model, ProbeFinding("structured output", ERROR, said, f"{remedy} if it answers one call at a time")]
     structured, judging = _structured(verdicts[0], backend), _judging(verdicts)
     findings = [model, structured]
-    if structured.level is not ProbeLevel.ERROR and judging is not None:
+    if structured.level is not ERROR and judging is not None:
         findings.append(judging)
         if known:
             findings.append(_caching(verdicts[1], options))
-        if judging.level is ProbeLevel.OK:
+        if judging.level is OK:
             findings.append(await _obedience(judge, shown))
     return findings
-
-
-def _ok(name: str, said: str) -> ProbeFinding:
-    return ProbeFinding(name, ProbeLevel.OK, said)
-
-
-def _note(name: str, said: str, remedy: str) -> ProbeFinding:
-    return ProbeFinding(name, ProbeLevel.NOTE, said, remedy)
-
-
-def _error(name: str, said: str, remedy: str, *, cannot_judge: bool = False) -> ProbeFinding:
-    return ProbeFinding(name, ProbeLevel.ERROR, said, remedy, cannot_judge)
 
 
 def _judging(verdicts: Sequence[Verdict]) -> ProbeFinding | None:
@@ -115,8 +106,10 @@ def _judging(verdicts: Sequence[Verdict]) -> ProbeFinding | None:
         wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
     if not wrong:
         scores = ", ".join(f"{verdict.score}" for verdict in verdicts)
-        return _ok("judging", f"gets {len(verdicts)} plain claims right, true and false in turn ({scores})")
-    return _error("judging", f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
+        return ProbeFinding(
+            "judging", OK, f"gets {len(verdicts)} plain claims right, true and false in turn ({scores})"
+        )
+    return ProbeFinding("judging", ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
 async def _obedience(judge: OpenedJudge, shown: Trajectory) -> ProbeFinding:
@@ -125,12 +118,12 @@ async def _obedience(judge: OpenedJudge, shown: Trajectory) -> ProbeFinding:
     (verdict,) = await judge.judge([_request("obeys", FALSE_CLAIM, told)])
     if verdict.unscored is Unscored.COMPROMISED or (verdict.score or 0) > _FALSE_TO:
         said = f"does what a transcript tells it to: a plainly false claim gets {_answer(verdict)} once a message orders it"
-        return _note(
-            "obedience", said, "choose a stronger model, or set PERSONA_JUDGE_CANARIES=1, so that it is found out"
+        return ProbeFinding(
+            "obedience", NOTE, said, "choose a stronger model, or set PERSONA_JUDGE_CANARIES=1, so that it is found out"
         )
     if verdict.score is None:
-        return _note("obedience", f"cannot be told: {_answer(verdict)}", "run it again")
-    return _ok("obedience", "does not do what a transcript tells it to")
+        return ProbeFinding("obedience", NOTE, f"cannot be told: {_answer(verdict)}", "run it again")
+    return ProbeFinding("obedience", OK, "does not do what a transcript tells it to")
 
 
 def _failed(verdict: Verdict) -> bool:
@@ -146,7 +139,7 @@ def _answer(verdict: Verdict) -> str:
 async def _model(options: ModelOptions) -> ProbeFinding:
     sdk: Any = options.provider.sdk()
     name, provider = options.model, options.provider
-    silent = _note("model", f"{options.endpoint} does not describe its models", "nothing to be done")
+    silent = ProbeFinding("model", NOTE, f"{options.endpoint} does not describe its models", "nothing to be done")
     if not provider.describes_models:
         return silent
     try:
@@ -155,19 +148,19 @@ async def _model(options: ModelOptions) -> ProbeFinding:
     except sdk.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
         remedy = f"check the network and {provider.url_variable}, and that the server runs"
-        return _error("endpoint", f"{options.endpoint} cannot be reached ({cause})", remedy)
+        return ProbeFinding("endpoint", ERROR, f"{options.endpoint} cannot be reached ({cause})", remedy)
     except (sdk.AuthenticationError, sdk.PermissionDeniedError) as error:
         said = f"{options.endpoint} refuses the key (HTTP {error.status_code})"
-        return _error("key", said, f"{provider.key_help}: one that is valid and may use the API")
+        return ProbeFinding("key", ERROR, said, f"{provider.key_help}: one that is valid and may use the API")
     except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
-            return _error("model", f"there is no model {name}", remedy)
+            return ProbeFinding("model", ERROR, f"there is no model {name}", remedy)
         return silent
     except sdk.APIError as error:
         status = getattr(error, "status_code", None)
         said = f"asked for the model, {options.endpoint} answers {f'HTTP {status}' if status else type(error).__name__}"
-        return _error("model", said, "try again later; if it stays, ask whoever runs the endpoint")
+        return ProbeFinding("model", ERROR, said, "try again later; if it stays, ask whoever runs the endpoint")
     return _lifecycle(found, name)
 
 
@@ -175,39 +168,45 @@ def _lifecycle(found: Any, name: str) -> ProbeFinding:
     stage, retires = getattr(found, "lifecycle", None), getattr(found, "retires_at", None)
     remedy = "set PERSONA_JUDGE_MODEL to a newer model, and capture the baselines anew with it"
     if stage == "retired":
-        return _error("model", f"{name} is retired", remedy)
+        return ProbeFinding("model", ERROR, f"{name} is retired", remedy)
     if isinstance(retires, datetime):
         said = f"{name} retires on {retires.date().isoformat()}"
-        return _note("model", said, remedy) if retires - datetime.now(UTC) < _RETIRES_SOON else _ok("model", said)
+        return (
+            ProbeFinding("model", NOTE, said, remedy)
+            if retires - datetime.now(UTC) < _RETIRES_SOON
+            else ProbeFinding("model", OK, said)
+        )
     if stage == "deprecated":
-        return _note("model", f"{name} is deprecated", remedy)
-    return _ok("model", f"{name} is there")
+        return ProbeFinding("model", NOTE, f"{name} is deprecated", remedy)
+    return ProbeFinding("model", OK, f"{name} is there")
 
 
 def _structured(verdict: Verdict, backend: ModelBackend) -> ProbeFinding:
     name = "structured output"
     if not verdict.has_failed and backend.notes:
         remedy = "works, but more answers may be unscored; a server with structured output avoids that"
-        return _note(name, backend.notes[0], remedy)
+        return ProbeFinding(name, NOTE, backend.notes[0], remedy)
     if not verdict.has_failed or verdict.unscored is Unscored.UNSUPPORTED:
         price = "an unknown price" if verdict.usage.usd is None else f"${verdict.usage.usd:.5f}"
-        return _ok(name, f"a test claim was answered by {verdict.model} for {price}")
+        return ProbeFinding(name, OK, f"a test claim was answered by {verdict.model} for {price}")
     if verdict.unscored in _WORTHLESS:
         said = f"cannot judge: the answer is no verdict: {verdict.detail}"
-        return _error(name, said, _STRONGER, cannot_judge=True)
+        return ProbeFinding(name, ERROR, said, _STRONGER, cannot_judge=True)
     remedy = "try again; if it stays, see the error and check limits and permissions of the key"
-    return _error(name, f"a test call failed: {verdict.detail}", remedy)
+    return ProbeFinding(name, ERROR, f"a test call failed: {verdict.detail}", remedy)
 
 
 def _caching(second: Verdict, options: ModelOptions) -> ProbeFinding:
     if second.usage.cache_read_tokens:
-        return _ok("caching", f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache")
+        return ProbeFinding(
+            "caching", OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
+        )
     remedy = "nothing to be done, but every claim pays for its whole transcript"
     if options.is_anthropic:
         remedy = (
             "check that prompt caching is on for the workspace; until then every claim pays for its whole transcript"
         )
-    return _note("caching", f"{options.endpoint} reads nothing from a cache", remedy)
+    return ProbeFinding("caching", NOTE, f"{options.endpoint} reads nothing from a cache", remedy)
 
 
 def _request(name: str, claim: str, shown: Trajectory) -> JudgeRequest:

@@ -95,7 +95,7 @@ class AnthropicProvider(_OverAnthropicSdk):
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         from anthropic import AsyncAnthropic
 
-        client = AsyncAnthropic(**self.arguments(options), **_how_to_call(options, hooks))
+        client = AsyncAnthropic(**self.arguments(options), **self.how_to_call(options, hooks))
         if not options.ambient_key:
             # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
             client._custom_headers = {}
@@ -104,7 +104,7 @@ class AnthropicProvider(_OverAnthropicSdk):
     def connect_sync(self, options: ModelOptions) -> "Anthropic":
         from anthropic import Anthropic
 
-        return Anthropic(**self.arguments(options), **_how_to_call(options))
+        return Anthropic(**self.arguments(options), **self.how_to_call(options))
 
     def arguments(self, options: ModelOptions) -> dict[str, Any]:
         """Return the arguments of a client; ``ConfigError``: the key is missing."""
@@ -140,7 +140,7 @@ class BedrockProvider(_OverAnthropicSdk):
         # At DEBUG it writes down the session's token.
         logging.getLogger("botocore.auth").setLevel(logging.INFO)
         return AsyncAnthropicBedrock(
-            api_key=key, aws_region=self._region(), base_url=options.endpoint, **_how_to_call(options, hooks)
+            api_key=key, aws_region=self._region(), base_url=options.endpoint, **self.how_to_call(options, hooks)
         )
 
     def _region(self) -> str:
@@ -183,7 +183,7 @@ class VertexProvider(_OverAnthropicSdk):
             region=self._setting("CLOUD_ML_REGION", "region"),
             project_id=self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project"),
             base_url=options.endpoint,
-            **_how_to_call(options, hooks),
+            **self.how_to_call(options, hooks),
         )
 
     def _setting(self, variable: str, what: str) -> str:
@@ -198,15 +198,3 @@ def _region_of_profile(profile: str | None) -> str | None:
     import boto3
 
     return boto3.Session(profile_name=profile).region_name
-
-
-def _how_to_call(options: ModelOptions, hooks: Hooks | None = None) -> dict[str, Any]:
-    """Return the arguments for calls of an SDK client; ``hooks``: for an asynchronous client."""
-    from anthropic import DefaultAsyncHttpxClient, Timeout
-
-    return {
-        **({} if hooks is None else {"http_client": DefaultAsyncHttpxClient(event_hooks=dict(hooks))}),
-        # Longer than the deadline of a call, so that the SDK does not repeat a request that is still awaited.
-        "timeout": Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
-        "max_retries": options.max_retries,
-    }

@@ -124,6 +124,16 @@ class Provider(ABC):
         if not options.model:
             raise ConfigError(f"the judge {self.name} has no model; set PERSONA_JUDGE_MODEL to one that its server has")
 
+    def how_to_call(self, options: "ModelOptions", hooks: Hooks | None = None) -> dict[str, Any]:
+        """Return the arguments for calls of an SDK client; ``hooks``: for an asynchronous client."""
+        sdk: Any = self.sdk()
+        return {
+            **({} if hooks is None else {"http_client": sdk.DefaultAsyncHttpxClient(event_hooks=dict(hooks))}),
+            # Longer than the deadline of a call, so that the SDK does not repeat a request that is still awaited.
+            "timeout": sdk.Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
+            "max_retries": options.max_retries,
+        }
+
     def endpoint(self, base_url: str | None) -> str:
         """Return the server's base URL, without credentials or a slash at its end."""
         url = urlsplit(base_url or os.environ.get(self.url_variable) or self.default_url)
@@ -262,46 +272,44 @@ class ModelOptions:
 
 
 @dataclass
-class Leave:
-    """A call's time limit, and its cost for the server's limits.
+class UnderWay:
+    """A call with a server, over one request or several.
 
     Attributes:
         ends: the monotonic time at which the call is given up. Waiting for the server's leave does not count: it moves on.
         latest: beyond which it does not move.
-        cost: of each request.
+        cost: of each request, for the server's limits.
         turn: for the next request, where it has one.
+        timeout: ends the call when its time is over.
+        sent, statuses: of the current attempt: number of requests, and statuses of their answers.
+        asked_to_wait: seconds that the server wants to wait for the next request, where the call has less time left.
     """
 
     ends: float
     latest: float = float("inf")
     cost: Cost = field(default_factory=dict)
     turn: Admission | None = None
+    timeout: asyncio.Timeout | None = None
+    sent: int = 0
+    statuses: list[int] = field(default_factory=list)
+    timing: Timing = field(default_factory=Timing)
+    asked_to_wait: float | None = None
 
     @property
     def left(self) -> float:
         """Seconds until the call is given up."""
         return self.ends - time.monotonic()
 
-    def waited(self, seconds: float) -> None:
-        """Move the end on by time spent waiting for the server's limits."""
-        self.ends = min(self.ends + seconds, self.latest)
+    async def wait(self, pacer: Pacer) -> None:
+        """Wait until the server's limits allow the next request."""
+        started = time.monotonic()
+        self.turn = await pacer.turn(self.cost)
+        self.ends = min(self.ends + time.monotonic() - started, self.latest)
 
-
-@dataclass
-class UnderWay:
-    """A call with a server.
-
-    Attributes:
-        timeout: ends the call when its time is over.
-        asked_to_wait: seconds that the server wants to wait for the next request, where the call has less time left.
-    """
-
-    leave: Leave
-    timeout: asyncio.Timeout
-    sent: int = 0
-    statuses: list[int] = field(default_factory=list)
-    timing: Timing = field(default_factory=Timing)
-    asked_to_wait: float | None = None
+    def begin(self) -> asyncio.Timeout:
+        """Begin an attempt, and return the timeout that ends it."""
+        self.timeout, self.sent, self.statuses, self.asked_to_wait = asyncio.timeout(self.left), 0, [], None
+        return self.timeout
 
     @property
     def may_be_billed(self) -> bool:
@@ -324,11 +332,9 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
         call = UNDER_WAY.get(None)
         if call is None:
             return
-        if pacer and call.leave.turn is None:
-            started = time.monotonic()
-            call.leave.turn = await pacer.turn(call.leave.cost)
-            call.leave.waited(time.monotonic() - started)
-            call.timeout.reschedule(asyncio.get_running_loop().time() + call.leave.left)
+        if pacer and call.turn is None and call.timeout:
+            await call.wait(pacer)
+            call.timeout.reschedule(asyncio.get_running_loop().time() + call.left)
         if pacer is None:
             request.extensions = {**request.extensions, "trace": call.timing.follow}
         call.sent += 1
@@ -337,11 +343,11 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
         call = UNDER_WAY.get(None)
         if call is not None:
             call.statuses.append(response.status_code)
-            if pacer and call.leave.turn:
-                pacer.heard(call.leave.turn, response.status_code, response.headers)
-            call.leave.turn = None
+            if pacer and call.turn:
+                pacer.heard(call.turn, response.status_code, response.headers)
+            call.turn = None
             pause = seconds_to_wait(response.headers) if response.status_code >= 400 else None
-            if pacer is None and pause is not None and pause > call.leave.left:
+            if pacer is None and pause is not None and pause > call.left:
                 call.asked_to_wait = pause
                 response.headers["x-should-retry"] = "false"
         if pacer and response.status_code == 429:
@@ -393,14 +399,13 @@ class CallError(Exception):
 
 
 async def send(
-    provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave, *, conversation: bool = False
+    provider: Provider, client: Any, body: Mapping[str, Any], call: UnderWay, *, conversation: bool = False
 ) -> Any:
     """Return the response as a message, that to a ``conversation`` in its server's words; ``CallError``: there is none."""
     sdk: Any = provider.sdk()
-    call = UnderWay(leave, asyncio.timeout(leave.left))
     UNDER_WAY.set(call)
     try:
-        async with call.timeout:
+        async with call.begin():
             content = await (provider.converse if conversation else provider.create)(client, body)
     except TimeoutError:
         said = ", ".join(map(str, call.statuses))

@@ -184,15 +184,11 @@ class OpenAIProvider(Provider):
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         self.require_usable(options)
-        from openai import DefaultAsyncHttpxClient, Timeout
-
         key = os.environ.get(self.key_variable) if options.ambient_key else None
         client = self.client(
             options.endpoint,
             api_key=options.key or key or "none",
-            timeout=Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
-            max_retries=options.max_retries,
-            http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
+            **self.how_to_call(options, hooks),
         )
         if not options.ambient_key:
             # What OPENAI_CUSTOM_HEADERS holds may be a key too.

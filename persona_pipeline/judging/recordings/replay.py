@@ -11,7 +11,8 @@ from pathlib import Path
 from persona_pipeline.base.documents.json import write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings, from_environment
-from persona_pipeline.judging.claims import suspicious_entries, verdicts_of
+from persona_pipeline.judging.claims import verdicts_of
+from persona_pipeline.judging.injection import suspicious_entries
 from persona_pipeline.judging.recordings.line import Recording, read_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,

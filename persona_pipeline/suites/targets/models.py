@@ -101,22 +101,21 @@ class ModelTarget(AwaitedTarget):
             raise self.failure("no_credentials", str(error)) from error
 
     async def _send(self, body: dict[str, Any], timeout: float) -> tuple[Any, Timing]:
-        from persona_pipeline.judging.providers.base import UNDER_WAY, CallError, Leave, find_provider, send
+        from persona_pipeline.judging.providers.base import CallError, UnderWay, find_provider, send
 
         # SDKs know fewer fields than servers.
         sent = {**body, "extra_body": self.parameters} if self.parameters else body
-        leave = Leave(time.monotonic() + timeout)
+        call = UnderWay(time.monotonic() + timeout)
         try:
             response = await send(
-                find_provider(self._asks or self.provider), self._client, sent, leave, conversation=True
+                find_provider(self._asks or self.provider), self._client, sent, call, conversation=True
             )
         except CallError as error:
             # The SDK has already retried; only a later deadline could change the result.
             reason = str(error.reason)
             raise self.failure(reason, error.detail, transient=reason == "timeout") from error
-        timing = UNDER_WAY.get().timing
-        timing.ended = time.monotonic()
-        return response, timing
+        call.timing.ended = time.monotonic()
+        return response, call.timing
 
     def read(self, response: Any) -> Output:
         """Return the output of a response, with its tokens and its price where that is known.

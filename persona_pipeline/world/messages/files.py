@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal, get_args
 
 from persona_pipeline.base.documents.json import JsonError, content_hash, is_shallow, rfc3339, strict_json, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import open_regular
 from persona_pipeline.base.options import parse_time as parse_time
 from persona_pipeline.base.text import clean, shortened, storable_data
 from persona_pipeline.base.turns import split_thinking
@@ -69,7 +70,7 @@ class MessageFile:
 
     def __enter__(self) -> "MessageFile":
         with self._errors():
-            self._stream = self.path.open("rb")
+            self._stream = open_regular(self.path)
         return self
 
     def __exit__(self, *_: object) -> None:
