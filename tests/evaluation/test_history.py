@@ -174,7 +174,7 @@ def alarm(began: int, raised: int) -> VoiceAlarm:
 
 
 def reading(hours: int, total: float) -> VoiceReading:
-    return VoiceReading(said("ann", hours), total, total >= 1)
+    return VoiceReading(said("ann", hours), total)
 
 
 @pytest.mark.parametrize(

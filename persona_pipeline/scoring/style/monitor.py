@@ -37,7 +37,6 @@ class VoiceReading:
 
     message: Message
     level: float
-    alarm: bool
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,9 @@ class VoiceWatch:
     def read(self, messages: Sequence[Message]) -> tuple[list[VoiceReading], list[VoiceAlarm]]:
         """Return the readings of the agent's next messages, oldest first, and the alarms they raise."""
         readings, alarms = list[VoiceReading](), list[VoiceAlarm]()
-        if not self.model.limits:
-            return [VoiceReading(message, 0.0, False) for message in messages], alarms
-        rows = self.model.rows([message.text for message in messages], self._before) if messages else ()
+        if not self.model.limits or not messages:
+            return [VoiceReading(message, 0.0) for message in messages], alarms
+        rows = self.model.rows([message.text for message in messages], self._before)
         self._before = [*self._before, *(message.text for message in messages)][-NEAREST_OF:]
         levels, start = self._levels(rows), 0
         for place, (message, row) in enumerate(zip(messages, rows, strict=True)):
@@ -122,8 +121,7 @@ class VoiceWatch:
                 ends = max(int(window), WINDOWS.index(_FEWEST_OVER))
                 self._raised, self._until_end = (ends, int(test)), WINDOWS[ends]
                 alarms.append(self._alarm(WINDOWS[window]))
-            alarmed = self._raised is not None
-            readings.append(VoiceReading(message, ALARM if alarmed else min(float(level), ALARM), alarmed))
+            readings.append(VoiceReading(message, ALARM if self._raised else min(float(level), ALARM)))
         self._since = self._since[-_LOOKS_BACK:]
         return readings, alarms
 

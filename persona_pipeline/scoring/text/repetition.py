@@ -208,7 +208,8 @@ def _read_all(
 
 def exempt_phrases(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> dict[str, Words]:
     """Return the catchphrases with a rate within its range, which do not count as repetition, with their words."""
-    held = [item.phrase for item in catchphrases if messages and _in_range(item, messages)]
+    rates = [(item, phrase_rate(messages, item.phrase)) for item in catchphrases] if messages else []
+    held = [item.phrase for item, rate in rates if rate > 0 and item.min_rate <= rate <= item.max_rate]
     return {phrase: tuple(tokenize(phrase)) for phrase in held}
 
 
@@ -248,11 +249,6 @@ def phrase_uses(text: str, phrase: str) -> int:
 def phrase_rate(texts: Sequence[str], phrase: str) -> float:
     """Return the rate of a phrase in texts, in uses a message."""
     return sum(phrase_uses(text, phrase) for text in texts) / len(texts)
-
-
-def _in_range(catchphrase: Catchphrase, messages: Sequence[str]) -> bool:
-    rate = phrase_rate(messages, catchphrase.phrase)
-    return rate > 0 and catchphrase.min_rate <= rate <= catchphrase.max_rate
 
 
 def _copies(read: Sequence[_Read]) -> list[NearCopy]:
