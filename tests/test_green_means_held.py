@@ -22,19 +22,13 @@ from persona_pipeline.world import World
 from tests.suites.support import write
 from tests.support.command_line import Cli, Done, in_process
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
-from tests.support.worlds import replace_in
+from tests.support.worlds import edit_json, replace_in
 
 DRIFTED = ("evaluate", "--agents", "michael")
 
 
 def report(done: Done) -> dict[str, Any]:
     return json.loads(done.stdout)
-
-
-def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    edit(data)
-    path.write_text(json.dumps(data), encoding="utf-8")
 
 
 def test_a_judge_that_never_reads_decides_nothing(cli: Cli, sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from persona_pipeline.pytest_plugin.marks import check_marks
 from persona_pipeline.reporting.notify import report_notice
 from persona_pipeline.reporting.render import from_json, print_report, render, to_json
 from persona_pipeline.reporting.view import ReportView
-from tests.support.command_line import in_process
+from tests.support.command_line import Cli
 
 LOOSE = {"regression_delta": 9.0, "proposition_delta": 9.0}
 ACCEPTED = {"accepted_drops": [{"agent": "michael", "dimension": d, "until": "2999-01-01", "why": "he is retired"}
@@ -174,11 +174,8 @@ def test_a_mark_that_passes_by_looser_rules_says_so(sample_root: Path, monkeypat
     assert said[:2] == ["9 points allowed", "9 points a claim allowed"] and "accepted by regression_delta 9" in said[2]
 
 
-def test_the_input_of_the_action_adds_and_restricts(
-    sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_input_of_the_action_adds_and_restricts(cli: Cli) -> None:
     assert RegressionConfig(only_fail_on=[]).given == {"only_fail_on": []}  # pyright: ignore[reportCallIssue]
-    cli = in_process(sample_root, monkeypatch, capsys)
     codes = {
         option: cli("evaluate", "--agents", "michael", *option).returncode
         for option in [("--fail-on", "injection"), ("--fail-on", "none"), ("--only-fail-on", "none")]

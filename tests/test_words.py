@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import Cli, in_process
+from tests.support.command_line import Cli
 from tests.support.worlds import replace_in
 
 PROJECT = Path(__file__).parents[1]
@@ -112,24 +112,19 @@ COMMANDS = (
 )
 
 
-@pytest.fixture
-def typed(sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return in_process(sample_root, monkeypatch, capsys)
-
-
 @pytest.mark.parametrize("name", WORLDS)
-def test_no_output_says_what_was_given_up_or_the_name_of_a_key(name: str, sample_root: Path, typed: Cli) -> None:
+def test_no_output_says_what_was_given_up_or_the_name_of_a_key(name: str, sample_root: Path, cli: Cli) -> None:
     change, window = WORLDS[name]
     change(sample_root)
     for command in COMMANDS if name == "a drop" else COMMANDS[:1]:
-        done = typed(*command, *(window if command[0] == "evaluate" else ()))
+        done = cli(*command, *(window if command[0] == "evaluate" else ()))
         assert done.returncode in (0, 1, 3), done.stderr
         shown = done.stdout + done.stderr
         found = [phrase for phrase in GIVEN_UP if phrase in shown.lower()]
         assert not found, (command, found)
         if command[0] != "evaluate" or "html" in command:
             continue
-        # Paths and commands are written as they are typed, provenance as it is stored.
+        # Paths and commands are written as they are cli, provenance as it is stored.
         prose = re.sub(r"`[^`]*`", "", shown.replace("\\", ""))
         named = [line for line in prose.splitlines() if any(re.search(rf"\b{key}\b", line) for key in KEYS)]
         assert not named, command
@@ -139,9 +134,9 @@ def lines_of(text: str, word: str) -> list[str]:
     return [line for line in text.splitlines() if word in line]
 
 
-def test_a_week_that_nobody_judged_is_one_line_with_its_command(sample_root: Path, typed: Cli) -> None:
+def test_a_week_that_nobody_judged_is_one_line_with_its_command(sample_root: Path, cli: Cli) -> None:
     week_that_nobody_judged(sample_root)
-    done = typed("evaluate", "--format", "markdown")
+    done = cli("evaluate", "--format", "markdown")
     shown, folded = done.stdout.replace("\\", "").split("<details>", 1)
     names = "Dwight Schrute, Jim Halpert, Michael Scott, Pam Beesly"
     why = f"{names}: nothing is judged: not recorded (these messages were never judged)"
@@ -161,10 +156,10 @@ def test_a_week_that_nobody_judged_is_one_line_with_its_command(sample_root: Pat
     ],
 )
 def test_the_terminal_says_the_true_cause_in_a_line_an_agent(
-    world: str, said: str, sample_root: Path, typed: Cli
+    world: str, said: str, sample_root: Path, cli: Cli
 ) -> None:
     change, window = WORLDS[world]
     change(sample_root)
-    lines = typed("evaluate", *window).stderr.splitlines()
+    lines = cli("evaluate", *window).stderr.splitlines()
     # A table of four, its legend, and what matters.
     assert any(said in line for line in lines) and len(lines) <= 16, lines

@@ -10,7 +10,7 @@ from statistics import fmean
 from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.base.text import some
-from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, Power, PropositionDrop
+from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, PropositionDrop
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.guard.trust import judge_check
@@ -219,12 +219,6 @@ class AgentRow:
         return bool(self.status.severity) and not self.is_new
 
     @property
-    def powers(self) -> dict[str, Power]:
-        """The detectable drops of its window, by dimension."""
-        compared = {cell.dimension: cell.comparison for cell in self.cells}
-        return {name: item.power for name, item in compared.items() if item and item.power}
-
-    @property
     def n_claims(self) -> int:
         """Claims that a judge was to answer."""
         rows = (row for cell in self.cells if cell.evaluation for row in cell.evaluation.propositions.values())
@@ -325,12 +319,6 @@ class ReportView:
         agreed = [(row.name, row.messages.agreement) for row in self.rows if row.messages]
         said = [f"{agreement} ({name})" for name, agreement in agreed if agreement]
         return [f"Judge of messages: {some(said)}"] if said else []
-
-    @cached_property
-    def powers(self) -> list[tuple[AgentRow, dict[str, Power]]]:
-        """The detectable drops of each agent's window, by dimension; agents without a test are left out."""
-        found = [(row, row.powers) for row in self.rows]
-        return [(row, powers) for row, powers in found if powers]
 
     @property
     def headline(self) -> str:

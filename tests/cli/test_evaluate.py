@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from persona_pipeline.reporting import statistics
 from tests.support.command_line import ASCII, Cli, apart
-from tests.support.worlds import replace_in, write_jsonl
+from tests.support.worlds import edit_json, replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
-
-
-def edit_baseline(root: Path, agent_id: str, change: Callable[[dict], object]) -> None:
-    path = root / "baselines" / f"{agent_id}.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    change(data)
-    path.write_text(json.dumps(data), encoding="utf-8")
 
 
 def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(sample_root: Path) -> None:
@@ -105,7 +97,7 @@ def test_a_regression_outranks_coverage_and_configuration_outranks_all(cli: Cli,
 
 
 def test_a_missing_baseline_dimension_is_code_3(cli: Cli, sample_root: Path) -> None:
-    edit_baseline(sample_root, "pam", lambda data: data["dimensions"].pop("adherence"))
+    edit_json(sample_root / "baselines" / "pam.json", lambda data: data["dimensions"].pop("adherence"))
     done = cli("evaluate", "--agents", "pam", *BEFORE_DRIFT)
     assert done.returncode == 3
     assert "adherence has no baseline" in done.stderr

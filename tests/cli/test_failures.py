@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.cli import machine_failure
-from tests.support.command_line import in_process
+from tests.support.command_line import Cli
 from tests.support.waiting import PATIENCE
 
 CODE = "from persona_pipeline.cli import main; main()"
@@ -69,10 +69,8 @@ def test_a_disk_that_fills_up_while_a_baseline_is_written_leaves_the_old_one(sam
 
 
 @pytest.mark.parametrize("output", ["/proc/nothing/report.json", "/dev/null/report.json"])
-def test_a_report_that_cannot_be_written_is_said_so(
-    sample_root: Path, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = in_process(sample_root, monkeypatch, capsys)("evaluate", "--agents", "jim", "--output", output)
+def test_a_report_that_cannot_be_written_is_said_so(cli: Cli, output: str) -> None:
+    done = cli("evaluate", "--agents", "jim", "--output", output)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr and "the earlier content is unchanged" in done.stderr
 

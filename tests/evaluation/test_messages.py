@@ -51,7 +51,7 @@ from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import forget_reasons, message_verdict_rows
 from persona_pipeline.world.world import World
-from tests.support.command_line import Cli, in_process
+from tests.support.command_line import Cli
 from tests.viewer.serving import client_of, viewing_app
 
 FIRST, WEEKS = datetime(2026, 3, 2, 9, tzinfo=UTC), 5
@@ -381,11 +381,8 @@ def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
 
 
 @pytest.mark.parametrize("history", [0, 2])
-def test_the_sample_world_shows_who_drifted_and_since_when(
-    sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], history: int
-) -> None:
+def test_the_sample_world_shows_who_drifted_and_since_when(cli: Cli, history: int) -> None:
     """Without a history the date is that of the baseline's window, which reaches into the window that is judged."""
-    cli: Cli = in_process(sample_root, monkeypatch, capsys)
     done = cli("evaluate", "--history", str(history), "--format", "json")
     agents = json.loads(done.stdout)["agents"]
     shares = {name: item["dimensions"]["adherence"]["messages"]["share"] for name, item in agents.items()}

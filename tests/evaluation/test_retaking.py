@@ -13,16 +13,14 @@ from persona_pipeline.judging.recordings.replay import sign_recordings
 from persona_pipeline.testing.worlds import WorldBuilder
 from tests.support.command_line import Cli, in_process
 from tests.support.messages_server import MessagesServer, message, verdicts
+from tests.support.worlds import edit_json
 
 SECRET = "a secret of at least thirty-two characters"
 TWO_WINDOWS = ("baseline", "--windows", "2", "--as-of", "2026-06-14T23:59:59Z")
 
 
 def of_pam(root: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    path = root / "baselines" / "pam.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    edit(data)
-    path.write_text(json.dumps(data), encoding="utf-8")
+    edit_json(root / "baselines" / "pam.json", edit)
 
 
 def move_computed(data: dict[str, Any], name: str, key: str, points: float) -> None:

@@ -20,7 +20,7 @@ from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.world import World
 from tests.evaluation.test_messages import STOCK, reply
-from tests.support.command_line import in_process
+from tests.support.command_line import Cli
 
 FIRST = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EVENT = FIRST + timedelta(days=14, hours=-1)
@@ -179,14 +179,6 @@ def test_a_date_after_all_messages_is_an_error_and_one_before_them_cannot_be_tol
         ("the day before", "michael", 2, ""),
     ],
 )
-def test_the_command_replays_recorded_verdicts(
-    sample_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    date: str,
-    agent: str,
-    code: int,
-    words: str,
-) -> None:
-    done = in_process(sample_root, monkeypatch, capsys)("since", date, agent, "--window", "7d")
+def test_the_command_replays_recorded_verdicts(cli: Cli, date: str, agent: str, code: int, words: str) -> None:
+    done = cli("since", date, agent, "--window", "7d")
     assert (done.returncode, words in done.stdout) == (code, True)

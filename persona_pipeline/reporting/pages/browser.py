@@ -8,10 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.models import PropositionDrop
+from persona_pipeline.guard.baselines.models import Power, PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure, voice_figure
 from persona_pipeline.reporting.page import (
+    Agent,
     Block,
     Cell,
     Column,
@@ -29,6 +30,7 @@ from persona_pipeline.reporting.page import (
     Section,
     Span,
     Table,
+    Tone,
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
@@ -40,7 +42,6 @@ from persona_pipeline.reporting.pages.evaluation import (
     dimension_column,
     finding_item,
     named_values,
-    power_table,
     provenance_facts,
     score_of,
     scores_table,
@@ -301,9 +302,25 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
 
 
 def _power(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
-    powers = [(row, found) for row, found in view.powers if row.agent_id in shown]
-    table = power_table(view, powers)
-    return Section("Detection limits", [table], "power") if powers else None
+    """Return the smallest detectable drop of each dimension, and the sample needed to detect a smaller one."""
+    tested = [row for row in view.rows if row.agent_id in shown and any(map(_power_of, row.cells))]
+    columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
+    rows = [PageRow([Agent(row.agent_id, row.name, ""), *map(_power_cell, row.cells)]) for row in tested]
+    note = [Span("Multiple-testing correction: ", "own"), f"{view.families}."] if view.families else ""
+    table = Table("Table of detection limits", columns, rows, note, "power")
+    return Section("Detection limits", [table], "power") if rows else None
+
+
+def _power_of(cell: ScoreCell) -> Power | None:
+    return cell.comparison.power if cell.comparison else None
+
+
+def _power_cell(cell: ScoreCell) -> Cell:
+    if (power := _power_of(cell)) is None:
+        return Cell("", note="not tested", own=True)
+    tone: Tone = "warn" if power.missed else ""
+    note = power.text.partition("; ")[2]
+    return Cell(power.shown, tone, note, own=True, style="blind" if power.missed else "")
 
 
 def _voice_alarms(alarms: Mapping[str, Json], agents: Sequence[AgentBlock]) -> list[Figure]:

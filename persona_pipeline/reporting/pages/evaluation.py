@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import some
-from persona_pipeline.guard.baselines.models import Power, PropositionDrop
+from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts import voice_figure
@@ -278,25 +278,6 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
     state = "new" if new else "fell" if cell.drifted else "untold" if cell.untold else ""
     why = cell.why_unscored if cell.evaluation else ""
     return Score(cell.score, None if new else cell.delta, state, why, chart)
-
-
-def power_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Power]]]) -> Table:
-    """Return the smallest detectable drop of each dimension, and the sample needed to detect a smaller one."""
-    columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
-    rows = [
-        PageRow([Agent(row.agent_id, row.name, ""), *(_power(powers.get(name)) for name in view.dimensions)])
-        for row, powers in found
-    ]
-    note = [_own("Multiple-testing correction: "), view.families, _own(".")] if view.families else ""
-    return Table("Table of detection limits", columns, rows, note, "power")
-
-
-def _power(power: Power | None) -> Cell:
-    if power is None:
-        return Cell("", note="not tested", own=True)
-    missed = bool(power.missed)
-    note = power.text.partition("; ")[2]
-    return Cell(power.shown, "warn" if missed else "", note, own=True, style="blind" if missed else "")
 
 
 def _own(text: str) -> Span:
