@@ -101,7 +101,7 @@ _GROUP = "global@global"
 AGENTS = ("dwight", "jim", "michael", "pam")
 # The pages of Dagster in `how-to/dagster-in-pictures.md`: address, the text of a complete page, and height.
 PAGES = {
-    "lineage": (f"asset-groups?expanded={_GROUP}:evaluation,{_GROUP}:scores", "fluency_scores", 800),
+    "lineage": (f"asset-groups?expanded={_GROUP}:evaluation,{_GROUP}:scores", "fluency_scores", 1050),
     "asset": ("assets/verdicts?view=overview", r"Latest check results\s+\d[\s\S]*regressions", 1000),
     "checks": ("assets/verdicts?view=checks", r"Failed[\s\S]*Latest execution\s+\d in character", 800),
     "automation": ("automation", r"source_changes[\s\S]*ago", 800),

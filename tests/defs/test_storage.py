@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -10,26 +11,40 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 import sqlalchemy as sa
+from dagster._core.execution.backfill import PartitionBackfill
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon.backfill import execute_backfill_iteration
 
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
+from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents import evaluation
+from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.platform import resources
+from persona_pipeline.defs.platform.dagster_internals import RANGE
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.world import World
-from tests.defs.support import PARTITION, Project
+from tests.defs.support import EVALUATED, PARTITION, Project
+from tests.defs.test_killed_daemon import ORIGIN
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.waiting import PATIENCE
+from tests.support.worlds import replace_in, write_yaml
 
 PROJECT = Path(__file__).parents[2]
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+# What rests on the claims of a dimension; without the first, on a baseline.
+PART = ("fluency_scores", "in_character", "verdicts")
 
 
 @pytest.fixture
@@ -107,6 +122,84 @@ def test_dagster_and_the_store_share_one_database(
         assert {"runs", "evaluation_runs", "alembic_version"} <= set(inspector.get_table_names("persona"))
         assert connection.execute(sa.text("SELECT count(*) FROM persona.evaluation_runs")).scalar() == 1
     assert not (home / ".dagster/history").exists()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))])
+def either(
+    home: Path, small_root: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """The small world, with Dagster's history and the store on SQLite files or on Postgres."""
+    if request.param == "postgres":
+        switch_to(request.getfixturevalue("postgres_url"), home, monkeypatch)
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
+    get_settings.cache_clear()
+    with dg.DagsterInstance.get() as instance:
+        yield Project(small_root, instance, os.environ.get("PERSONA_DATABASE_URL", ""))
+
+
+def test_each_edit_asks_for_what_rests_on_it_once(either: Project) -> None:
+    either.remember()
+    whole = (*EVALUATED, "in_character", "verdicts")
+    persona, claims, root = (
+        {"display_name": "Cleo", "persona": "Counts."},
+        [{"id": "x", "claim": "Is calm"}],
+        either.root,
+    )
+    fluency = {"dimension": "fluency", "propositions": claims}
+    edits: list[tuple[Callable[[], object], dict[str, tuple[str, ...]]]] = [
+        (lambda: replace_in(root / "personas/bob.yaml", "machines", "engines"), {"bob": whole}),
+        # The verdict that there is rests on it.
+        (lambda: replace_in(root / "personas/bob.yaml", "engines", "machines"), {}),
+        (lambda: write_yaml(root / "propositions/fluency/ann.yaml", fluency), {"ann": PART}),
+        (lambda: write_yaml(root / "propositions/fluency/_default.yaml", fluency), {"ann": PART, "bob": PART}),
+        (lambda: write_yaml(root / "baselines/ann.json", {"agentId": "ann"}), {"ann": PART[1:]}),
+        (lambda: replace_in(root / "messages/all.jsonl", "You oiled", "They oiled"), {"ann": whole}),
+        (lambda: write_yaml(root / "personas/cleo.yaml", persona), {"cleo": whole}),
+    ]
+    for edit, expected in edits:
+        edit()
+        assert {item.agent_id: item.assets for item in either.tick()} == expected
+    assert either.tick() == []
+
+
+def test_a_backfill_is_a_run_for_the_agents_that_follow_each_other(either: Project) -> None:
+    write_yaml(either.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Counts."})
+    either.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "cleo"])
+    keys = [spec.key for spec in build_specs(Place()).evaluated]
+    with WorkspaceProcessContext(either.instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace:
+        for number, (asked, expected) in enumerate(
+            [(["ann", "bob", "cleo"], [("ann", "cleo")]), (["ann", "cleo"], [("ann", "ann"), ("cleo", "cleo")])]
+        ):
+            launched = PartitionBackfill.from_asset_partitions(
+                backfill_id=f"backfill{number}",
+                asset_graph=defs.resolve_asset_graph(),
+                partition_names=asked,
+                asset_selection=keys,
+                backfill_timestamp=time.time(),
+                tags={},
+                dynamic_partitions_store=either.instance,
+                all_partitions=False,
+                title=None,
+                description=None,
+                run_config=None,
+            )
+            either.instance.add_backfill(launched)
+            list(execute_backfill_iteration(workspace, logging.getLogger("backfill")))
+            runs = either.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": launched.backfill_id}))
+            assert sorted((run.tags[RANGE[0]], run.tags[RANGE[1]]) for run in runs) == expected
+
+
+def test_every_job_runs_to_its_end(either: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = (either.evaluate("ann", ("personas",)).run_id for _ in range(2))
+    report = {"ops": {"regression_report": {"config": {"agents": ["ann"]}}}}
+    assert not either.run("persona_regression", run_config=report).success, "nothing is recorded of ann"
+    assert (either.root / ".persona/reports/report.json").is_file()
+    baseline = {"ops": {"capture_baselines": {"config": {"agents": ["ann"]}}}}
+    assert either.run("capture_baseline", run_config=baseline).success
+    assert either.run("run_eval_suites").success
+    monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: timedelta(seconds=-days))
+    assert either.run("upkeep").success
+    assert either.instance.get_run_by_id(old) is None and either.instance.get_run_by_id(new) is not None
 
 
 def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
