@@ -93,34 +93,24 @@ def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
     options = ("-r", "-z", "--no-renames", "--full-index")
     listed = ask_git(root, "diff-tree", *options, before, after, "--", *FOLDERS, *_EVERYWHERE)
     changes: set[Change] = set()
-    for entry in _entries(listed):
-        shown = entry.path.removeprefix(prefix)
-        if entry.link:
-            changes.add(Change("link", shown, _kind(entry.old, entry.new), shown))
+    for path, old, new, is_link in _entries(listed):
+        shown = path.removeprefix(prefix)
+        if is_link:
+            changes.add(Change("link", shown, _kind(old, new), shown))
         else:
-            changes.update(_changes(shown, _blob(root, entry.old), _blob(root, entry.new)))
+            changes.update(_changes(shown, _blob(root, old), _blob(root, new)))
     return sorted(changes)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A path that differs, with its blobs before and after; ``link``: it is, or was, no regular file."""
-
-    path: str
-    old: str | None
-    new: str | None
-    link: bool
-
-
-def _entries(listed: bytes) -> Iterator[_Entry]:
-    """Yield the entries of ``diff-tree -z``."""
+def _entries(listed: bytes) -> Iterator[tuple[str, str | None, str | None, bool]]:
+    """Yield of ``diff-tree -z`` each path that differs, its blobs before and after, and whether it is, or was, no regular file."""
     parts = listed.split(b"\0")
     for meta, path in zip(parts[0::2], parts[1::2], strict=False):
         *modes, old, new, _ = meta.decode("ascii").lstrip(":").split(" ")
         before, after = (name if name.strip("0") else None for name in (old, new))
         # A link, or a repository in the place of a folder.
         link = any(not mode.startswith("100") for mode in modes if mode.strip("0"))
-        yield _Entry(path.decode("utf-8", "replace"), before, after, link)
+        yield path.decode("utf-8", "replace"), before, after, link
 
 
 def _kind(old: object, new: object) -> Kind:
@@ -144,14 +134,14 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
     elif folder == "recordings" and ending == ".jsonl":
         yield from _recordings(path, old, new)
     elif folder == "propositions" and ending in (".yaml", ".yml"):
-        before, after = _claims(parts, stem, old), _claims(parts, stem, new)
-        was, now = before or {}, after or {}
+        where, before, after = "/".join([*parts[1:-1], stem]), _yaml(old), _yaml(new)
+        was, now = _claims(where, before), _claims(where, after)
         found = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
         for name in found:
             how = Kind.ADDED if name not in was else Kind.REMOVED if name not in now else Kind.EDITED
             yield Change("claim", name, how, path)
-        if not found or _settings(old) != _settings(new):
-            yield Change("claims", "/".join([*parts[1:-1], stem]), kind, path)
+        if not found or _settings(before) != _settings(after):
+            yield Change("claims", where, kind, path)
     elif folder == "baselines" and ending == ".json":
         yield Change("baseline", stem if len(parts) == 2 else named, kind, path, _baseline_detail(old, new))
     elif folder in ("messages", "labels"):
@@ -247,21 +237,13 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _claims(parts: tuple[str, ...], stem: str, data: bytes | None) -> dict[str, Any] | None:
-    content = _yaml(data)
-    if content is None:
-        return None
-    where = "/".join([*parts[1:-1], stem])
-    entries = content.get("propositions")
-    found = {}
-    for entry in entries if isinstance(entries, list) else []:
-        name = entry.get("id") if isinstance(entry, dict) else None
-        found[f"{where}: {name}"] = json.dumps(entry, sort_keys=True)
-    return found
+def _claims(where: str, content: dict[str, Any] | None) -> dict[str, str]:
+    entries = (content or {}).get("propositions")
+    listed = entries if isinstance(entries, list) else []
+    return {f"{where}: {_object(entry).get('id')}": json.dumps(entry, sort_keys=True) for entry in listed}
 
 
-def _settings(data: bytes | None) -> dict[str, Any] | None:
-    content = _yaml(data)
+def _settings(content: dict[str, Any] | None) -> dict[str, Any] | None:
     return content and {name: value for name, value in content.items() if name != "propositions"}
 
 

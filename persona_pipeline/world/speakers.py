@@ -11,7 +11,6 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.text import plural
-from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import speaker_counts, speakers
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import AgentNames, Aliases, named_agents, plain_words, same_name
@@ -137,16 +136,6 @@ def stored_names(world: World) -> NameMatch:
 
 def _silent(said: Mapping[str, int], agents: Collection[str]) -> tuple[str, ...]:
     return tuple(agent_id for agent_id in sorted(agents) if not said.get(agent_id)) if said else ()
-
-
-def named_in_files(world: World) -> NameMatch:
-    """Return the match of speakers and agents, from current message files and the rest of the store."""
-    files = {path.relative_to(world.root).as_posix(): path for path in world.message_files()}
-    said = speaker_counts(world.store, without=files.keys())
-    names = world.names()
-    for path in files.values():
-        count_speakers(parse_messages(path).messages, names, said)
-    return match_names(said, names, world.written.people)
 
 
 def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames], said: dict[str, int]) -> None:

@@ -129,7 +129,7 @@ def test_nothing_is_overwritten_and_nothing_paid_for_what_could_not_be_written(
         drafted(small_world)
     assert server.calls == []
     server.handler = answering(claim())
-    with pytest.raises(ConfigError, match="is not overwritten"):
+    with pytest.raises(ConfigError, match="exists already"):
         drafts.write_draft(plan, draft_backend(open_judge("anthropic", small_world)))
     assert path.read_text(encoding="utf-8") == "mine"
 

@@ -144,14 +144,15 @@ def _database(settings: "Settings") -> "ProbeFinding":
 def _messages(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.world.names import alias_problems
-    from persona_pipeline.world.speakers import named_in_files
+    from persona_pipeline.world.speakers import stored_names
     from persona_pipeline.world.world import World
 
     with closing(open_store(default_url(settings))) as store:
         world = World(settings.world_root, store, environment=settings)
         if wrong := [problem for found in alias_problems(world.names()).values() for problem in found]:
             raise ConfigError(list(dict.fromkeys(wrong)))
-        match = named_in_files(world)
+        world.sync_messages()
+        match = stored_names(world)
     if warnings := match.warnings():
         remedy = "list other names under aliases in a persona file; `persona-pipeline validate` lists them all"
         return _finding("messages", "note", "; ".join(warnings), remedy)

@@ -40,7 +40,7 @@ from persona_pipeline.world.models import Message, Trajectory, message_entry, wi
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.propositions.models import DIMENSIONS, select_dimensions, template_variables
-from persona_pipeline.world.world import World
+from persona_pipeline.world.world import World, write_new
 
 KIND = "draft"
 SPEAKER = "Speaker A"
@@ -194,7 +194,7 @@ def write_draft(draft: Draft, backend: Backend) -> Drafted:
         else:
             kept.append((item, quotes))
     if kept:
-        write_new(draft.path, draft.text(kept, answer.model or ""))
+        write_new(draft.path.parent, {draft.path.name: draft.text(kept, answer.model or "")})
     told = (*dropped, *draft.lacking(kept))
     return Drafted(draft.path if kept else None, len(kept), told, warnings, usage=answer.usage)
 
@@ -204,16 +204,6 @@ def check_free(path: Path) -> None:
     if path.is_symlink() or path.exists():
         why = "exists already and is not overwritten; read it, then move it away or delete it"
         raise ConfigError(Problem(why, str(path)))
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a draft to a new file; ConfigError: it is there by now."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise ConfigError(Problem("exists already and is not overwritten", str(path))) from error
 
 
 def standing_quotes(said: AgentTranscript, evidence: Sequence[Mapping[str, str]]) -> tuple[list[DraftQuote], str]:

@@ -279,16 +279,11 @@ def speakers(store: Store) -> set[str]:
     return {row.id for row in store.rows(sa.select(agents.c.id).where(own))}
 
 
-def speaker_counts(
-    store: Store, names: Collection[str] | None = None, *, without: Collection[str] = ()
-) -> dict[str, int]:
-    """Return how many real messages some speakers (None: all) have, but for those from some files."""
-    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id).where(*_said_during(None))
-    if names is not None:
-        query = query.where(among(_TABLE.c.agent_id, names))
-    if without:
-        query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
-    return {row[0]: row[1] for row in store.rows(query) if names is None or row[0] in names}
+def speaker_counts(store: Store, names: Collection[str]) -> dict[str, int]:
+    """Return how many real messages some speakers have."""
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id)
+    query = query.where(among(_TABLE.c.agent_id, names), *_said_during(None))
+    return {row[0]: row[1] for row in store.rows(query) if row[0] in names}
 
 
 def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
