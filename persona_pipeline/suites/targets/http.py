@@ -34,12 +34,6 @@ def _is_path(text: str) -> str:
     return text
 
 
-def _is_url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    return text
-
-
 class HttpTarget(AwaitedTarget):
     """Sends a request made from the test, and reads the answer from the JSON reply.
 
@@ -51,7 +45,7 @@ class HttpTarget(AwaitedTarget):
     asks_network: ClassVar[bool] = True
     retried: ClassVar[bool] = True
 
-    url: Annotated[Text, AfterValidator(_is_url)] = Field(description="Where the agent listens.")
+    url: str = Field(pattern="^https?://", description="Where the agent listens.")
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("POST", description="How it is asked.")
     headers: dict[str, str] = Field(default_factory=dict, description="Sent with each request.")
     body: Any = Field(

@@ -116,21 +116,28 @@ def test_parameters_hold_nothing_that_is_said_elsewhere(tmp_path: Path, agent: A
 
 
 @pytest.mark.parametrize(
-    ("reply", "reason"),
+    ("api", "status", "reply", "reason"),
     [
-        (response([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]), "refusal"),
-        (response([], status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "truncated"),
-        (response([], status="incomplete", incomplete_details={"reason": "content_filter"}), "refusal"),
-        (response([], status="failed", error={"code": "server_error", "message": "broken"}), "api_error"),
-        (response([]), "empty"),
-        ({"output": "x"}, "invalid_response"),
-        (completion("ok"), "invalid_response"),
+        ("responses", 200, response([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]), "refusal"),
+        ("responses", 200, response([], status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "truncated"),
+        ("responses", 200, response([], status="incomplete", incomplete_details={"reason": "content_filter"}), "refusal"),
+        ("responses", 200, response([], status="failed", error={"code": "server_error", "message": "broken"}), "api_error"),
+        ("responses", 200, response([]), "empty"),
+        ("responses", 200, {"output": "x"}, "invalid_response"),
+        ("responses", 200, completion("ok"), "invalid_response"),
+        ("chat", 400, {"error": {"message": "no"}}, "api_error"),
+        ("chat", 503, {"error": {"message": "busy"}}, "api_error"),
+        ("chat", 200, completion(None, refusal="I will not."), "refusal"),
+        ("chat", 200, completion("", "content_filter"), "refusal"),
+        ("chat", 200, completion(None, "length"), "truncated"),
+        ("chat", 200, completion(None), "empty"),
+        ("chat", 200, {"choices": []}, "invalid_response"),
+        ("chat", 200, ["x"], "invalid_response"),
     ],
-    ids=["refusal", "cut off", "filtered", "failed", "nothing said", "no list", "a chat completion"],
-)
-def test_what_is_no_response(tmp_path: Path, agent: Agent, reply: Any, reason: str) -> None:
-    agent.replies = [(200, reply, JSON)]
-    assert failure(ask(tmp_path, agent, "openai", "/v1", api="responses"), request(tmp_path)).reason == reason
+)  # fmt: skip
+def test_what_is_no_answer(tmp_path: Path, agent: Agent, api: str, status: int, reply: Any, reason: str) -> None:
+    agent.replies = [(status, reply, JSON)]
+    assert failure(ask(tmp_path, agent, "openai", "/v1", api=api), request(tmp_path)).reason == reason
 
 
 def test_calls_and_cached_tokens_of_a_response(tmp_path: Path, agent: Agent) -> None:
