@@ -247,18 +247,15 @@ def _parts(place: Sequence[Message], asked: set[str]) -> list[Talk]:
     """Return a conversation as parts of at most 40 judged messages, each with the entries before it."""
     key = f"{place[0].conversation} {place[0].created_at.isoformat()}"
     where = [index for index, message in enumerate(place) if message.id in asked]
-    parts, shown, ids, size = list[Talk](), dict[int, Message](), set[str](), 0
+    parts, shown, ids = list[Talk](), dict[int, Message](), set[str]()
     for index in where:
-        fresh = {at: place[at] for at in range(max(0, index - CONTEXT), index + 1) if at not in shown}
-        more = sum(min(len(message.text), _LONGEST) for message in fresh.values())
-        if ids and (len(ids) == MOST_ASKED or size + more > MOST_CHARACTERS):
+        around = {at: place[at] for at in range(max(0, index - CONTEXT), index + 1)}
+        is_long = _talk(key, shown | around, ids).size > MOST_CHARACTERS
+        if ids and (len(ids) == MOST_ASKED or is_long):
             parts.append(_talk(key, shown, ids))
-            fresh = {at: place[at] for at in range(max(0, index - CONTEXT), index + 1)}
-            more = sum(min(len(message.text), _LONGEST) for message in fresh.values())
-            shown, ids, size = {}, set(), 0
-        shown |= fresh
+            shown, ids = {}, set()
+        shown |= around
         ids.add(place[index].id)
-        size += more
     return [*parts, _talk(key, shown, ids)]
 
 
