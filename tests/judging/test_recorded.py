@@ -313,6 +313,13 @@ def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Pa
     assert write_recordings(tmp_path, [item("b", "zeta", 3)]) == []
 
 
+def test_what_a_killed_writer_left_half_written_goes_with_the_next_writing(tmp_path: Path) -> None:
+    (tmp_path / "michael").mkdir()
+    (tmp_path / "michael" / ".adherence.jsonl.x1y2z3").write_text("{", encoding="utf-8")
+    RecordingWriter(tmp_path).record([request(agent_id="michael")], [Verdict("cheerful", score=7)])
+    assert [path.name for path in (tmp_path / "michael").iterdir()] == ["adherence.jsonl"]
+
+
 def test_a_file_that_does_not_load_is_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "michael" / "adherence.jsonl"
     path.parent.mkdir()

@@ -9,6 +9,7 @@ from anthropic._constants import ANTHROPIC_API_VERSION
 
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle, cached_tokens, prefix_of, request_key, traits_of
+from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.base import Provider, find_provider
 from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.world.models import Entry, Omission
@@ -78,14 +79,13 @@ def test_the_api_version_is_the_one_that_the_sdk_sends() -> None:
 
 
 def test_the_api_version_is_part_of_the_key() -> None:
+    class Later(AnthropicProvider):
+        api_version = "2027-01-01"  # pyright: ignore[reportAssignmentType,reportIncompatibleMethodOverride]
+
     question = proposition_question([BASE], max_tokens=500)
     prefix = prefix_of(STYLE, question)
-    assert request_key(prefix, question, URL, provider=ANTHROPIC) == request_key(
-        prefix, question, URL, provider=ANTHROPIC, api_version="2026-10-21"
-    )
-    assert request_key(prefix, question, URL, provider=ANTHROPIC) != request_key(
-        prefix, question, URL, provider=ANTHROPIC, api_version="2027-01-01"
-    )
+    keys = [request_key(prefix, question, URL, provider=provider) for provider in (ANTHROPIC, Later())]
+    assert ANTHROPIC.api_version == "2026-10-21" and keys[0] != keys[1]
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:

@@ -107,7 +107,6 @@ class ModelBackend:
 
     Attributes:
         spent: what its calls took.
-        models: the models that served answers, with how often.
         batched: the cost of answers from message batches that were first used here.
     """
 

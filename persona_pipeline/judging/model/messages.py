@@ -170,19 +170,14 @@ def cached_tokens(style: RequestStyle, question: Question) -> int:
     return estimated_tokens(plain_json([body["system"], body["tools"], body["messages"][0]]))
 
 
-def request_key(
-    prefix: Prefix, question: Question, base_url: str, *, provider: Provider, api_version: str | None = None
-) -> str:
-    """Return the SHA-256 of everything that can change an answer: the request, the endpoint, and the sample.
-
-    ``api_version`` is by default the provider's, of the installed SDK.
-    """
+def request_key(prefix: Prefix, question: Question, base_url: str, *, provider: Provider) -> str:
+    """Return the SHA-256 of everything that can change an answer: the request, the endpoint, and the sample."""
     subject = {
         "prefix": prefix.key,
         "ask": question.ask,
         "max_tokens": question.max_tokens,
         "base_url": base_url,
-        "api_version": api_version or provider.api_version,
+        "api_version": provider.api_version,
         "prompt_version": question.prompt_version,
         "sample": question.sample,
     }

@@ -115,6 +115,9 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
+            for left in path.parent.glob(f".{path.name}.*"):
+                # Half written by a process that was killed; others wait for the lock.
+                left.unlink()
             known = load_recording_file(path, secret, unsigned=True) if path.exists() else []
             merged = {(item.key, item.has_failed): item for item in known}
             for item in added:
