@@ -117,6 +117,17 @@ ASKED = {
     "nsfw": "explanation/judge.html#nsfw-text-and-refusals-of-the-judge",
     "personas from a table": "how-to/importing.html#personas-from-a-table",
     "all agents and weeks": "reference/reports.html#all-agents-and-weeks-on-one-page",
+    "can I trust the judge": "index.html#asked-most",
+    "cost before running": "index.html#asked-most",
+    "own judge model litellm": "reference/providers.html#openai-and-others",
+    "german agents": "explanation/signals.html#languages",
+    "import promptfoo suite": "reference/suite-import.html",
+    "block a pull request": "how-to/pull-requests.html",
+    "schedule every night": "how-to/dagster-in-pictures.html#2-on-a-schedule",
+    "postgres": "how-to/deploy.html",
+    "privacy of messages": "index.html#asked-most",
+    "correct agents live": "how-to/corrections.html",
+    "cannot be told": "explanation/guard.html#three-verdicts",
 }
 
 

@@ -129,8 +129,7 @@ def rejudge(
     rows, known = asyncio.run(judge_again(recorded.claims or (), OpenedJudge(recorded), live, size=size, seed=day))
     disagree = [row for row in rows if row.disagrees]
     for row in disagree:
-        said = row.live.score if row.live.score is not None else row.live.unscored
-        was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
+        was, said = (item.unscored if item.score is None else item.score for item in (row.recorded, row.live))
         typer.echo(
             f"{row.request.agent_id}/{row.request.dimension}/{row.request.proposition_id}: recorded {was}, now {said}"
         )

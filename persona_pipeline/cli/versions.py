@@ -253,7 +253,7 @@ def changes(
 ) -> CommandResult:
     """List the evaluation files that differ between two commits.
 
-    They are what is evaluated, and what decides the verdict.
+    They are the evaluated files and those that decide the verdict.
     """
     from persona_pipeline.reporting.pages.experiments import changes_page
     from persona_pipeline.world.changes import changed_things

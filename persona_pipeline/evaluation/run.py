@@ -47,9 +47,9 @@ from persona_pipeline.guard.gate import (
     GateRules,
     baseline_terms,
     counted,
+    doubt_of,
     exit_code_of,
     findings_of_run,
-    is_believable,
     kept_rules,
     looser_rules,
     missing_agent_findings,
@@ -182,8 +182,12 @@ def new_baselines(run: Run, request: EvaluationRequest) -> tuple[list[Baseline],
     found, refused, snapshot = list[Baseline](), dict[str, Finding](), run.snapshot
     for item in run.runs.values():
         evaluation, old = item.evaluation, snapshot.reference.baselines.get(item.agent_id)
-        if evaluation.synthetic or not is_believable(item.report):
-            # Neither generated conversations nor a judge that fails its check show how the agent talks.
+        if evaluation.synthetic:
+            # Generated conversations do not show how the agent talks.
+            continue
+        if doubt := doubt_of(item.report.findings):
+            said = f"no baseline was taken: {doubt.message.removeprefix(f'{item.agent_id}: ')}"
+            refused[item.agent_id] = about(item.agent_id, doubt.kind, said, remedy=doubt.remedy, command=doubt.command)
             continue
         before = alike(snapshot.signals, run.earlier, item) if request.baseline_windows > 1 else []
         baseline = _captured(snapshot.reference, [*before, item])

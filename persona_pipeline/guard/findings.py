@@ -59,7 +59,7 @@ def doubted_findings(comparison: BaselineComparison) -> Iterator[Finding]:
     """Yield drops by a judge that failed its check, which are inconclusive."""
     for name, item in comparison.dimensions.items():
         for text in item.doubted:
-            told = f"{text}; it cannot be told, for its judge cannot be believed"
+            told = f"{text}; inconclusive, because its judge failed its check"
             yield about(comparison.agent_id, "doubted", told, command="persona-pipeline doctor", dimension=name)
 
 
@@ -69,10 +69,10 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
     check, command = comparison.judge or JudgeCheck(), "persona-pipeline doctor --judge"
     if check.passed is False:
         remedy = (
-            "set PERSONA_JUDGE_MODEL to a stronger model; if the messages in baselines/anchors.jsonl are not how the agents "
-            "write, delete that file before the next baseline"
+            "set PERSONA_JUDGE_MODEL to a stronger model; if baselines/anchors.jsonl has messages unlike the agents', delete "
+            "that file before the next baseline"
         )
-        text = f"{check.text}; nothing it says can be believed"
+        text = f"{check.text}; do not trust its verdicts"
         yield about(agent_id, "judge_health", text, remedy=remedy, command=command)
     elif check.changed:
         remedy = (
@@ -202,13 +202,10 @@ def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
 def judge_health(evaluation: AgentEvaluation) -> Iterator[Finding]:
     health = quotes_of(evaluation)
     if health.is_doubtful:
-        text = f"{health.failing} of {health.quotes} quotes of the judge are not found in the messages"
-        remedy, command = (
-            "ask a judge that can quote; `persona-pipeline doctor` looks at this one",
-            "persona-pipeline doctor",
-        )
-        told = f"{text}; its scores cannot be believed"
-        yield about(evaluation.agent_id, "judge_health", told, remedy=remedy, command=command)
+        text = f"{health.failing} of {health.quotes} quotes of the judge are not found in the messages; do not trust its scores"
+        command = "persona-pipeline doctor"
+        remedy = f"ask a judge that can quote; `{command}` checks this one"
+        yield about(evaluation.agent_id, "judge_health", text, remedy=remedy, command=command)
 
 
 def injections(evaluation: AgentEvaluation) -> Iterator[Finding]:

@@ -117,9 +117,9 @@ class GateRules(Rules):
         return [item for item in self.accepted_drops if self.today <= item.until]
 
 
-def is_believable(report: AgentReport) -> bool:
-    """Return whether a baseline may be taken from a run: its judge quotes correctly and passed its check."""
-    return not any(finding.kind == "judge_health" for finding in report.findings)
+def doubt_of(findings: Iterable[Finding]) -> Finding | None:
+    """Return why a run's judge cannot be believed, as it quotes wrongly or failed its check; None: a baseline may be taken."""
+    return next((finding for finding in findings if finding.kind == "judge_health"), None)
 
 
 def judge_agent(
@@ -134,19 +134,20 @@ def judge_agent(
     looser = looser_rules(rules, [evaluation])
     names = ", ".join(dimension_label(name).lower() for name in not_judged)
     rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
+    health = [*judge_findings(evaluation, comparison), *judge_health(evaluation)]
+    doubted = doubt_of(health) is not None
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
         findings=[
             *(_accepted(item, rules) for item in drops),
             *_allowed(evaluation.agent_id, comparison, rules),
-            *_coverage(evaluation, comparison, rules),
+            *health,
+            *_coverage(evaluation, comparison, rules, doubted=doubted),
             *_threshold(evaluation, rules),
             *doubted_findings(comparison),
-            *judge_findings(evaluation, comparison),
             *likeness_findings(evaluation),
             *said_again_findings(evaluation),
-            *judge_health(evaluation),
             *injections(evaluation),
             # Looser rules stay with the agent's run, for every reader of the run alone.
             *([about(evaluation.agent_id, "terms", f"{LOOSER}{'; '.join(rules_said)}")] if rules_said else []),
@@ -358,7 +359,9 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Findin
         yield about(agent, "threshold", f"overall {evaluation.overall:.2f} is below {rules.threshold:g}")
 
 
-def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
+def _coverage(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules, *, doubted: bool = False
+) -> list[Finding]:
     agent, findings = evaluation.agent_id, list[Finding]()
     for name, item in evaluation.dimensions.items():
         label = dimension_label(name).lower()
@@ -382,8 +385,9 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
         elif compared and compared.status == "no_baseline":
-            command = f"persona-pipeline baseline --agents {shlex.quote(agent)}"
-            kind, text, remedy = "no_baseline", f"{label} has no baseline", f"take one with `{command}`"
+            # A judge that cannot be believed takes none.
+            command = "" if doubted else f"persona-pipeline baseline --agents {shlex.quote(agent)}"
+            kind, text, remedy = "no_baseline", f"{label} has no baseline", command and f"take one with `{command}`"
         else:
             continue
         findings.append(about(agent, kind, text, remedy=remedy, command=command, dimension=name))

@@ -210,9 +210,10 @@ def with_known_drifts(
     """
     evaluation, against = report.evaluation, objections(report.evaluation, drifts)
     # A judge that cannot be believed says nothing of messages either.
-    kind = "doubted" if any(item.kind == "judge_health" for item in report.findings) else OUT_OF_CHARACTER
+    doubted = any(item.kind == "judge_health" for item in report.findings)
+    kind = "doubted" if doubted else OUT_OF_CHARACTER
     found = [*report.findings, *_out_of_character(evaluation, baseline, report.comparison.share_drop, kind)]
-    if against.reasons and any(item.kind == "no_baseline" for item in found):
+    if against.reasons and not doubted and any(item.kind == "no_baseline" for item in found):
         found = [item for item in found if item.kind != "no_baseline"]
         found.append(_advised(evaluation, "no baseline, and ", against, has_history=has_history))
     if baseline is None:
@@ -297,7 +298,7 @@ def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bo
     # Windows before are judged by the same judge; of a model they are not recorded yet.
     judge = [f"--judge {provider} --record"] if provider else []
     before = command_before(evaluation.agent_id, last, [*kept, *judge])
-    return f"take the windows before it: `{before}`; or accept it as it is: `{accept}`", before
+    return f"take the baseline from before the drift: `{before}`; or accept the agent as it is: `{accept}`", before
 
 
 def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -> str:

@@ -312,14 +312,14 @@ class HelpdeskTable:
         missing = [name for name in _SAID if name not in columns]
         if missing:
             said = (
-                f"which column says {' and '.join(_SAID[name] for name in missing)} is not clear; here the columns are "
-                f"{listed(self.names)}: name them with {' '.join(f'--map COLUMN={name}' for name in missing)}"
+                f"it is unclear which column has {', '.join(_SAID[name] for name in missing)}; the columns are "
+                f"{listed(self.names)}: name it with {' '.join(f'--map COLUMN={name}' for name in missing)}"
             )
             raise UnclearTableError(said, self.source, self.names, missing)
         self.layout = replace(self.layout, columns={key: name for key, name in columns.items() if name})
 
 
-_SAID = {"agent_id": "who wrote it", "text": "the text", "created_at": "when it was sent"}
+_SAID = {"agent_id": "the speaker", "text": "the text", "created_at": "the time"}
 
 
 def _named_after(source: Source) -> str:

@@ -124,18 +124,18 @@ def _chosen(
 ) -> tuple[set[str], str]:
     """Return the agents, and how they were recognised."""
     if agents:
-        return {*agents} - {*people}, "as you named them"
+        return {*agents} - {*people}, "named by --agent"
     roles = {key: Counter(role for item in own if (role := _is_agents(item)) is not None) for key, own in said.items()}
     marked = {key for key, found in roles.items() if found[True] > found[False]}
     if marked - {*people}:
-        return marked - {*people}, "by the roles in the export"
+        return marked - {*people}, "from the roles in the export"
     others = {key: own for key, own in said.items() if key not in people and not roles[key]}
     talks = {key: len({item.conversation for item in own}) for key, own in others.items()}
     usual = {key for key, own in others.items() if len(own) >= FEWEST_OWN and talks[key] > 1}
     if usual:
-        return usual, f"the export has no roles: whoever wrote {FEWEST_OWN} messages or more in several conversations"
+        return usual, f"the export has no roles, so each speaker with {FEWEST_OWN} messages in several conversations"
     most = max(map(len, others.values()), default=0)
-    return {key for key, own in others.items() if len(own) >= most * _SHARE}, "the export has no roles: everybody"
+    return {key for key, own in others.items() if len(own) >= most * _SHARE}, "the export has no roles: all speakers"
 
 
 def _is_agents(message: Message) -> bool | None:
@@ -203,8 +203,7 @@ def _persona(cast: Cast, agent_id: str, name: str) -> str:
     # Later lines may be what it has become.
     typical = typical_lines([item.text for item in earlier or later])
     return (
-        "# yaml-language-server: $schema=../schemas/persona.json\n"
-        f"# Begun from {len(earlier) + len(later)} messages, without a model. Replace the text of persona by who this is.\n"
+        f"# Drafted from {len(earlier) + len(later)} messages, without a model. Replace the text of persona with a description.\n"
         f"{to_yaml({**data, **({'aliases': list(aliases)} if aliases else {})})}# Lines that are typical of it:\n"
         + "".join(f"# - {visible(line)}\n" for line in typical)
     )

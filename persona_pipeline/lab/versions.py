@@ -27,7 +27,7 @@ from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
 from persona_pipeline.world.propositions.models import Proposition
 from persona_pipeline.world.revisions import READ, Revision, find_revision, read_blobs, tree_of, write_files
 
-HERE = "as it stands"
+HERE = "the working world"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Version:
     """A version of a world.
 
     Attributes:
-        label: a revision's name, a folder, or ``as it stands``.
+        label: a revision's name, a folder, or ``the working world``.
         root: its folder; that of a commit exists while its ``Commits`` are open.
         revision: the commit; None: a folder.
     """

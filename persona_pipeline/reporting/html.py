@@ -96,7 +96,7 @@ def _environment() -> Environment:
     environment.filters.update(
         score=format_score, delta=format_delta, dimension=dimension_label, unscored=unscored_label, percent=format_share,
         plural=plural, words=lambda state: STATUSES[state].word.capitalize(), line=_line, heads=_heads, groups=_groups,
-        p_value=format_p, dropped=dropped,
+        p_value=format_p, dropped=lambda row: "; ".join(dropped(row)),
         kind=lambda block: type(block).__name__, drawn=_drawn, plain=plain_text, cell=cell_text, tone=_tone,
         as_quote=lambda evidence: Quote(evidence.quote, evidence.message_id, evidence.verified),
         short=lambda text: html_text(one_line(text, _NOTEBOOK_TEXT)),

@@ -330,7 +330,7 @@ class ReportView:
         if len(self.new) == total:
             said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
-            said = "Nobody has anything to judge"
+            said = "Nothing to judge"
         elif count[Result.HELD] == total and (left_out := self.report.terms.left_out):
             said = f"{total} of {total + len(left_out)} agents in character"
         elif count[Result.HELD] == total:
@@ -373,10 +373,10 @@ class ReportView:
         return f"; accepted drops of {plural(accepted, 'agent')}" if accepted else ""
 
 
-def dropped(row: AgentRow) -> str:
-    """Return an agent's drops in a line: messages, dimensions, and the claims with the largest drops; "" without a drop."""
+def dropped(row: AgentRow) -> tuple[str, ...]:
+    """Return an agent's drops in up to two lines: messages; dimensions with the most dropped claims."""
     said = [item.message for item in row.report.findings if item.kind == OUT_OF_CHARACTER]
-    return "; ".join(filter(None, [*(text.removeprefix(f"{row.agent_id}: ") for text in said), _dropped(row)]))
+    return tuple(filter(None, [*(text.removeprefix(f"{row.agent_id}: ") for text in said), _dropped(row)]))
 
 
 def _dropped(row: AgentRow) -> str:

@@ -14,7 +14,7 @@ from persona_pipeline.evaluation.snapshot import Reference
 from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.gate import GateRules, exit_code_of, is_believable, nothing_evaluated, run_coverage
+from persona_pipeline.guard.gate import GateRules, doubt_of, exit_code_of, nothing_evaluated, run_coverage
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
@@ -167,7 +167,7 @@ def never_better(before: Verdicts, after: Verdicts, *, lost: bool) -> None:
     pairs = [("run", before.run, after.run)]
     pairs += [(agent, known, after.agents[agent]) for agent, known in before.agents.items()]
     # A judge that quotes badly makes all dimensions inconclusive. Without its bad quotes, the dimensions that are left count again.
-    doubted = {agent for agent, report in before.reports.items() if lost and not is_believable(report)}
+    doubted = {agent for agent, report in before.reports.items() if lost and doubt_of(report.findings)}
     pairs += [
         (str(key), known, after.dimensions.get(key, 1))
         for key, known in before.dimensions.items()

@@ -37,7 +37,7 @@ def look(root: Path, **settings: object) -> dict[str, ProbeFinding]:
 
 def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     found = look(sample_root)
-    assert "threshold not set (default)" in found["settings"].said and "None" not in found["settings"].said
+    assert "window 7d (default)" in found["settings"].said and "threshold" not in found["settings"].said
     # Nobody's voice is learnt yet.
     assert all(finding.level is ProbeLevel.OK for finding in found.values())
     assert list(found) == [

@@ -78,10 +78,7 @@ def test_a_column_that_is_not_clear_is_asked_once_and_kept(
     desk.write_text(TABLE.format("03/04/2026", "04/04/2026"), encoding="utf-8")
     done = ingest(str(desk))
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        "which column says when it was sent is not clear; here the columns are Ticket, Von, Nachricht, Wann"
-        in done.stderr
-    )
+    assert "it is unclear which column has the time; the columns are Ticket, Von, Nachricht, Wann" in done.stderr
     # The number of the column, day first, and nobody else is an agent.
     answers += ["4", "y", "y"]
     done = ingest(str(desk))

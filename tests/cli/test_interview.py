@@ -1,6 +1,7 @@
 """``interview`` from the command line, with a bot and a judge behind a socket."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from persona_pipeline.lab.interview.results import Interview, baseline_file
 from persona_pipeline.testing import WorldBuilder
 from tests.support.command_line import in_process
-from tests.support.messages_server import MessagesServer, message
+from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message
 
 # Long answers of the judge's server would be read for nothing.
 SCENES = "scenes:\n" + "".join(
@@ -62,6 +63,27 @@ def test_priced_kept_as_a_baseline_and_held_against_it(
     # Recorded judgments hold it without a judge, as long as the bot says the same.
     code, out, _ = run(capsys, monkeypatch, *arguments[:6], "--judge", "recorded", "--format", "json")
     assert (code, json.loads(out)["usage"]["calls"]) == (0, 0)
+
+
+@pytest.mark.parametrize("words", [8, 20, 70, 280])
+def test_the_bill_for_short_and_for_long_answers_is_in_the_estimated_range(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: int
+) -> None:
+    (root / "targets.yaml").write_text("targets:\n- {name: bot, provider: anthropic, model: claude-haiku-5-5}\n")
+    turns = ", ".join(["Who are you?"] * 8)
+    (root / "interviews" / "ann.yaml").write_text(f"scenes:\n- {{id: s, kind: long, turns: [{turns}]}}\n", "utf-8")
+
+    def reply(call: Call) -> Reply:
+        return ANSWER if "tool_result" in call.raw.decode() else message("word " * words, model=call.body["model"])
+
+    arguments = ["ann", "--target", "bot", "--allow-targets", "--judge", "anthropic", "--max-usd", "1"]
+    with MessagesServer(reply) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        _, estimated, _ = run(capsys, monkeypatch, *arguments, "--estimate")
+        _, out, _ = run(capsys, monkeypatch, *arguments, "--format", "json")
+    low, high = map(float, re.findall(r"answers: .*\(\$([0-9.]+) to \$([0-9.]+)\)", estimated)[0])
+    found = Interview.model_validate_json(out)
+    assert found.answers_usd is not None and low <= found.answers_usd <= high
 
 
 def test_the_model_writes_scenes_into_a_draft(

@@ -145,7 +145,7 @@ def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Pe
     export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")), timed=False)
     done = persona(tmp_path, "try", export.name, "--output", "whole")
     assert (done.returncode, done.stdout.startswith("Nothing found: "), done.stderr) == (0, True, "")
-    assert "says no times" in done.stdout
+    assert "has no times" in done.stdout
     with export.open("a", encoding="utf-8") as stream:
         stream.write('{"messages": \n' * 20)
     done = persona(tmp_path, "try", export.name, "--output", "half")

@@ -16,9 +16,9 @@ from persona_pipeline.guard.findings import power_findings, record_command
 from persona_pipeline.guard.gate import (
     GateRules,
     all_dropped,
+    doubt_of,
     exit_code_of,
     facts_findings,
-    is_believable,
     judge_agent,
     label_findings,
     missing_agent_findings,
@@ -314,6 +314,6 @@ def test_an_agent_without_a_persona_is_a_finding_each() -> None:
         ("zoe", "missing_agent"), ("kim", "missing_agent")
     ]  # fmt: skip
     report = judged({"adherence": evaluated(7.0)})
-    assert is_believable(report)
+    assert doubt_of(report.findings) is None
     report.findings.append(Finding(kind="judge_health", message="x"))
-    assert not is_believable(report)
+    assert doubt_of(report.findings) is not None

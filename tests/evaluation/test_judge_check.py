@@ -144,7 +144,11 @@ def test_a_judge_that_does_not_read_decides_nothing(
         assert not any(item.comparison.regressed for item in done.report.agents.values())
     for path in (world.root / BASELINES).glob("*.json"):
         path.unlink()
-    assert run(world, verdict, update_baseline=True).baselines == []
+    refused = run(world, verdict, update_baseline=True)
+    assert refused.baselines == []
+    shown = render_page(short_page(refused.report), "table")
+    if judge_check(refused.report).passed is False:
+        assert "no baseline was taken: judge failed its check" in shown and "baseline --agents" not in shown
 
 
 def test_a_silent_upgrade_is_found_over_runs_with_both_rates(world: World) -> None:

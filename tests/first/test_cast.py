@@ -36,7 +36,7 @@ ROLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("marks", ROLES.values(), ids=list(ROLES))
 def test_roles_tell_agents_from_people(marks: tuple[dict[str, Any], dict[str, Any]]) -> None:
     cast = cast_of([*said("ann", 50, **marks[1]), *said("bot", 3, **marks[0])])
-    assert (list(cast.names), cast.people, cast.why) == (["bot"], {"ann": 50}, "by the roles in the export")
+    assert (list(cast.names), cast.people, cast.why) == (["bot"], {"ann": 50}, "from the roles in the export")
 
 
 @pytest.mark.parametrize(

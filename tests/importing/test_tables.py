@@ -150,7 +150,7 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
     "Zendesk, tickets": (
         "tickets.csv",
         product("Id,Subject,Status,Requester,Assignee,Created at", "7,Parcel,open,Zoë,Otto,2026-03-14 09:00"),
-        "the text is not clear",
+        "has the speaker, the text;",
     ),
     "Zendesk, comments": (
         "comments.csv",
@@ -165,7 +165,7 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
     "Freshdesk, tickets": (
         "tickets.csv",
         product("Ticket ID,Subject,Status,Priority,Agent,Created time,Full name", "7,Parcel,Open,Low,Otto,2026-03-14 09:00:00,Zoë"),
-        "which column says the text is not clear",
+        "it is unclear which column has the text",
     ),
     "Front": (
         "messages.csv",
@@ -173,12 +173,12 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
             "Message date,Message ID,Conversation ID,Direction,Inbox,Author,Contact name,From,To,Subject,Extract",
             f"2026-03-14 09:00:00,m1,7,Inbound,Help,,Zoë,z@x,help@x,Parcel,{ASKED}",
         ),
-        "which column says the text is not clear",
+        "it is unclear which column has the text",
     ),
     "HubSpot, tickets": (
         "tickets.csv",
         product("Ticket ID,Ticket name,Ticket description,Create date,Ticket owner", "7,Parcel,Where?,2026-03-14 09:00,Otto"),
-        "who wrote it and the text and when it was sent is not clear",
+        "it is unclear which column has the speaker, the text, the time",
     ),
     "Gorgias": (
         "messages.csv",
@@ -210,10 +210,10 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
         "chats.csv",
         product("conversationId,chat start date Europe/London,visitor nick,operator 1 nick,last rate",
                 "7,2026-03-14 09:00,Zoë,Otto,good"),
-        "who wrote it and the text and when it was sent is not clear",
+        "it is unclear which column has the speaker, the text, the time",
     ),
     "Tidio, contacts": (
-        "contacts.csv", product("ID,First name,Email,Created at", "1,Zoë,z@x,2026-03-14 09:00"), "the text is not clear",
+        "contacts.csv", product("ID,First name,Email,Created at", "1,Zoë,z@x,2026-03-14 09:00"), "has the speaker, the text;",
     ),
     "a column each": (
         "7.csv",
@@ -256,7 +256,7 @@ PRODUCTS: dict[str, tuple[str, bytes, list[tuple[str, str, str]] | str]] = {
         BY_NAME,
     ),
     "WhatsApp, either order": ("7.txt", product(f"3/4/26, 09:00 - Zoë: {ASKED}"), "may begin with the day or with the month"),
-    "prose": ("notes.txt", b"Hello, world\nthis is prose, with commas\n", "is not clear"),
+    "prose": ("notes.txt", b"Hello, world\nthis is prose, with commas\n", "it is unclear"),
 }  # fmt: skip
 # What their APIs answer: refused with keys to map, by which it is read.
 ANSWERS: dict[str, tuple[Any, list[tuple[str, str, str]] | str]] = {
@@ -438,7 +438,10 @@ REFUSED = {
     "Cyrillic": ("ticket,author,message,date\n1,Аня,Привет,2026-03-01\n".encode("cp1251"), "is not UTF-8"),
     "damaged UTF-8": (table("1,ann,grüße aus köln,2026-03-01\n") + b"1,bob,\xff,2026-03-01\n", "is not UTF-8 (byte"),
     "Mac Roman": ("ticket,author,message,date\n1,ann,schön,2026-03-01\n".encode("mac-roman"), "is not UTF-8"),
-    "two texts": (b"ticket,author,message,message,date\n1,ann,a,b,2026-03-01\n", "which column says the text"),
+    "two texts": (
+        b"ticket,author,message,message,date\n1,ann,a,b,2026-03-01\n",
+        "it is unclear which column has the text",
+    ),
 }
 
 
@@ -496,7 +499,7 @@ def test_questions_beside_their_answers_are_two_messages_also_newest_first(tmp_p
 def test_a_zone_in_the_header_holds_for_the_column(tmp_path: Path, header: str, hour: int | None) -> None:
     data = f"ticket,author,message,{header}\n1,ann,hi,2026-03-01 09:00\n".encode()
     if hour is None:
-        with pytest.raises(UnclearTableError, match="when it was sent"):
+        with pytest.raises(UnclearTableError, match="has the time"):
             messages_of(tmp_path, data)
         return
     assert messages_of(tmp_path, data)[0].created_at.hour == hour

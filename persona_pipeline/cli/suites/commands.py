@@ -15,7 +15,6 @@ from persona_pipeline.cli.suites.run import (
     Tags,
     TestIds,
     load,
-    print_json,
     run,
 )
 
@@ -177,13 +176,9 @@ def import_(
     if as_json:
         found = {"from": imported.origin, "written": [str(path) for path in written], "tests": len(suite.tests)}
         found["targets"] = [target["name"] for target in targets]
-        print_json({**found, "findings": [vars(item) for item in findings]})
+        typer.echo(shown_json({**found, "findings": [vars(item) for item in findings]}))
     else:
-        counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}"
-        for line in (
-            *map(str, findings),
-            *(f"wrote {path}" for path in written),
-            f"{counts}; {len(findings)} to look at.",
-        ):
-            typer.echo(line)
+        lines = [*map(str, findings), *(f"wrote {path}" for path in written)]
+        counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}; {len(findings)} to look at."
+        typer.echo("\n".join([*lines, counts]))
     end(int(bool(findings)), looked_at=len(suite.tests) or len(findings), looked_for=f"tests in {file}")

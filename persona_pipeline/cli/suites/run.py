@@ -1,12 +1,11 @@
 """``persona-pipeline suite run``: results as they arrive, a summary and an exit code; and helpers of the suite commands."""
 
 import gc
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,12 +47,6 @@ def load(path: Path, allow_path: list[Path] | None) -> "Suite":
     for warning in (*suite.warnings, *suite.missing):
         typer.echo(f"warning: {warning}", err=True)
     return suite
-
-
-def print_json(data: Any) -> None:
-    """Print a value as one line of JSON."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
-    sys.stdout.write(text + "\n")
 
 
 SUITE_ENDINGS = (".jsonl", ".json", ".xml", ".html")

@@ -119,12 +119,13 @@ def _world(settings: "Settings") -> "ProbeFinding":
 
 
 def _settings(settings: "Settings") -> "ProbeFinding":
-    """The defaults of an evaluation, each with its source."""
+    """The defaults of an evaluation, each with its source; those that are off are left out."""
     from persona_pipeline.world.settings import load_world_file, origins
 
     told = [
         f"{name} {'not set' if value is None else value} ({source})"
         for name, value, source in origins(settings, load_world_file(settings.world_root))
+        if value or source != "default"
     ]
     return _finding("settings", "ok", "; ".join(told))
 
@@ -188,10 +189,8 @@ def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
     except ConfigError as error:
         remedy = "replaying recordings needs no live judge: unset PERSONA_JUDGE, or correct judge in persona.yaml"
         return [_finding("judge", "error", str(error), remedy)]
-    if options.is_anthropic:
-        found = [_finding("key", "ok", "is set")]
-    else:
-        found = [_finding("key", "ok", f"not needed or set; the endpoint is {options.endpoint}")]
+    said = "is set" if options.is_anthropic else f"is set, or not needed by {options.endpoint}"
+    found = [_finding("key", "ok", said)]
     if not calls:
         return found
     return [*found, *asyncio.run(probe(options))]

@@ -41,9 +41,9 @@ def first(
     starting: Starting = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option(help="Who is an agent, by its name in the export; all others are people. May be repeated."),
+        typer.Option(help="Name of an agent in the export; all others are people. May be repeated."),
     ] = None,
-    people: Annotated[list[str] | None, typer.Option(help="Who is a person and no agent. May be repeated.")] = None,
+    people: Annotated[list[str] | None, typer.Option(help="Name of a person, not an agent. May be repeated.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder of the world that is written; default: the first file's name and -world."),
@@ -55,8 +55,9 @@ def first(
 ) -> None:
     """First finding from an export, without key or world: who changed, since when.
 
-    No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
-    found; 3: no voice can be told, there is no message, or less than 95 % of the lines could be read; 2: no line could be read.
+    It makes no API calls, and nothing leaves the machine. It writes a world for `evaluate`.
+
+    Exit codes: 0 nothing found, 1 a finding, 2 nothing could be read, 3 too few messages, or less than 95 % of lines read.
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first import cast_of, first_look, overall

@@ -84,8 +84,8 @@ def ingest(
 ) -> None:
     """Add messages to the store, from files or what other programs export.
 
-    A message that is known is not doubled; lines that are not valid are left out, one line for each kind of error. On a terminal it
-    asks once which column is whose, and who is a person, and keeps the answers in persona.yaml.
+    Known messages are not stored twice. Invalid lines are left out, and each kind of error is reported once. On a terminal it
+    asks once for unclear columns and for people, and keeps the answers in persona.yaml.
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
 
@@ -205,13 +205,10 @@ def _tell(imported: "Imported", *, verbose: bool = False) -> None:
     if said := template_text("imported", facts):
         typer.echo(said, err=True)
     written, left_out = result.written, len(result.problems) + result.unnamed
-    kept_out = (
-        f", {written.kept_out} removed before and kept out (--restore brings them back)" if written.kept_out else ""
-    )
-    typer.echo(
-        f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
-        + kept_out
-    )
+    said = f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
+    if written.kept_out:
+        said += f", {written.kept_out} removed before and kept out (--restore brings them back)"
+    typer.echo(said)
 
 
 def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
@@ -223,9 +220,7 @@ def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
         told = _counted(Counter(label.source.value for label in imported.marks))
         if keep:
             write_message_labels(world.root / LABELS, imported.marks)
-        where = (
-            "kept in labels/messages.jsonl" if keep else "no labels yet: --marks keeps them in labels/messages.jsonl"
-        )
+        where = f"{'kept' if keep else 'no labels yet: --marks keeps them'} in labels/messages.jsonl"
         typer.echo(f"users' marks on agents' messages ({told}): {where}", err=True)
     if imported.unread:
         typer.echo(f"users' marks that say neither yes nor no: {one_line(_counted(imported.unread))}", err=True)
@@ -288,11 +283,10 @@ def collect(
         from persona_pipeline.importing.run import explained
         from persona_pipeline.reporting.text import one_line
 
-        lines = 0
-        for line in explained(open_world(), explain):
+        lines = [*explained(open_world(), explain)]
+        for line in lines:
             typer.echo(line[:2] + one_line(line[2:], 300))
-            lines += 1
-        end(looked_at=lines, looked_for=f"spans in {explain}")
+        end(looked_at=len(lines), looked_for=f"spans in {explain}")
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel
@@ -372,15 +366,15 @@ def watch(
     ] = None,
     once: Annotated[bool, typer.Option(help="Read what is there and stop: 1 if there was an alarm, else 0.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
+    relearn: Annotated[bool, typer.Option(help="Learn the voices again, even if they are known.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     notify: Notify = None,
 ) -> None:
     """Follow messages and print an alarm when an agent has lost its voice.
 
-    Says since which message, and the worst ones. What an agent says again of a conversation is printed beside the earlier line,
-    and is no alarm. Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice
-    is learnt once, from what was said before, and again when the agent's persona changes.
+    An alarm names the first message and shows the worst ones. A repeated line is printed with the earlier one; it does not
+    raise an alarm. First it lists the agents it follows and what it cannot see. It makes no API calls. A voice is learnt once,
+    from earlier messages, and again when the agent's persona changes.
     """
     from datetime import timedelta
 

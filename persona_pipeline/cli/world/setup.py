@@ -23,20 +23,21 @@ _EXAMPLES = ("mira", "otto")
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Folder of the new world; made if it is not there.")],
+    directory: Annotated[Path, typer.Argument(help="Folder of the new world; created if it does not exist.")],
     agent: Annotated[
-        str | None, typer.Option(help="What your agent is called; by default two agents of a museum.", metavar="NAME")
+        str | None, typer.Option(help="Your agent's name; by default an example of two agents.", metavar="NAME")
     ] = None,
-    language: Annotated[str | None, typer.Option(help=f"Of its agents and claims: {_LANGUAGES}.")] = None,
+    language: Annotated[str | None, typer.Option(help=f"Language of its agents and claims: {_LANGUAGES}.")] = None,
     messages: Annotated[str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads.")] = None,
     deploy: Annotated[
-        bool, typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that.")
+        bool,
+        typer.Option("--deploy", help="Also write deploy/ (Compose, Kubernetes); in a world that exists, only that."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, on a terminal too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask no questions, even on a terminal.")] = False,
 ) -> None:
     """Begin a world of your own: an agent, its claims, and its messages.
 
-    On a terminal it asks for the agent's name, its language and its messages, where no option says them.
+    On a terminal it asks for the agent's name, its language and its messages, unless an option is given.
 
     Nothing is overwritten: if a file is in the way, nothing is written.
     """
@@ -46,10 +47,13 @@ def init(
     told = yes or deploy or there or any((agent, language, messages))
     if not told and sys.stdin.isatty() and sys.stdout.isatty():
         agent, language, messages = _asked()
+    if messages and not agent:
+        said = "--messages needs the agent's name in them: add --agent NAME"
+        raise ConfigError(f"{said}, or run `persona-pipeline try {messages}`, which finds the agents")
     texts, name = {} if deploy and there else template_world(language or "en"), ""
-    if agent or messages:
-        name = _agent_id(agent or "My agent")
-        texts = _own(texts, agent or "My agent", name)
+    if agent:
+        name = _agent_id(agent)
+        texts = _own(texts, agent, name)
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
     code = _bring_in(directory, messages) if messages else EXIT_OK
@@ -57,7 +61,7 @@ def init(
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {directory}")
     if name:
-        typer.echo(f"  (say in personas/{name}.yaml who {agent or 'it'} is, and in propositions/ what holds of it)")
+        typer.echo(f"  (describe {agent} in personas/{name}.yaml, and write claims into propositions/)")
     if name and not messages:
         typer.echo("  persona-pipeline ingest FILE")
     if not (deploy and there):
@@ -103,7 +107,7 @@ def _agent_id(name: str) -> str:
     from persona_pipeline.world.personas import agent_id_of, is_name
 
     if not is_name(name):
-        raise ConfigError(f"{name!r} is no name; write 1 to 256 printable characters")
+        raise ConfigError(f"{name!r} is not a name; write 1 to 256 printable characters")
     # A name in another script has no Latin letters; the file can be renamed.
     return agent_id_of(name) or "agent"
 
@@ -185,8 +189,8 @@ def validate(
 def migrate() -> None:
     """Bring the store to this version, and with DAGSTER_HOME Dagster's own.
 
-    Does nothing where they are. Whatever opens the store does the first by itself. In a deployment this command goes before all
-    else, so that a migration which fails stops the upgrade and nothing else.
+    Up-to-date stores are left alone. Every command that opens the store migrates it, too. In a deployment run this command first,
+    so that a failed migration stops the upgrade and nothing else.
     """
     from persona_pipeline.base.database.engine import HEAD, default_url, open_store
     from persona_pipeline.world.personas import find_world
@@ -203,7 +207,7 @@ def migrate() -> None:
     command = [sys.executable, "-W", "ignore", "-m", "dagster", "instance", "migrate"]
     done = subprocess.run(command, check=False, cwd=os.environ["DAGSTER_HOME"])
     if done.returncode:
-        raise ConfigError("Dagster's storage could not be migrated; what it says stands above")
+        raise ConfigError("Dagster's storage could not be migrated; the reason is above")
 
 
 def schema(

@@ -38,7 +38,7 @@ def read_labels(path: Path, defaults: Mapping[str, str]) -> list[MessageLabel]:
     each with its line; a text labelled twice by the same labeller.
     """
     if not path.is_file():
-        raise ConfigError(Problem("is no file; check the path", str(path)))
+        raise ConfigError(Problem("is not a file; check the path", str(path)))
     problems: list[Problem] = []
     ending = path.suffix.lower()
     if ending == ".csv":

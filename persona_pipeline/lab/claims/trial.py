@@ -100,7 +100,7 @@ class Trial:
         shown = max(len(plan.requests) / max(len(intact.claims_of(name)), 1) for name, plan in intact.plans.items())
         more = round((claims + len(self.broken)) * CONFIRMATIONS * shown / self.request.samples)
         taken = estimate(self.requests, options=ModelOptions.from_settings(settings))
-        return f"{taken}\nkills that stand alone are judged twice more: up to {more} judgments, mostly far fewer"
+        return f"{taken}\nfaults that only one claim catches are judged twice more: at most {more} judgments, usually far fewer"
 
 
 def plan_trial(world: World, request: TrialRequest) -> Trial:

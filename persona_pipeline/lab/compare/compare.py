@@ -45,7 +45,7 @@ from persona_pipeline.world.world import World
 
 # Scenes with nothing to judge after which a row is given up.
 FEWEST = 6
-DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
+DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was judged", "the budget is spent"
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,9 @@ def open_answering(world: World, asked: AskedVersions, judge: Judge, options: Ju
         beside, asked.targets_file, world.settings, environment=asked.environment, network=asked.network
     )
     if targets is None:
-        raise ConfigError("there is no targets file; write targets.yaml beside the world, or name one with --targets")
+        raise ConfigError(
+            "there is no targets file; write targets.yaml in the world's folder, or name one with --targets"
+        )
     budget = judge.budget if isinstance(judge, OpenedJudge) else None
     if budget is None and options.max_usd is not None:
         budget = Budget(options.max_usd)
@@ -382,8 +384,8 @@ def open_answering(world: World, asked: AskedVersions, judge: Judge, options: Ju
     )
 
 
-# Of an answer in a chat: short, about, long.
-_ANSWER = (20, 90, 350)
+# Tokens of an answer in a chat: short, about, long.
+_ANSWER = (8, 90, 400)
 USUAL_ANSWER = "word " * 72
 
 
@@ -438,8 +440,10 @@ def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
     total = Range()
     for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
-        read = sum(estimated_tokens(message["content"]) for message in item.messages([USUAL_ANSWER] * turn))
-        usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
+        # The earlier answers are read again, and are as long as this one.
+        said = [["word " * (tokens * 4 // 5)] * turn for tokens in _ANSWER]
+        read = [sum(estimated_tokens(message["content"]) for message in item.messages(texts)) for texts in said]
+        usages = [Usage(input_tokens=count, output_tokens=tokens) for count, tokens in zip(read, _ANSWER, strict=True)]
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
             return "answers: no price is known"

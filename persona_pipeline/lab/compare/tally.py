@@ -21,7 +21,7 @@ from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, Propo
 from persona_pipeline.world.models import grouped
 
 RULE = (
-    "Bonferroni over an agent's dimensions and over its claims{agents}; p-values and intervals hold whenever one looks, "
+    "Bonferroni over an agent's dimensions and over its claims{agents}; p-values and intervals are valid at every look, "
     f"all intervals together in {1 - LEVEL:.0%} of comparisons"
 )
 Scored = DimensionEvaluation | PropositionResult

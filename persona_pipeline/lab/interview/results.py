@@ -118,7 +118,9 @@ def find_interview_baseline(root: Path, agent_id: str) -> Interview | None:
 def save_interview_baseline(root: Path, found: Interview) -> Path:
     """Write an interview as the baseline, without its texts; ConfigError: it is not complete."""
     if not found.whole:
-        raise ConfigError("an interview that is not fully answered and judged is no baseline; run it again, it goes on")
+        raise ConfigError(
+            "an interview that is not fully answered and judged cannot be a baseline; run it again to continue"
+        )
     kept = found.model_copy(update={"worst": (), "verdicts": (), "baseline": "", "changed": 0, "exit_code": 0})
     path = baseline_file(root, found.agent_id)
     write_atomically(path, kept.model_dump_json(indent=2) + "\n")

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import some
 from persona_pipeline.guard.baselines.models import PropositionDrop
+from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts import voice_figure
@@ -124,19 +125,20 @@ def warning_items(rows: Iterable[AgentRow]) -> list[Item]:
 
 
 def agent_lines(view: ReportView) -> Iterator[Item]:
-    """Yield a sentence for each agent that dropped or is inconclusive, the worst first, with the worst message below it.
+    """Yield a sentence for each agent that dropped or is inconclusive, the worst first, with details and the worst message below.
 
     Agents with the same sentence share a line.
     """
     rows = (row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look)
-    lines = list(grouped(rows, lambda row: (row.status.tone, dropped(row) or untold(row))).items())
-    for (tone, text), alike in lines[:_MOST_AGENTS]:
+    lines = list(grouped(rows, lambda row: (row.status.tone, *(dropped(row) or [untold(row)]))).items())
+    for (tone, text, *details), alike in lines[:_MOST_AGENTS]:
         names = [one_line(row.name, 40) for row in alike]
         who = [] if is_named(text, names[0]) else [some(names, _MOST_NAMES), _own(": ")]
         yield Item([*who, Span(text, limit=_MOST_TEXT)], tone=tone)
         for item in alike[0].worst[:1]:
             quote = Span(f"“{one_line(item.verdict.quote, _MOST_QUOTE)}”", "em")
             yield Item([quote, _own(" ("), Span(item.verdict.message, "code", _MOST_ID), _own(")")], 1)
+        yield from (Item([Span(detail, limit=_MOST_TEXT)], 1) for detail in details)
     if left := sum(len(alike) for _, alike in lines[_MOST_AGENTS:]):
         yield Item(f"and {left} more agents (-v)", tone="warn")
 
@@ -324,7 +326,7 @@ def _other_findings(view: ReportView) -> Iterator[Finding]:
     listed = {(row.agent_id, dimension) for row in view.rows for dimension, _ in row.failures}
     for finding in view.findings:
         counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
-        if finding.kind not in ("regression", "proposition_drop", "base") and not counted:
+        if finding.kind not in ("regression", "proposition_drop", "base", OUT_OF_CHARACTER) and not counted:
             yield finding
 
 

@@ -211,7 +211,7 @@ def _headline(found: VersionComparison) -> str:
     every = [item for agent in found.agents.values() for item in agent.rows.values()]
     counts = {moved: sum(item.moved is moved for item in every) for moved in ScoreChange}
     said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
-    return f"of {plural(len(every), 'row')} {', '.join(said)}" if said else "nothing was compared"
+    return f"{', '.join(said)} of {plural(len(every), 'row')}" if said else "nothing was compared"
 
 
 def _what(found: VersionComparison) -> str:
@@ -277,7 +277,7 @@ def _rests_on(item: ScoreDifference) -> str:
     if item.note:
         return item.note
     if item.asked_alike:
-        return "not affected: the judge is shown the same of both" if item.scenes else "not affected"
+        return "not affected: same input" if item.scenes else "not affected"
     if item.change is None:
         return f"{'not judged' if item.unjudged else 'nothing to judge'} in {item.unjudged or item.silent} scenes"
     chance = "" if item.low is None else f", p {format_p(item.p_value)}"
@@ -306,10 +306,9 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
     yield f"multiple-testing correction: {found.rule}"
     judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
     answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
-    yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended since {found.stopped}"
+    yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended because {found.stopped}"
     for reason, count in found.unanswered.items():
         yield f"{count} answers did not come: {reason}"
-    yield f"exit code {found.exit_code}"
 
 
 def bisection_page(found: Bisection) -> Page:

@@ -105,7 +105,6 @@ def _remarks(found: Interview) -> Iterator[str]:
     for reason, count in found.unanswered.items():
         yield f"{count} answers did not come: {reason}"
     yield f"{found.answers} answers and {found.usage.calls} calls to {found.judge}, {format_usd(found.usd)}"
-    yield f"exit code {found.exit_code}"
 
 
 def _gaps(item: InterviewScore) -> str:

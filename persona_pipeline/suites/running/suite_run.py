@@ -13,6 +13,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.suites.answering.base import Responses
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import Suite
@@ -102,7 +103,8 @@ def run_suite(
         suite.content_hash,
         [*(str(warning) for warning in suite.warnings), *_uncounted(shared)],
         shared.name,
-        {key: value - before.get(key, 0) for key, value in shared.usage.items()},
+        # The dollars of a judge without a known price stay unknown.
+        {key: value and value - (before.get(key) or 0) for key, value in shared.usage.items()},
         "" if cells else why_nothing(suite, options),
     )
     sender = emitter(options.settings or from_environment(Settings))
@@ -210,9 +212,7 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
     """Return a list of suite results as one result; a single result stays unchanged."""
     if len(results) == 1:
         return results[0]
-    usage: Counter[str] = Counter()
-    for result in results:
-        usage.update(result.usage)
+    usages = [Usage(**result.usage) for result in results if result.usage]
     # A shard or ``--changed`` may leave some suites without tests.
     ran = any(result.tests for result in results)
     told = [result.reason for suite, result in zip(suites, results, strict=True) if not (ran and suite.tests)]
@@ -227,7 +227,7 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
         " ".join(result.suite_hash for result in results),
         [warning for result in results for warning in result.warnings],
         next((result.judge for result in results if result.judge), None),
-        dict(usage),
+        dict(vars(sum(usages, Usage()))) if usages else {},
         "; ".join(dict.fromkeys(filter(None, told))),
         all(result.unchanged for result in results),
     )

@@ -1,17 +1,41 @@
 """``max_usd`` counts judge and targets together."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question
 from persona_pipeline.suites import run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+from persona_pipeline.suites.running.suite_run import joined
+from persona_pipeline.testing.judges import ScriptedJudge
 from tests.suites.support import load
 
 FIVE = "tests:\n" + "".join(
     f"  - {{id: t{number}, input: hi, assert: [{{type: contains, value: ok}}]}}\n" for number in range(5)
 )
+
+
+class Unpriced(ScriptedJudge):
+    """A judge whose calls have no known price."""
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        return [replace(answer, usage=UNKNOWN_USAGE) for answer in await super().ask(questions)]
+
+
+def test_a_judge_without_a_known_price_judges_suites_and_leaves_their_dollars_unknown(tmp_path: Path) -> None:
+    text = "tests:\n- {id: a, input: hi, criteria: It greets}\n"
+    suites, results = [], []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        suites.append(load(tmp_path / name, text))
+        results.append(run_suite(suites[-1], targets=lambda _: "hello", judge=Unpriced(lambda _: 9)))
+    whole = joined(suites, results)
+    assert [result.usage["usd"] for result in results] == [None, None] and whole.usage["usd"] is None
+    assert whole.usage["calls"] == 2
 
 
 @pytest.mark.parametrize(
