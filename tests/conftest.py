@@ -24,6 +24,7 @@ from persona_pipeline.world import World
 from tests.support.browser import chromium
 from tests.support.clock import Clock
 from tests.support.command_line import Cli, in_process
+from tests.support.forking import forked_python
 from tests.support.made_once import made_once
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
@@ -39,9 +40,12 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Every night a property that has no number of its own is tried with a thousand examples: --hypothesis-profile=thorough.
-settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
+# The same examples every time, so that a change is red for what it changed. Every night a property that has no number of its own is
+# tried with a thousand new examples: --hypothesis-profile=thorough.
+settings.register_profile(
+    "default", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000, derandomize=False)
 settings.load_profile("default")
 
 
@@ -210,6 +214,14 @@ def browser() -> Iterator["Browser"]:
     """A browser of this file's tests. While it is there, this thread has an event loop: no other file's may be run in it."""
     with chromium() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Path]:
+    """The folder of a Python, and of Dagster's commands, that are forked from a process that has loaded them."""
+    # A socket's address may be 107 bytes long, which pytest's folders are near.
+    with TemporaryDirectory(prefix="forked") as folder, forked_python(Path(folder)) as commands:
+        yield commands
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ REPOSITORY = {"repositoryLocationName": "persona-pipeline", "repositoryName": "_
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Iterator[Deployment]:
+def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer, forked: Path) -> Iterator[Deployment]:
     """A world with baselines, and the deployment of it; nothing is started."""
     pytest.importorskip("dagster_docker")
     world = write_cohort_world(tmp_path / "files", AGENTS)
@@ -64,7 +64,7 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
         "PERSONA_DAGSTER_DATABASE_URL": postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
         "ANTHROPIC_BASE_URL": server.url,
     }
-    made = Deployment(tmp_path / "containers", world, variables, {**addresses, **SETTINGS})
+    made = Deployment(tmp_path / "containers", world, variables, forked, {**addresses, **SETTINGS})
     try:
         yield made
     finally:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -102,15 +101,15 @@ def _until(ask: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def open_board(root: Path) -> Iterator[Board]:
+def open_board(root: Path, python: str) -> Iterator[Board]:
     """Start daemon and webserver in a world's folder, as somebody does who has no other settings."""
     shutil.copy(PROJECT / "dagster.yaml", root)
     port = free_port()
     place = ["-m", "persona_pipeline.definitions"]
     commands = {
-        "daemon": [sys.executable, "-W", "ignore", "-c", _DAEMON, "run", *place],
+        "daemon": [python, "-W", "ignore", "-c", _DAEMON, "run", *place],
         "webserver": [
-            sys.executable,
+            python,
             "-W",
             "ignore",
             "-m",

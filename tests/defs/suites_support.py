@@ -12,7 +12,7 @@ from persona_pipeline.defs.changes import build_source_changes
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.defs.suites import build_suites, suites_of
-from tests.defs.support import PARTITION, Watched
+from tests.defs.support import PARTITION, Watched, automation_result
 
 DESK = """
 execution: {targets: [good, bad]}
@@ -82,7 +82,7 @@ class Suites(Watched):
         self.observe()
         definitions, asked = self.definitions, list[str]()
         suites = [key for key in definitions.resolve_asset_graph().materializable_asset_keys if key.path[0] == "suites"]
-        result = dg.evaluate_automation_conditions(definitions, self.instance, dg.AssetSelection.assets(*suites))
+        result = automation_result(definitions, self.instance, suites)
         for key in sorted(suites):
             for target in result.get_requested_partitions(key):
                 asked.append("/".join(key.path[1:]))

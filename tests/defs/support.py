@@ -3,10 +3,12 @@
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 
@@ -36,6 +38,17 @@ def rows_of(shown: dg.MetadataValue | str) -> list[dict[str, str]]:
     lines = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in str(getattr(shown, "value", shown)).splitlines()]
     cells = [[re.sub(r"\\(.)", r"\1", cell) for cell in line] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def automation_result(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, assets: Iterable[dg.AssetKey | str]
+) -> dg.EvaluateAutomationConditionsResult:
+    """Return what the conditions of assets ask for, each partition set looked up once, as the daemon does.
+
+    Dagster's function for tests looks it up for every part of every condition.
+    """
+    with patch.object(instance, "get_dynamic_partitions", cache(instance.get_dynamic_partitions)):
+        return dg.evaluate_automation_conditions(definitions, instance, dg.AssetSelection.assets(*assets))
 
 
 EVALUATED = ("adherence_scores", "consistency_scores", "convergence_scores", "fluency_scores", "ideas_quantity_scores")
@@ -145,7 +158,7 @@ class Project(Watched):
         ``started``: whether the daemon lived to note the runs.
         """
         found: dict[str, list[str]] = defaultdict(list)
-        result = dg.evaluate_automation_conditions(defs, self.instance, dg.AssetSelection.assets(*JUDGED))
+        result = automation_result(defs, self.instance, JUDGED)
         for name in JUDGED:
             for agent_id in result.get_requested_partitions(dg.AssetKey(name)):
                 found[agent_id or ""].append(name)
@@ -167,13 +180,16 @@ class Project(Watched):
         """Report what is there, and say that everybody was evaluated on it."""
         self.observe()
         specs = build_specs(Place())
-        for agent_id in self.instance.get_dynamic_partitions(AGENTS):
-            for spec in specs.judged:
-                inputs = {dep.asset_key: self._newest(dep.asset_key, agent_id) for dep in spec.deps}
+        agent_ids = self.instance.get_dynamic_partitions(AGENTS)
+        for spec in specs.judged:
+            newest = {dep.asset_key: self._newest(dep.asset_key, agent_ids) for dep in spec.deps}
+            for agent_id in agent_ids:
+                inputs = {key: found[agent_id] for key, found in newest.items()}
                 tags = lineage_tags("evaluated", spec.code_version, inputs)
                 self.instance.report_runless_asset_event(
                     dg.AssetMaterialization(spec.key, partition=agent_id, tags=tags)
                 )
+        for agent_id in agent_ids:
             self.instance.create_run_for_job(
                 defs.resolve_job_def("evaluate_agent"),
                 asset_selection=frozenset(spec.key for spec in specs.judged),
@@ -181,9 +197,11 @@ class Project(Watched):
                 status=dg.DagsterRunStatus.SUCCESS,
             )
 
-    def _newest(self, key: dg.AssetKey, agent_id: str) -> tuple[str | None, int | None]:
-        versions = newest_versions(self.instance, key, MATERIALIZED, [agent_id])
-        return versions.get(agent_id), newest_events(self.instance, key, MATERIALIZED, {agent_id}).get(agent_id)
+    def _newest(self, key: dg.AssetKey, agent_ids: Sequence[str]) -> dict[str, tuple[str | None, int | None]]:
+        """Return version and event of an asset's newest materialization of each agent."""
+        versions = newest_versions(self.instance, key, MATERIALIZED, agent_ids)
+        events = newest_events(self.instance, key, MATERIALIZED, set(agent_ids))
+        return {agent_id: (versions.get(agent_id), events.get(agent_id)) for agent_id in agent_ids}
 
     def agents_requested(self) -> list[str]:
         """Report once and return whom Dagster asks to evaluate."""

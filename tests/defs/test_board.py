@@ -38,7 +38,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
+def told(tmp_path_factory: pytest.TempPathFactory, forked: Path) -> Iterator[dict[str, Told]]:
     """One session of daemon and webserver: a collapsed, a healthy and a repeated backfill, then runs of single agents."""
     root = copy_sample(tmp_path_factory.mktemp("board") / "world")
     golden = root / "baselines/michael.json"
@@ -58,7 +58,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
         with dg.DagsterInstance.get() as instance:
             instance.add_dynamic_partitions(AGENTS, EVERYBODY)
             instance.get_runs(limit=1)
-    with open_board(root) as board, contextlib.ExitStack() as stack:
+    with open_board(root, str(forked / "python")) as board, contextlib.ExitStack() as stack:
         # One window for all: Dagster's scripts are fetched and compiled once.
         window = None if shutil.which("chromium") is None else stack.enter_context(chromium()).new_context()
 

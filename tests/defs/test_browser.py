@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
-def site(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def site(sample_root: Path, forked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """`dagster dev` in the sample world's folder, and no other setting up."""
     if shutil.which("chromium") is None:
         pytest.skip("no chromium on this machine")
@@ -40,7 +39,7 @@ def site(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     port = free_port()
     with (sample_root / "dev.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "dagster", "dev", "--port", str(port), "--host", "127.0.0.1"],
+            [forked / "dagster", "dev", "--port", str(port), "--host", "127.0.0.1"],
             env=os.environ,
             stdout=log,
             stderr=subprocess.STDOUT,

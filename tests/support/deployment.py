@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from tests.support.docker_engine import DockerEngine
 from tests.support.waiting import PATIENCE, wait_until
 
 DEPLOY = PROJECT / "deploy"
-BIN = Path(sys.executable).parent
 # What the image is made with.
 FOLDERS = {"/srv/world": "world", "/srv/state": "state"}
 # Nothing has a minute to wait for the next look.
@@ -73,11 +71,13 @@ class Deployment:
     Attributes:
         variables: what ``deploy/.env`` sets.
         overrides: variables of every process whose value names a host of the compose file.
+        programs: the folder of Python and of the commands.
     """
 
     folder: Path
     world: Path
     variables: Mapping[str, str]
+    programs: Path
     overrides: Mapping[str, str] = field(default_factory=dict)
     running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class Deployment:
             **outside,
             **self.overrides,
             "DAGSTER_HOME": str(self.home),
-            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
         }
         self.docker = DockerEngine(self.home, self.image)
 

@@ -3,11 +3,12 @@
 import functools
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.pool import QueuePool
@@ -52,12 +53,21 @@ def _written_alike(dialect: Any) -> tuple[Any, ...] | None:
 
 
 def _connections(patched: pytest.MonkeyPatch) -> None:
-    """An instance of Dagster in memory opens a connection for each thing it looks up."""
+    """An instance of Dagster in memory opens a connection for each thing it looks up, and prepares it each time."""
     from dagster._core.storage.event_log import in_memory as events
     from dagster._core.storage.runs import in_memory as runs
 
     def create_engine(url: str, **_: Any) -> Engine:
-        return sa.create_engine(url, poolclass=QueuePool, connect_args={"check_same_thread": False})
+        made = sa.create_engine(url, poolclass=QueuePool, connect_args={"check_same_thread": False})
+        event.listen(made, "connect", lambda connection, _: connection.execute("PRAGMA foreign_keys=ON"))
+        return made
+
+    @contextmanager
+    def connect(storage: Any) -> Iterator[sa.Connection]:
+        with getattr(storage, "_db_lock", nullcontext()), storage._engine.begin() as connection:
+            yield connection
 
     for module in (events, runs):
         patched.setattr(module, "create_engine", create_engine)
+    patched.setattr(events.InMemoryEventLogStorage, "_connect", connect)
+    patched.setattr(runs.InMemoryRunStorage, "connect", connect)
