@@ -5,21 +5,23 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, regular_digest
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, is_name, yaml_files, yaml_stems
 
-# Bytes of a file that is read.
-_LARGEST = 1_000_000
+# Bytes of a file that is read; agents from which on what they are called is kept between processes.
+_LARGEST, _FEWEST_KEPT = 1_000_000, 200
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,31 @@ def plain_words(text: str) -> str:
     return " ".join("".join(sign if sign.isalnum() else " " for sign in plain).split())
 
 
-# By path, the digest of a persona file and its names: sensors look at every file twice a minute, and hardly any has changed.
-_SEEN: dict[str, tuple[str, AgentNames]] = {}
+# Path and digest of each persona file, and its names.
+Seen = dict[str, tuple[str, AgentNames]]
+# By where it is kept: sensors look at every file twice a minute, and hardly any has changed.
+_SEEN: dict[Path, Seen] = {}
 
 
-def read_names(root: Path) -> dict[str, AgentNames]:
+def read_names(root: Path, kept: Path | None = None) -> dict[str, AgentNames]:
     """Return names of every agent by id, also of invalid files: other transcripts show them.
 
-    A file that this process has read is not read again while it looks the same.
+    ``kept``: a file that keeps the names of a large world between processes; unchanged files are not read again.
     """
+    seen: Seen = _SEEN.get(kept, {}) if kept else {}
+    if kept and not seen:
+        # There is none, or it is another release's.
+        with suppress(OSError, ValidationError):
+            seen = _adapter().validate_json(read_regular(kept))
     files = {stem: own for stem, own in sorted(yaml_files(root / PERSONAS).items()) if is_agent_id(stem)}
-    return {agent_id: _names_in(agent_id, own) for agent_id, own in files.items()}
+    looked = {agent_id: _looked(agent_id, own, seen.get(agent_id)) for agent_id, own in files.items()}
+    if kept:
+        now = {agent_id: found for agent_id, found in looked.items() if found[0]}
+        if len(now) >= _FEWEST_KEPT and now != seen:
+            with suppress(OSError):
+                write_atomically(kept, _adapter().dump_json(now))
+        _SEEN[kept] = now
+    return {agent_id: names for agent_id, (_, names) in looked.items()}
 
 
 def named_agents(root: Path) -> list[str]:
@@ -63,14 +79,23 @@ def named_agents(root: Path) -> list[str]:
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
 
 
-def _names_in(agent_id: str, files: Sequence[os.DirEntry[str]]) -> AgentNames:
+@cache
+def _adapter() -> TypeAdapter[Seen]:
+    return TypeAdapter(Seen)
+
+
+def _looked(
+    agent_id: str, files: Sequence[os.DirEntry[str]], seen: tuple[str, AgentNames] | None
+) -> tuple[str, AgentNames]:
+    """Return path and digest of an agent's file, and its names; "": it is to be read again."""
     with suppress(ConfigError, OSError, UnicodeDecodeError):
         path = files[0].path
         if len(files) == 1 and (digest := regular_digest(path, files[0].stat(), _LARGEST)):
-            if _SEEN.get(path, ("",))[0] != digest:
-                _SEEN[path] = digest, _parsed(agent_id, path, read_regular(path).decode("utf-8-sig"))
-            return _SEEN[path][1]
-    return AgentNames(agent_id, None, None)
+            look = f"{path} {digest}"
+            if seen is not None and seen[0] == look:
+                return seen
+            return look, _parsed(agent_id, path, read_regular(path).decode("utf-8-sig"))
+    return "", AgentNames(agent_id, None, None)
 
 
 def _parsed(agent_id: str, path: str, text: str) -> AgentNames:

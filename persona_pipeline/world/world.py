@@ -181,7 +181,8 @@ class World:
 
     def names(self) -> dict[str, AgentNames]:
         """Return what every agent is called, by id."""
-        return read_names(self.root)
+        state = (self.environment or get_settings()).state or self.root / ".persona"
+        return read_names(self.root, state / "names.json")
 
     def sync(self) -> SyncResult:
         """Bring persona and message files into the store, idempotently."""

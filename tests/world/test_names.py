@@ -297,20 +297,29 @@ def test_an_id_of_two_messages_in_two_files_is_named_and_the_first_kept(small_wo
         pytest.param(
             lambda folder: (folder / "ann.yaml").write_text("aliases: [", "utf-8"), ["ann.yaml"], id="no YAML"
         ),
+        pytest.param(
+            lambda folder: (folder.parent / "names.json").write_text("{}}", "utf-8"),
+            ["ann.yaml", "bob.yaml"],
+            id="what is kept is damaged",
+        ),
     ],
 )
-def test_only_persona_files_that_look_otherwise_are_read_again(
+def test_of_a_large_world_only_what_looks_otherwise_is_read_again(
     edit: Callable[[Path], object], read: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, opened = tmp_path / "personas", list[str]()
+    folder, kept, opened = tmp_path / "personas", tmp_path / "names.json", list[str]()
     write_yaml(folder / "ann.yaml", {"display_name": "Ann", "persona": "Calm."})
     write_yaml(folder / "bob.yaml", {"display_name": "Bob", "aliases": ["bobby", "robert"], "persona": "Loud."})
-    read_names(tmp_path)
+    monkeypatch.setattr(kept_names, "_FEWEST_KEPT", 1)
+    assert read_names(tmp_path, kept) == read_names(tmp_path)
+    # As another process finds it.
+    kept_names._SEEN.clear()
     edit(folder)
+    expected = read_names(tmp_path)
     monkeypatch.setattr(
         kept_names, "read_regular", lambda path: opened.append(Path(path).name) or Path(path).read_bytes()
     )
-    found = read_names(tmp_path)
-    assert opened == read
-    kept_names._SEEN.clear()
-    assert read_names(tmp_path) == found
+    assert read_names(tmp_path, kept) == expected
+    assert [name for name in opened if name != kept.name] == read
+    opened.clear()
+    assert read_names(tmp_path, kept) == expected and [n for n in opened if n.endswith(".json")] == []
