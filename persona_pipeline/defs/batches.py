@@ -67,7 +67,6 @@ def count_open(store: Store) -> int:
 
 
 API_RETRIES, API_SECONDS = 2, 60.0
-_MOST_TEXT = 300
 _TAGS = {run_tags.JUDGE: "anthropic, in batches"}
 
 
@@ -81,7 +80,7 @@ def api_failures() -> Iterator[None]:
     except anthropic.APIStatusError as error:
         if error.status_code in (408, 429) or error.status_code >= 500:
             raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error
-        said = one_line(error.message, _MOST_TEXT)
+        said = one_line(error.message, metadata.MOST_TEXT)
         raise dg.Failure(f"the API refused (HTTP {error.status_code}): {said}", allow_retries=False) from error
     except anthropic.APIConnectionError as error:
         raise dg.RetryRequested(max_retries=API_RETRIES, seconds_to_wait=API_SECONDS) from error

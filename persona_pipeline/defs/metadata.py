@@ -16,7 +16,7 @@ from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.propositions.models import dimension_label
 
 Metadata = dict[str, Any]
-MOST_ROWS, MOST_FINDINGS, MOST_AGENTS = 20, 50, 50
+MOST_FINDINGS, MOST_AGENTS = 50, 50
 MOST_TEXT, MOST_LINES = 300, 5
 # What every evaluation says of every agent stays in the event log; the whole is in the store, the report and the viewer.
 MOST_SHOWN = 3

@@ -23,7 +23,6 @@ from persona_pipeline.defs.platform.assets import (
     PartitionRequest,
     evaluated,
     partition_requests,
-    partitions_of,
     reported,
 )
 from persona_pipeline.defs.platform.dagster_internals import (
@@ -257,7 +256,9 @@ def build_suite(place: Place, specs: SuiteSpecs) -> dg.AssetsDefinition:
     )
     def suite(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
         with known_failures():
-            world, targets = world_of(place, context), partitions_of(context)
+            world = world_of(place, context)
+            # A single partition need not be registered yet.
+            targets = context.partition_keys if context.has_partition_key_range else [context.partition_key]
             if specs.source.key in context.selected_asset_keys:
                 version, _ = look_at_suite(world.root, specs.file, world.settings)
                 yield from (reported(specs.source, target, version) for target in targets)

@@ -14,7 +14,7 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import voice_section
-from persona_pipeline.reporting.text import format_score, one_line
+from persona_pipeline.reporting.text import format_score
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.speakers import NameMatch
@@ -38,8 +38,8 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
     rows = [
         {
             "score": format_score(item.score) if item.score is not None else unscored_label(item.unscored),
-            "claim": f"{item.id}: {item.claim}"[: metadata.MOST_TEXT],
-            "reasoning": (item.reasoning or item.detail)[: metadata.MOST_TEXT],
+            "claim": f"{item.id}: {item.claim}",
+            "reasoning": item.reasoning or item.detail,
         }
         for item in sorted(
             evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1
@@ -71,7 +71,7 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
         {
             "began": place(alarm["began_at"]),
             "raised": place(alarm["raised_at"]),
-            "lines": one_line("; ".join(quote["text"] for quote in alarm["quotes"]), metadata.MOST_TEXT),
+            "lines": "; ".join(quote["text"] for quote in alarm["quotes"]),
         }
         for alarm in seen["alarms"]
     ]

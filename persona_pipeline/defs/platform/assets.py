@@ -39,11 +39,6 @@ def evaluated(key: dg.AssetKey, partition: str, said: dg.AssetCheckResult) -> dg
     return dg.AssetCheckEvaluation(**about, partition=partition, blocking=False)
 
 
-def partitions_of(context: dg.AssetExecutionContext) -> list[str]:
-    """Return the partitions a run is about. A single one need not be registered yet."""
-    return list(context.partition_keys) if context.has_partition_key_range else [context.partition_key]
-
-
 def reported(spec: dg.AssetSpec, partition: str, version: str) -> dg.AssetMaterialization:
     """Return the event that says which version a source has, without a run."""
     return dg.AssetMaterialization(spec.key, partition=partition, tags=lineage_tags(version, None, {}))
