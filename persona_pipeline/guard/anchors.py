@@ -84,8 +84,9 @@ class AnchoredAgent(BaseModel, extra="ignore", frozen=True):
         return {content_hash([self.agent_id, item.text])[:12]: item for item in self.anchors}
 
     def only_out(self) -> "AnchoredAgent":
-        """Return the agent with the anchors that are out of character under its name."""
-        return self.model_copy(update={"anchors": [item for item in self.anchors if item.verdict is Role.OUT]})
+        """Return the agent with the anchors that are out of character under its name, and those that people labelled."""
+        sure = [item for item in self.anchors if item.verdict is Role.OUT or item.by_people]
+        return self.model_copy(update={"anchors": sure})
 
     def call(self, order: object) -> MessageCall:
         """Return the question about the anchors, each as a separate conversation. ``order``: seed of their order."""
@@ -127,6 +128,7 @@ class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
     Attributes:
         right: whether the verdict is the known one, by key of the anchor. ``by_people``: number that people labelled.
         unanswered: number of anchors without an answer. ``unsteady``: keys with two different answers on the same day.
+        one_sided: all answered anchors have the same known verdict: a judge that always gives it is right.
     """
 
     day: date
@@ -134,6 +136,7 @@ class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
     by_people: int = 0
     unanswered: int = 0
     unsteady: list[str] = Field(default_factory=list)
+    one_sided: bool = False
 
     def again(self, second: "AnchorAnswers") -> "AnchorAnswers":
         """Return the answers with the anchors that a second round answers otherwise."""
@@ -143,7 +146,7 @@ class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
 
 def answers_of(agents: Sequence[AnchoredAgent], read: Sequence[MessageVerdicts], day: date) -> AnchorAnswers:
     """Return a judge's answers in the order of the agents. Unclear counts as a wrong answer."""
-    right, by_people, unanswered = dict[str, bool](), 0, 0
+    right, by_people, unanswered, sides = dict[str, bool](), 0, 0, set[Role]()
     for agent, item in zip(agents, read, strict=True):
         given = {verdict.message: verdict.verdict for verdict in item.verdicts}
         gave_none = not set(item.unscored) <= set(_WRONG)
@@ -153,7 +156,8 @@ def answers_of(agents: Sequence[AnchoredAgent], read: Sequence[MessageVerdicts],
                 continue
             right[key] = given.get(key) is anchor.verdict
             by_people += anchor.by_people
-    return AnchorAnswers(day=day, right=right, by_people=by_people, unanswered=unanswered)
+            sides.add(anchor.verdict)
+    return AnchorAnswers(day=day, right=right, by_people=by_people, unanswered=unanswered, one_sided=len(sides) == 1)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,7 @@ class JudgeCheck(BaseModel, extra="ignore", frozen=True):
         unanswered: number of anchors without an answer.
         before: right and answered when the baseline was taken; None: unknown.
         changed: the answers differ from the baseline's by more than chance.
+        one_sided: see ``AnchorAnswers``. The judge can then fail its check, but not pass it.
     """
 
     asked: int = 0
@@ -194,16 +199,20 @@ class JudgeCheck(BaseModel, extra="ignore", frozen=True):
     unanswered: int = 0
     before: tuple[int, int] | None = None
     changed: bool = False
+    one_sided: bool = False
 
     @property
     def passed(self) -> bool | None:
-        """Whether enough are right; None: fewer than ten were answered, so the judge is not checked."""
-        return None if self.asked < FEWEST else self.right >= wanted(self.asked)
+        """Whether enough are right; None: too few or only of one side were answered, so the judge is not checked."""
+        enough = self.right >= wanted(self.asked)
+        return None if self.asked < FEWEST or (enough and self.one_sided) else enough
 
     @property
     def text(self) -> str:
         """The outcome in a line."""
         if self.passed is None:
+            if self.one_sided and self.asked >= FEWEST:
+                return "judge not checked: all known messages it was asked about have the same verdict"
             answered = f": {self.asked} of {self.asked + self.unanswered} answered" if self.unanswered else ""
             return f"judge not checked{answered}"
         rate = f"{self.right} of {self.asked} ({self.by_people or 'none'} labelled by people)"
@@ -244,6 +253,7 @@ def check_of(
         unanswered=now.unanswered,
         before=(sum(baseline.right.values()), len(baseline.right)) if baseline and baseline.right else None,
         changed=baseline is not None and has_changed(now, baseline, earlier),
+        one_sided=now.one_sided,
     )
 
 

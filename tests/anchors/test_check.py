@@ -39,9 +39,12 @@ SAID = {
 }
 
 
-def answers(wrong: int = 0, *, first: int = 0, count: int = 20, day: int = 0, by_people: int = 0) -> AnchorAnswers:
+def answers(
+    wrong: int = 0, *, first: int = 0, count: int = 20, day: int = 0, by_people: int = 0, one_sided: bool = False
+) -> AnchorAnswers:
     right = {str(n): not first <= n < first + wrong for n in range(count)}
-    return AnchorAnswers(day=DAY + timedelta(days=day), right=right, by_people=by_people, unanswered=20 - count)
+    when = DAY + timedelta(days=day)
+    return AnchorAnswers(day=when, right=right, by_people=by_people, unanswered=20 - count, one_sided=one_sided)
 
 
 @pytest.mark.parametrize(("asked", "right"), [(20, 16), (40, 29), (10, 10)])
@@ -61,6 +64,12 @@ def test_dice_pass_as_seldom_with_any_number_of_anchors(asked: int) -> None:
         (answers(4), True, "judge checked: 16 of 20 (none labelled by people)"),
         (answers(5), False, "judge failed its check: 15 of 20 (none labelled by people), 16 wanted"),
         (answers(0, count=9), None, "judge not checked: 9 of 20 answered"),
+        (answers(5, one_sided=True), False, "judge failed its check: 15 of 20 (none labelled by people), 16 wanted"),
+        (
+            answers(one_sided=True),
+            None,
+            "judge not checked: all known messages it was asked about have the same verdict",
+        ),
         (None, None, "judge not checked"),
     ],
 )

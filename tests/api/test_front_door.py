@@ -61,7 +61,7 @@ def test_ten_lines_lead_from_a_world_to_frames(typed: dict[str, Any]) -> None:
     )
     assert typed["before"].exit_code == 0 and typed["now"].exit_code == 1
     assert typed["change"].worse and repr(typed["change"]) == "<EvaluationComparison: 3 in character, 1 drifted>"
-    assert repr(typed["suite"]).startswith("<SuiteRun: personas: 4 passed")
+    assert repr(typed["suite"]).startswith("<SuiteRun: personas: 4 of 4 passed")
 
 
 def test_the_command_line_says_the_same(typed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,9 @@ def test_a_judge_that_does_not_read_decides_nothing(
     refused = run(world, verdict, update_baseline=True)
     assert refused.baselines == []
     shown = render_page(short_page(refused.report), "table")
+    assert judge_check(refused.report).passed is not True, (
+        "asked about messages out of character alone, it is not known"
+    )
     if judge_check(refused.report).passed is False:
         assert "no baseline was taken: judge failed its check" in shown and "baseline --agents" not in shown
 

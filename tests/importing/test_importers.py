@@ -515,7 +515,9 @@ def test_a_format_is_known_by_its_look(tmp_path: Path, name: str | None, file: s
 def test_a_csv_that_lacks_a_column_names_its_own_and_how_to_map_them(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("part,channel,body,created_at\n1,c,hi,1772355600\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"who wrote it is not clear; .* part, channel, body, created_at: .*--map"):
+    with pytest.raises(
+        ConfigError, match=r"unclear which column has the speaker; .* part, channel, body, created_at: .*--map"
+    ):
         list(importer_of(Source(path, "x.csv")).rows(Source(path, "x.csv"), ReadOptions()))
 
 

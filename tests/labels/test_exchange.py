@@ -98,7 +98,7 @@ def test_json_lines_are_read_the_same(tmp_path: Path) -> None:
 def test_other_files_are_neither_read_nor_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"labels\.xlsx: is neither \.csv nor \.jsonl"):
         read(tmp_path, "", "xlsx")
-    with pytest.raises(ConfigError, match=r"none\.csv: is no file"):
+    with pytest.raises(ConfigError, match=r"none\.csv: is not a file"):
         read_labels(tmp_path / "none.csv", {})
     with pytest.raises(ConfigError, match="format 'cvs' is unknown; did you mean 'csv'"):
         export_labels([], "cvs")

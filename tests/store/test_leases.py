@@ -54,13 +54,14 @@ def test_those_who_want_different_things_do_not_wait(store: Store) -> None:
 def test_very_many_are_held_at_once(store: Store) -> None:
     with exclusive(store, [f"agent{number}" for number in range(2000)]):
         assert is_held(store, "agent7")
-    assert not is_held(store, "agent7")
+    # Postgres frees them once it has noticed that the connection is closed.
+    wait_until(lambda: not is_held(store, "agent7"))
 
 
 def test_an_error_inside_gives_the_locks_back(store: Store) -> None:
     with pytest.raises(ValueError, match="broken"), exclusive(store, ["ann"]):
         raise ValueError("broken")
-    assert not is_held(store, "ann")
+    wait_until(lambda: not is_held(store, "ann"))
 
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "done"])

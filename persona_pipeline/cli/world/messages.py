@@ -283,10 +283,11 @@ def collect(
         from persona_pipeline.importing.run import explained
         from persona_pipeline.reporting.text import one_line
 
-        lines = [*explained(open_world(), explain)]
-        for line in lines:
+        count = 0
+        for line in explained(open_world(), explain):
             typer.echo(line[:2] + one_line(line[2:], 300))
-        end(looked_at=len(lines), looked_for=f"spans in {explain}")
+            count += 1
+        end(looked_at=count, looked_for=f"spans in {explain}")
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel
