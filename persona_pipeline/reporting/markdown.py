@@ -73,17 +73,20 @@ def page_markdown(page: Page, limit: int | None = None) -> str:
 
 def markdown_line(line: Line) -> str:
     """Return Markdown that renders as exactly this text."""
-    written = []
+    written = ""
     for part in spans(line):
         if part.style in ("own", "fixed"):
-            written.append(part.text)
+            piece = part.text
         elif part.style == "code":
-            written.append(markdown_code(part.text, part.limit))
+            piece = markdown_code(part.text, part.limit)
         else:
             around = {"strong": "**", "em": "*"}.get(part.style, "")
             text = markdown_text(part.text, part.limit)
-            written.append(spaced(part.text, f"{around}{text}{around}" if text else ""))
-    return "".join(written).strip()
+            piece = spaced(part.text, f"{around}{text}{around}" if text else "")
+        # Adjacent code spans would become one.
+        meet = written.endswith("`") and piece.startswith("`")
+        written += f"<!-- -->{piece}" if meet else piece
+    return written.strip()
 
 
 def _pieces(blocks: Iterable[Block]) -> Iterator[_Piece]:

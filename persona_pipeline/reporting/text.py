@@ -17,22 +17,14 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Usage
 
 
-ZERO_WIDTH_SPACE = "\u200b"
-
 _XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 # Punctuation that is markup anywhere in a line, and marks of a heading, a list, a rule or a quote at its start.
 _MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]#!|~^$])|(?<!\S)([-+=](?=[\s\-+=]|$))|((?<=\d)[.)](?=\s|$))")
-# GitHub links these even when they are escaped: mentions, issues, commits, addresses, emoji names.
-_AUTOLINKS = re.compile(
-    r"(?P<mark>[@#])"
-    r"|(?P<scheme>:)(?=//)"
-    r"|(?P<www>\bwww)(?=\.)"
-    r"|(?P<issue>\bGH)(?=-\d)"
-    r"|(?P<emoji>:)(?=[\w+-]+:)"
-    r"|(?P<commit>\b[0-9a-f]{3})(?=[0-9a-f]{4,37}\b)",
-    re.IGNORECASE,
-)
+# GitHub links these even when they are escaped: mentions, issues, commits, addresses, emoji names. In a code span it does not.
+_AUTOLINKS = re.compile(r"[@#]\w|://|\bwww\.|\bGH-\d|:[\w+-]+:|\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+# A table is split at pipes before code spans are found, so a word ends at one.
+_WORDS = re.compile(r"[^\s|]+")
 
 
 def asset(name: str, package: str = "persona_pipeline.reporting") -> str:
@@ -53,8 +45,20 @@ def spaced(text: str, written: str) -> str:
 
 
 def markdown_text(text: str, limit: int | None = None) -> str:
-    """Return one line of Markdown that renders as this text: it never becomes markup, HTML, a link, a mention or a table cell."""
-    line = _AUTOLINKS.sub(lambda match: match.group() + ZERO_WIDTH_SPACE, one_line(text, limit))
+    """Return one line of Markdown that renders as this text: it never becomes markup, HTML, a link, a mention or a table cell.
+
+    Words that GitHub would link are code spans, so that they can be copied.
+    """
+    line = one_line(text, limit)
+    written, start = "", 0
+    for word in _WORDS.finditer(line):
+        if _AUTOLINKS.search(word.group()):
+            written += _escaped(line[start : word.start()]) + markdown_code(word.group())
+            start = word.end()
+    return written + _escaped(line[start:])
+
+
+def _escaped(line: str) -> str:
     return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\g<0>", line), quote=False)
 
 

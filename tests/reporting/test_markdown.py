@@ -2,7 +2,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from persona_pipeline.guard.report import Finding, RunReport
-from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, render_comment
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, markdown_line, render_comment
+from persona_pipeline.reporting.page import Span
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.view import kind_label
 from persona_pipeline.scoring.results import PropositionResult
@@ -94,7 +95,13 @@ def test_a_reason_in_the_headline_makes_no_markup() -> None:
     report.findings = [Finding(kind="threshold", exit_code=1, message="**x** <b>@team</b> [a](http://e.example)")]
     heading = next(token for token in MARKDOWN.parse(render_comment(report)) if token.type == "inline")
     assert "the run as a whole drifted: **x**" in heading.content.replace("\\", "")
-    assert {child.type for child in heading.children or ()} == {"text"}
+    assert {child.type for child in heading.children or ()} == {"text", "code_inline"}
+
+
+def test_code_next_to_a_word_in_code_stays_two() -> None:
+    written = markdown_line([Span("m-1", "code"), "@team"])
+    (inline,) = (token for token in MARKDOWN.parse(written) if token.type == "inline")
+    assert [child.content for child in inline.children or () if child.type == "code_inline"] == ["m-1", "@team"]
 
 
 def test_every_row_of_the_table_has_every_column() -> None:
