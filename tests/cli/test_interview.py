@@ -86,6 +86,18 @@ def test_the_bill_for_short_and_for_long_answers_is_in_the_estimated_range(
     assert found.answers_usd is not None and low <= found.answers_usd <= high
 
 
+def test_a_target_that_is_not_allowed_is_named_with_the_remedy(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "targets.yaml").write_text("targets:\n- {name: bot, provider: anthropic, model: claude-haiku-5-5}\n")
+    arguments = ["ann", "--target", "bot", "--judge", "anthropic", "--max-usd", "1"]
+    with MessagesServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        code, out, _ = run(capsys, monkeypatch, *arguments)
+        assert (code, server.paid) == (3, 0)
+        assert "answers did not come: target_not_allowed; pass --allow-targets" in out
+
+
 def test_the_model_writes_scenes_into_a_draft(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import persona_pipeline as pp
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.cli.world.checking import check_paths
 from persona_pipeline.evaluation.folder import folder_inputs
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import evaluate, run_evaluation
@@ -120,3 +121,14 @@ def test_dagster_keeps_it_apart(world: World, judge: ScriptedJudge) -> None:
         [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
         assert not result.success and "text of a new world" in failure.error_display_string
     assert judged == {"ann"} and {request.agent_id for request in judge.asked} == {"ann"}
+
+
+def test_validate_warns_of_it_with_its_line(world: World) -> None:
+    path = world.root / "personas" / "bob.yaml"
+    checked = check_paths(sorted(path.parent.glob("*.yaml")))
+    line = next(
+        at for at, text in enumerate(path.read_text("utf-8").splitlines(), 1) if "Bob" in text and "how" in text
+    )
+    (warning,) = checked.warnings
+    assert (warning.path, warning.line, checked.problems) == (str(path), line, [])
+    assert "describe who this is" in warning.message

@@ -21,7 +21,7 @@ from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, parse_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import alias_problems, read_names
-from persona_pipeline.world.personas import CANON, DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
+from persona_pipeline.world.personas import CANON, DRAFT, PERSONAS, load_persona, parse_persona, undescribed, yaml_stems
 from persona_pipeline.world.propositions.loading import find_proposition_set, load_proposition_file
 from persona_pipeline.world.propositions.models import (
     ALL_DIMENSIONS,
@@ -282,7 +282,10 @@ def _persona(path: Path, checked: Checked) -> None:
     elif path.stem.endswith(CANON):
         parse_canon(path)
     else:
-        load_persona(path.resolve().parent.parent, path.stem)
+        persona = load_persona(path.resolve().parent.parent, path.stem)
+        # Commands that pay a judge refuse it.
+        for problem in undescribed([persona]).get(path.stem, ()):
+            checked.warnings.append(load_document(path).problem(("persona",), problem.message))
 
 
 def _recordings(path: Path, checked: Checked) -> None:

@@ -39,6 +39,7 @@ from persona_pipeline.reporting.text import (
     plural,
 )
 from persona_pipeline.reporting.view import FACTS
+from persona_pipeline.suites.answering.base import REMEDIES
 from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -307,8 +308,14 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
     judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
     answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
     yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended because {found.stopped}"
-    for reason, count in found.unanswered.items():
-        yield f"{count} answers did not come: {reason}"
+    yield from unanswered_lines(found.unanswered)
+
+
+def unanswered_lines(unanswered: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each reason of missing answers, with what to do about it."""
+    for reason, count in unanswered.items():
+        remedy = f"; {REMEDIES[reason]}" if reason in REMEDIES else ""
+        yield f"{count} answers did not come: {reason}{remedy}"
 
 
 def bisection_page(found: Bisection) -> Page:

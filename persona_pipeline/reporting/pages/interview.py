@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from persona_pipeline.base.status import Result
 from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, WorstLine
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.pages.experiments import unanswered_lines
 from persona_pipeline.reporting.text import format_delta, format_p, format_score, format_usd
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -102,8 +103,7 @@ def _remarks(found: Interview) -> Iterator[str]:
             yield f"{name}: {said}"
     for name, why in found.not_asked.items():
         yield f"{name} is not asked: {why}"
-    for reason, count in found.unanswered.items():
-        yield f"{count} answers did not come: {reason}"
+    yield from unanswered_lines(found.unanswered)
     yield f"{found.answers} answers and {found.usage.calls} calls to {found.judge}, {format_usd(found.usd)}"
 
 

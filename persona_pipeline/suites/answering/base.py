@@ -67,6 +67,11 @@ OWN = Grants(own=True)
 MAX_BYTES = 512_000_000
 
 
+NOT_ALLOWED = "target_not_allowed"
+# What to do where only the reason of missing answers is shown.
+REMEDIES = {NOT_ALLOWED: "pass --allow-targets if you trust it, or give a targets file of your own"}
+
+
 class TargetError(ReasonedError):
     """The target did not answer.
 
@@ -378,8 +383,7 @@ class TargetFields(StrictFields):
     def require_network(self) -> None:
         """Raise ``TargetError`` if the target has no permission to ask a server."""
         if not self._grants.reaches:
-            said = "it asks a server; pass --allow-targets if you trust it, or give a targets file of your own"
-            raise self.failure("target_not_allowed", said)
+            raise self.failure(NOT_ALLOWED, f"it asks a server; {REMEDIES[NOT_ALLOWED]}")
 
     def allowed(self, name: str) -> Path:
         """Return the file or folder that a target names. Raises ``ConfigError``: its folder is not allowed."""
