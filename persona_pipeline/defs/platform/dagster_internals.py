@@ -1,5 +1,6 @@
-"""Names that Dagster does not publish: a class, and tags. A test fails when a release changes one."""
+"""Names that Dagster does not publish: classes, and tags. A test fails when a release changes one."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.errors import DagsterUserCodeProcessError
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster_shared.error import SerializableErrorInfo
 
 # An event says with this tag which version it is of, and a run with this one which partition it is about.
@@ -127,3 +130,27 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
         for ending in ("", "-wal", "-shm"):
             Path(f"{own}{ending}").unlink(missing_ok=True)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
+
+
+def at_home(folder: str) -> str:
+    """Return a folder relative to DAGSTER_HOME; to the current folder where that is not set.
+
+    Dagster takes it from the current one: a process that was started elsewhere would see another history.
+    """
+    return str(Path(os.environ.get("DAGSTER_HOME", "")).expanduser().resolve() / folder)
+
+
+class StorageAtHome(DagsterSqliteStorage):
+    """Runs, events and schedules on SQLite in ``base_dir``, see ``at_home``."""
+
+    @classmethod
+    def from_config_value(cls, inst_data: Any, config_value: Any) -> "StorageAtHome":
+        return cls.from_local(at_home(config_value["base_dir"]), inst_data)
+
+
+class LogsAtHome(LocalComputeLogManager):
+    """What steps print, in ``base_dir``, see ``at_home``."""
+
+    @classmethod
+    def from_config_value(cls, inst_data: Any, config_value: Any) -> "LogsAtHome":
+        return cls(**{**config_value, "base_dir": at_home(config_value["base_dir"])}, inst_data=inst_data)
