@@ -67,7 +67,7 @@ def test_without_a_webhook_nothing_is_posted(small: Project) -> None:
 
 
 def test_where_to_look_is_said() -> None:
-    run = dg.DagsterRun(job_name="evaluate_agent", run_id="r1", tags={"agent": "ann"})
+    run = dg.DagsterRun(job_name="evaluate_agent", run_id="r1", tags={"persona/agent": "ann"})
     assert alert_notice(run, [], SETTINGS).link == "http://dagster.example/runs/r1"
 
 

@@ -156,7 +156,7 @@ def test_without_a_key_it_says_so(small: Project) -> None:
 def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> None:
     submitted(small)
     [tags] = polled(small)
-    assert tags["reason"] == "1 open batches"
+    assert tags["persona/reason"] == "1 open batches"
     job = defs.resolve_job_def("upkeep")
     run = small.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
     assert not polled(small)

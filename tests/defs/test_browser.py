@@ -94,10 +94,10 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
         replace_in(sample_root / "personas/pam.yaml", "display_name: ", "display_name:  ")
         wait_until(lambda: _finished(instance) == before + 2)
         page.goto(f"{site}/runs")
-        for label in ("agent: pam", "judge: recorded", "window: 7d"):
+        for label in ("persona/agent: pam", "persona/judge: recorded", "persona/window: 7d"):
             expect(page.get_by_text(label).first).to_be_visible()
         expect(page.get_by_role("link", name="automation", exact=True)).to_be_visible()
-        expect(page.get_by_text("agent: dwight")).to_have_count(0)
+        expect(page.get_by_text("persona/agent: dwight")).to_have_count(0)
 
 
 def _finished(instance: dg.DagsterInstance) -> int:

@@ -100,9 +100,9 @@ def test_runs_are_labelled_whoever_starts_them(sample: Project) -> None:
     result = sample.evaluate("jim", ("personas", "messages"), window="3d")
     run = sample.instance.get_run_by_id(result.run_id)
     assert run is not None
-    labels = {key: run.tags.get(key) for key in ("agent", "judge", "window")}
+    labels = {key: run.tags.get(f"persona/{key}") for key in ("agent", "judge", "window")}
     assert labels == {"agent": "jim", "judge": "recorded", "window": "3d"}
-    assert run.tags.get("commit")
+    assert run.tags.get("persona/commit")
 
 
 def test_the_same_inputs_give_the_same_versions(sample: Project) -> None:

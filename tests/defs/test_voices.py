@@ -95,7 +95,7 @@ def test_an_alarm_is_one_run_for_its_window_and_the_next_look_is_quiet(learnt: P
         "since": "2026-06-15T08:37:59.999999+00:00",
         "as_of": "2026-06-17T09:14:00+00:00",
     }
-    assert request.tags["reason"] == "voice alarm"
+    assert request.tags["persona/reason"] == "voice alarm"
     learnt.start(request)
     assert learnt.why_idle("voice_alarms") == "4 agents, nobody has said anything new"
     say(learnt, "michael", 1)

@@ -14,8 +14,8 @@ from persona_pipeline.defs.platform.dagster_internals import PARTITION
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.world.changes import ask_git
 
-AGENT, JUDGE, WINDOW, COMMIT, REASON = "agent", "judge", "window", "commit", "reason"
-VERDICT, ASKED = "persona/verdict", "persona/asked"
+AGENT, JUDGE, WINDOW, COMMIT = "persona/agent", "persona/judge", "persona/window", "persona/commit"
+REASON, VERDICT, ASKED = "persona/reason", "persona/verdict", "persona/asked"
 
 
 def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], place: Place) -> None:
