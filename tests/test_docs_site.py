@@ -127,6 +127,8 @@ ASKED = {
     "postgres": "how-to/deploy.html",
     "privacy of messages": "index.html#asked-most",
     "correct agents live": "how-to/corrections.html",
+    "correct an agent live": "how-to/corrections.html",
+    "correct an agent at runtime": "how-to/corrections.html",
     "cannot be told": "explanation/guard.html#three-verdicts",
 }
 

@@ -52,7 +52,7 @@ class RunEstimate:
         lines = [str(self.judging)]
         if self.recorded:
             lines.append(
-                f"{self.recorded} judgments are taken from recordings and cost nothing; --fresh asks them anew"
+                f"{self.recorded} judgments are taken from recordings and cost nothing; --fresh asks them again"
             )
         if self.generated:
             lines.append(f"{self.generated} of these calls generate conversations")

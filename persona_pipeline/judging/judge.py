@@ -93,7 +93,7 @@ class OpenedJudge:
         if not self.taken:
             return notes
         made = ", ".join(f"{count} by {model or 'nobody named'}" for model, count in sorted(self.taken.items()))
-        return (*notes, f"taken from recordings: {made}; --fresh asks {self.name} anew")
+        return (*notes, f"taken from recordings: {made}; --fresh asks {self.name} again")
 
     @property
     def budget(self) -> "Budget | None":

@@ -166,7 +166,7 @@ async def _model(options: ModelOptions) -> ProbeFinding:
 
 def _lifecycle(found: Any, name: str) -> ProbeFinding:
     stage, retires = getattr(found, "lifecycle", None), getattr(found, "retires_at", None)
-    remedy = "set PERSONA_JUDGE_MODEL to a newer model, and capture the baselines anew with it"
+    remedy = "set PERSONA_JUDGE_MODEL to a newer model, and take the baselines again with it"
     if stage == "retired":
         return ProbeFinding("model", ERROR, f"{name} is retired", remedy)
     if isinstance(retires, datetime):
