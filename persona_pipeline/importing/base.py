@@ -51,8 +51,15 @@ TABLES = (".csv", ".tsv", ".tab", ".txt")
 _BEGINNING = 65_536
 _LARGEST = 500_000_000
 # What ChatGPT and assistants of OpenAI write around the sources that they cite.
-_MARK = r"(?:\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】†\n]{0,99}†[^【】\n]{0,199}】)"
-_CITED = re.compile(rf" ?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
+_MARK = (
+    r"(?>\ue200[^\ue200\ue201\n]*\ue201|\ue200[^\s\ue201]*|[\ue201\ue202]|【[^【】†\n]{0,99}†[^【】\n]{0,199}】"
+    r"|【oaicite:\d{1,9}】|:contentReference\[oaicite:\d{1,9}\]\{index=\d{1,9}\})"
+)
+_CITED = re.compile(rf"(?m:^){_MARK}+ ?|[ ]?{_MARK}+(?=[\s.,;:!?)]|$)|{_MARK}")
+# Marks around words that are shown: the name of an entity, the text of a link.
+_NAMED = re.compile(
+    r'\ue200(?:entity\ue202\[\s*"[^"\n]*",\s*"([^"\n]*)"[^\ue200\ue201\n]*|url\ue202([^\ue200-\ue202\n]*)\ue202[^\ue200\ue201\n]*)\ue201'
+)
 _PLACEHOLDERS = frozenset(
     (Path(__file__).parent / "data" / "placeholders.txt").read_text(encoding="utf-8").splitlines()
 )
@@ -118,8 +125,8 @@ class Source:
             return ""
         try:
             return decoded_text(self.first_bytes, table=self.is_table, whole=not self.is_longer)
-        except UnicodeDecodeError:
-            return self.first_bytes.decode("utf-8-sig", "replace")
+        except UnicodeDecodeError as error:
+            return self.first_bytes.decode(error.encoding, "replace").removeprefix("\ufeff")
 
     @cached_property
     def first_bytes(self) -> bytes:
@@ -310,12 +317,17 @@ def card_words(card: Mapping[str, Any], texts: Sequence[str], name: str) -> list
 
 def words_of(text: str) -> str:
     """Return the words of a text, without citation marks and without thinking in front of them."""
-    return split_thinking(_CITED.sub("", text))[1]
+    return split_thinking(uncited(text))[1]
+
+
+def uncited(text: str) -> str:
+    """Return a text without citation marks, with the words that a mark only goes around."""
+    return _CITED.sub("", _NAMED.sub(r"\1\2", text))
 
 
 def spoken(line: int, values: Mapping[str, Any], why: str = "turn without text") -> Found:
     """Return the row of a message as people read it: without citation marks, and no message where it has no words."""
-    text = _CITED.sub("", str(values["text"]))
+    text = uncited(str(values["text"]))
     row = message_row(line, {**values, "text": text}) if not is_placeholder(text) else None
     return row if row and (isinstance(row.found, ValueError) or row.found.text.strip()) else Skipped(line, why)
 

@@ -124,18 +124,23 @@ def _time_of(record: Mapping[str, Any]) -> str | None:
 
 
 class ConversationExport(Importer):
-    """A format with a conversation a record, whose keys are known; ``key`` is the one under which it has its messages."""
+    """A format with a conversation a record, whose keys are known; ``key`` is the one under which it has its messages.
+
+    ``alone``: keys by which a file is told that begins with an object: one conversation, one a line, or an object around them.
+    """
 
     key: ClassVar[str]
+    alone: ClassVar[Sequence[str]] = ()
 
     def recognises(self, source: Source) -> bool:
         # A first conversation may be longer than the beginning that is read.
         start = source.beginning.lstrip()
-        return start[:1] == "[" and f'"{self.key}"' in start
+        keys = {"[": (self.key,), "{": self.alone}.get(start[:1], ())
+        return bool(keys) and all(f'"{key}"' in start for key in keys)
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         self.require_no_fields(options)
-        return each_record(records(file), self._found)
+        return each_record(records(file, ("conversations",)), self._found)
 
     def _found(self, line: int, record: Mapping[str, Any]) -> list[Found]:
         if not isinstance(record.get(self.key), (list, dict)):
@@ -157,6 +162,7 @@ class ChatGPTExport(ConversationExport):
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
     looks_ahead = True
     key = "mapping"
+    alone = ("mapping", "children", "author")
 
     def __init__(self) -> None:
         # When the oldest conversation with a message began, and its id.
@@ -200,15 +206,20 @@ class ChatGPTExport(ConversationExport):
 
 
 def _path(current: Any, nodes: dict[str, Mapping[str, Any]]) -> list[str]:
-    """Return the nodes up to the current one, oldest first; up to the last leaf where it is not named."""
-    if not isinstance(current, str) or current not in nodes:
-        parents = {str(node.get("parent")) for node in nodes.values()}
-        leaves = [key for key in reversed(nodes) if key not in parents]
-        current = max(leaves, key=lambda key: _created(object_of(nodes[key].get("message"))), default=None)
+    """Return the nodes up to the current one, oldest first; up to the last leaf where that is not named, or names the root.
+
+    A parent that is not there is the node that lists the child.
+    """
+    parents = {str(child): key for key, node in nodes.items() for child in list_of(node.get("children"))}
+    parents |= {key: str(node["parent"]) for key, node in nodes.items() if str(node.get("parent")) in nodes}
+    if not isinstance(current, str) or current not in nodes or current not in parents:
+        leaves = nodes.keys() - parents.values()
+        messages = {key: object_of(nodes[key].get("message")) for key in reversed(nodes) if key in leaves}
+        current = max(messages, key=lambda key: (bool(messages[key]), _created(messages[key])), default=None)
     path: dict[str, None] = {}
-    while isinstance(current, str) and current in nodes and current not in path:
+    while current in nodes and current not in path:
         path[current] = None
-        current = nodes[current].get("parent")
+        current = parents.get(current)
     return [*reversed(path)]
 
 
@@ -228,7 +239,8 @@ def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
     """Return a message's words, without thoughts, code and messages to tools."""
     content = object_of(message.get("content"))
     is_spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
-    return text_of(content.get("parts")) if is_spoken else ""
+    is_hidden = object_of(message.get("metadata")).get("is_visually_hidden_from_conversation")
+    return text_of(content.get("parts")) if is_spoken and not is_hidden else ""
 
 
 def _thoughts(message: Mapping[str, Any]) -> list[str]:
@@ -243,6 +255,7 @@ class ClaudeExport(ConversationExport):
     name: ClassVar[str] = "claude"
     about: ClassVar[str] = "conversations.json of a Claude export"
     key = "chat_messages"
+    alone = ("chat_messages", "sender")
 
     def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         for message in map(object_of, list_of(record["chat_messages"])):
@@ -291,7 +304,7 @@ def _on_discord(kind: str, value: Any) -> tuple[Any, str]:
     item = object_of(value)
     name = item.get("nickname") or item.get("name") or item.get("id")
     is_webhook = item.get("isBot") and item.get("discriminator") == "0000"
-    identity = name if is_webhook else item.get("id") or name
+    identity = name if is_webhook else item.get("id") or item.get("name") or name
     return name and str(name), f"Discord {kind}: {identity}"
 
 

@@ -85,6 +85,7 @@ class OwnMessages(Importer):
 
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".ndjson", ".json", *TABLES)
+_PACKED, _NOT_READ = (".zip", ".xlsx"), (".", "__MACOSX")
 _LARGEST_UNPACKED = 2_000_000_000
 IMPORTERS = Registry(
     "persona_pipeline.importers",
@@ -116,23 +117,30 @@ def find_importer(name: str) -> Importer:
 
 
 def files_of(source: Source, name: str | None = None) -> list[Source]:
-    """Return a source, or, of a folder that is of no format as a whole, the files in it that may be messages.
+    """Return a source, or, of a folder that is of no format as a whole, the files and exports in it that may be messages.
 
     ConfigError: no format of that name, or no such file in a folder.
     """
-    whole = [name] if name is not None else IMPORTERS.names()
-    if not source.is_folder or any(
-        item.of_folders and (name is not None or item.recognises(source)) for item in map(find_importer, whole)
-    ):
+    whole = [item for item in map(find_importer, [name] if name else IMPORTERS.names()) if item.of_folders]
+    if not source.is_folder or (name and whole) or any(item.recognises(source) for item in whole):
         return [source]
-    paths = sorted(path for path in source.path.rglob("*") if _may_hold_messages(path.relative_to(source.path)))
-    if not paths:
+    found: list[Source] = []
+    for path in sorted(source.path.rglob("*")):
+        own = path.relative_to(source.path)
+        part = Source(path, str(Path(source.name) / own))
+        is_within = bool(found) and found[-1].is_folder and path.is_relative_to(found[-1].path)
+        if is_within or any(each.startswith(_NOT_READ) for each in own.parts):
+            continue
+        if any(item.recognises(part) for item in whole) if path.is_dir() else _may_hold_messages(own):
+            found.append(part)
+    if not found:
         raise NothingError(Problem(f"has no file in it that ends in {', '.join(_ENDINGS)}", source.name))
-    return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in paths if path.is_file()]
+    return found
 
 
 def _may_hold_messages(path: PurePath) -> bool:
-    return path.suffix.lower() in _ENDINGS and not any(part.startswith((".", "__MACOSX")) for part in path.parts)
+    """Return whether a file is read or, where it is packed, named."""
+    return path.suffix.lower() in (*_ENDINGS, *_PACKED) and not any(part.startswith(_NOT_READ) for part in path.parts)
 
 
 def importer_of(source: Source, name: str | None = None, *, mapped: bool = False) -> Importer:
@@ -162,6 +170,8 @@ def importer_of(source: Source, name: str | None = None, *, mapped: bool = False
 
 
 def _no_format(source: Source) -> str:
+    if not source.beginning.strip():
+        return "is empty; export it again"
     if source.beginning.startswith("PK"):
         return "is a workbook or an archive; save it as CSV, or unpack it"
     keys = listed(next(iter(first_records(source)), ()))

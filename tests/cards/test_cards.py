@@ -258,6 +258,11 @@ def agnai(kind: str, **attributes: Any) -> dict[str, Any]:
             agnai("boostyle", job=["keeper"], mind=["calm", "dry"]),
             "job: keeper\nmind: calm, dry\n\nScenario: An island",
         ),
+        (agnai("text", text="keeps the lamp"), "keeps the lamp\n\nScenario: An island"),
+        (
+            {**V2, "data": {"name": "Keeper", "description": ["calm", "dry"], "personality": {"job": "keeper"}}},
+            "calm, dry\n\nPersonality: job: keeper",
+        ),
         (agnai("attributes", text=["Not a text, {{char}}"]), "text: Not a text, Keeper\n\nScenario: An island"),
         (
             {
@@ -268,7 +273,15 @@ def agnai(kind: str, **attributes: Any) -> dict[str, Any]:
         ),
         ({"name": "Keeper", "persona": "Keeps the lamp"}, "Keeps the lamp"),
     ],
-    ids=["Agnai's text", "Agnai's attributes", "attributes that are called text", "TinyTroupe", "a text"],
+    ids=[
+        "Agnai's text",
+        "Agnai's attributes",
+        "a text outside a list",
+        "lists",
+        "attributes that are called text",
+        "TinyTroupe",
+        "a text",
+    ],
 )
 def test_personas_of_other_programs_are_read(small_root: Path, card: Any, persona: str) -> None:
     (path := small_root.parent / "card").write_text(json.dumps(card), encoding="utf-8")
@@ -286,6 +299,7 @@ def test_personas_of_other_programs_are_read(small_root: Path, card: Any, person
         {"name": "Keeper", "scenario": "An island", "bio": ["keeps the lamp"], "lore": ["old"]},
         {"name": "Keeper", "first_mes": "Ahoy"},
         {"name": "Keeper", "scenario": "An island", "persona": 5},
+        {**V2, "data": {"name": "Keeper", "scenario": "An island", "description": 5}},
     ],
 )
 def test_a_card_without_a_persona_in_a_known_form_is_refused(small_root: Path, card: Any) -> None:

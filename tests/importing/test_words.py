@@ -211,6 +211,11 @@ def test_words_of_discord(world: World, tmp_path: Path, message: Any, text: str 
         ("Late \ue200cite\ue202turn0search1\ue201.", "Late."),
         ("Late【4:0†source】【4:1†source】.", "Late."),
         ("Late \ue200cite\ue202turn0", "Late"),
+        ("\ue200cite\ue202turn0search1\ue201 Late.", "Late."),
+        ('\ue200genui\ue202{"type":"math"}\ue201Late.', "Late."),
+        ("Late【oaicite:0】. So:contentReference[oaicite:1]{index=1}.", "Late. So."),
+        ('Ask \ue200entity\ue202["people","Ada Lovelace","mathematician"]\ue201.', "Ask Ada Lovelace."),
+        ("Ask \ue200url\ue202the museum\ue202https://x.org\ue201.", "Ask the museum."),
         ("\ue203 stays, 【note】 too", "\ue203 stays, 【note】 too"),
     ],
 )
@@ -255,6 +260,10 @@ def account(identity: str, name: str, **more: Any) -> Any:
     return {"content": "x", "author": {"id": identity, "name": "u", "nickname": name, "isBot": False, **more}}
 
 
+def unnumbered(account: str) -> Any:
+    return {"content": "x", "author": {"name": account, "nickname": "Ann", "isBot": False}}
+
+
 WEBHOOK = {"isBot": True, "discriminator": "0000"}
 
 
@@ -265,8 +274,15 @@ WEBHOOK = {"isBot": True, "discriminator": "0000"}
         ((account("1", "Ann"), account("1", "Annie"), account("2", "Bob")), ["Ann", "Ann", "Bob"]),
         ((account("1", "Annie"), account("1", "ann"), account("2", "x")), ["ann", "ann", "x"]),
         ((account("1", "Ann", **WEBHOOK), account("1", "Bob", **WEBHOOK)), ["Ann", "Bob"]),
+        ((unnumbered("a"), unnumbered("b")), ["Ann (a)", "Ann (b)"]),
     ],
-    ids=["two of a name", "one of two names", "one of two names, one of them an agent's", "a webhook for two"],
+    ids=[
+        "two of a name",
+        "one of two names",
+        "one of two names, one of them an agent's",
+        "a webhook for two",
+        "two of a name without ids",
+    ],
 )
 def test_accounts_of_discord_are_speakers(world: World, tmp_path: Path, messages: Any, speakers: list[str]) -> None:
     imported = take(world, discord(tmp_path, "a.json", *messages))
@@ -390,6 +406,13 @@ def tree(identity: str, began: int, *nodes: tuple[str, str | None, str, int | No
     return {"id": identity, "title": "t", "create_time": AT + began, "mapping": mapping, **more}
 
 
+def orphaned(conversation: Any) -> Any:
+    """Return a conversation whose nodes name their children alone."""
+    for node in conversation["mapping"].values():
+        node["parent"] = None
+    return conversation
+
+
 ROOT = ("r", None, "", None)
 ASKED, ANSWERED = ("q", "r", "Why?", AT + 1), ("a", "q", "So.", AT + 2)
 
@@ -402,6 +425,9 @@ ASKED, ANSWERED = ("q", "r", "Why?", AT + 1), ("a", "q", "So.", AT + 2)
         ([tree("1", 0, ROOT, ASKED, ANSWERED, current_node="gone")], ["Why?", "So."]),
         ([tree("1", 0, ROOT, ("q", "r", "Why?", None), ("a", "q", "So.", None))], ["Why?", "So."]),
         ([tree("1", 0, ROOT, ASKED, ANSWERED, ("h", "a", "Hmm", None), current_node="a")], ["Why?", "So."]),
+        ([tree("1", 0, ROOT, ASKED, ANSWERED, current_node="r")], ["Why?", "So."]),
+        ([tree("1", 0, ROOT, ("q", "r", "Why?", None), ("a", "q", "So.", None), ("x", "lost", "", None))], ["Why?", "So."]),
+        ([orphaned(tree("1", 0, ROOT, ASKED, ANSWERED))], ["Why?", "So."]),
         (
             [
                 tree("2", 5, ROOT, ASKED, ANSWERED, ("n", "a", "Then?", AT + 9), current_node="n"),
@@ -411,11 +437,31 @@ ASKED, ANSWERED = ("q", "r", "Why?", AT + 1), ("a", "q", "So.", AT + 2)
         ),
         ([tree("2", 5, ROOT, ASKED), tree("1", 0, ROOT, ("q", "r", "Why?", AT + 2))], ["Why?", "Why?"]),
     ],
-    ids=["no current node", "two leaves", "a current node that is gone", "no times", "a current node", "a branch", "alike"],
+    ids=[
+        *("no current node", "two leaves", "a current node that is gone", "no times", "a current node", "the root"),
+        *("a leaf without a message", "no parents", "a branch", "alike"),
+    ],
 )  # fmt: skip
 def test_paths_and_branches_of_chatgpt(world: World, tmp_path: Path, conversations: Any, texts: list[str]) -> None:
     take(world, chatgpt(tmp_path, *conversations))
     assert [row[2] for row in said(world)] == texts
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", '{{"conversations": [{}]}}', "{}\n{}"], ids=["one", "an object around", "lines"]
+)
+def test_conversations_of_chatgpt_outside_a_list(world: World, tmp_path: Path, around: str) -> None:
+    one, other = (json.dumps(tree(each, 0, ROOT, ASKED, ANSWERED)) for each in "12")
+    (path := tmp_path / "conversations.json").write_text(around.format(one, other), encoding="utf-8")
+    take(world, path)
+    assert [row[2] for row in said(world)] == ["Why?", "So."]
+
+
+def test_messages_that_chatgpt_hides_are_not_said(world: World, tmp_path: Path) -> None:
+    one = tree("1", 0, ROOT, ASKED, ("b", "q", "Told so.", AT + 2), ("a", "b", "So.", AT + 3))
+    one["mapping"]["b"]["message"]["metadata"] = {"is_visually_hidden_from_conversation": True}
+    take(world, chatgpt(tmp_path, one))
+    assert [row[2] for row in said(world)] == ["Why?", "So."]
 
 
 def test_thoughts_of_chatgpt_are_kept_beside_the_answer(world: World, tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, is_shallow, strict_json, visible, write_atomically
+from persona_pipeline.base.documents.json import (
+    JsonError,
+    decoded_text,
+    is_shallow,
+    strict_json,
+    visible,
+    write_atomically,
+)
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.cards.images import (
@@ -38,7 +45,7 @@ _USER = "the user"
 _DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
 # What a persona's text is made of, each with how it is introduced.
-_PARTS = (("description", ""), ("personality", "Personality: "), ("scenario", "Scenario: "))
+_PARTS = (("persona", ""), ("description", ""), ("personality", "Personality: "), ("scenario", "Scenario: "))
 
 
 @dataclass(frozen=True)
@@ -79,24 +86,25 @@ class Card:
     def version(self) -> int:
         """1, 2 or 3."""
         spec = self.data.get("spec")
-        return 3 if spec == V3 else 2 if self._fields is not self.data else 1
+        return 3 if spec == V3 else 2 if self.fields is not self.data else 1
 
     @property
-    def _fields(self) -> Mapping[str, Any]:
+    def fields(self) -> Mapping[str, Any]:
+        """What describes the character, by key."""
         inner = self.data.get("data")
         return inner if isinstance(inner, dict) else self.data
 
     def field(self, name: str) -> str:
         """Return a field's text; empty where it is not there, or no text."""
-        value = self._fields.get(name)
+        value = self.fields.get(name)
         if value in (None, "") and name in _OLDER:
-            value = self._fields.get(_OLDER[name])
+            value = self.fields.get(_OLDER[name])
         return value if isinstance(value, str) else ""
 
     @property
     def name(self) -> str:
         """What the character is called; TinyTroupe says it in the persona."""
-        inner = self._fields.get("persona")
+        inner = self.fields.get("persona")
         own = inner.get("name") if isinstance(inner, dict) else None
         return " ".join((self.field("name") or (own if isinstance(own, str) else "")).split())
 
@@ -109,12 +117,11 @@ class Card:
     def persona(self) -> str:
         """Persona, description, personality and scenario as one text, names filled in.
 
-        Empty where the card has none of them, and where an unknown version has a scenario alone: the character may be described in
-        an unknown form.
+        Empty where the card has none of them, and where it has a scenario alone: the character may be described in an unknown form.
         """
-        parts = [("", _described(self._fields.get("persona")))] + [(words, self.field(name)) for name, words in _PARTS]
+        parts = [(words, self.field(name) or _described(self.fields.get(name))) for name, words in _PARTS]
         texts = [(opening, self.filled(text).strip()) for opening, text in parts]
-        if self.version == 1 and not any(text for _, text in texts[:-1]):
+        if not any(text for _, text in texts[:-1]):
             return ""
         return "\n\n".join(opening + text for opening, text in texts if text)
 
@@ -153,12 +160,13 @@ class Card:
 
 
 def _described(persona: Any) -> str:
-    """Return the persona of Agnai (a text, or attributes by kind) or TinyTroupe (anything by name) as a text."""
+    """Return a persona as a text: a list, that of Agnai (a text, or attributes by kind) or TinyTroupe (anything by name)."""
     if not isinstance(persona, dict):
-        return persona if isinstance(persona, str) else ""
+        return _listed(persona) if isinstance(persona, str | list) else ""
     attributes = persona["attributes"] if isinstance(persona.get("attributes"), dict) else persona
     if persona.get("kind") == "text":
-        return "\n".join(map(str, attributes.get("text") or ()))
+        text = attributes.get("text") or ""
+        return "\n".join(map(_listed, text if isinstance(text, list) else [text]))
     lines = (f"{key}: {_listed(value)}" for key, value in attributes.items() if value and key not in ("kind", "name"))
     return "\n".join(lines)
 
@@ -237,7 +245,7 @@ def parse_card(data: bytes) -> CardFile:
     ):
         raise ValueError(f"is a {kind}, and cards are read from PNG, CHARX and JSON; save it as one of these")
     try:
-        text = raw.decode("utf-8-sig")
+        text = decoded_text(raw)
     except UnicodeDecodeError as error:
         kind = "is neither JSON, PNG nor CHARX" if found is CardFormat.JSON else "has a card that is not UTF-8"
         raise ValueError(f"{kind} (byte {error.start})") from None
@@ -258,7 +266,7 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
         raise ConfigError(Problem(said, str(path)))
     if not card.persona:
         said = "says nothing of the character: persona, description and personality are empty or in a form that is not known"
-        raise ConfigError(Problem(f"{said}; it has {', '.join(map(visible, card.data))}", str(path)))
+        raise ConfigError(Problem(f"{said}; it has {', '.join(map(visible, card.fields))}", str(path)))
     if len(card.persona) > _LONGEST_PERSONA:
         raise ConfigError(Problem(f"describes the character in more than {_LONGEST_PERSONA:,} characters", str(path)))
     there = [*filter(None, [find_yaml(root / PERSONAS, agent_id)]), *_stored(root, agent_id)]
