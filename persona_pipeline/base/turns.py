@@ -38,14 +38,17 @@ _CALL_IN_TEXT = re.compile(
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 # A line of a prompt that begins with a role or a name.
 _ROLE_MARK = re.compile(r"^(Human|AI|System|[a-z]\w{0,31}):(?=\s|$)", re.MULTILINE)
-# What a program writes of its objects, and JSON that could not be read, as it is where an attribute was cut off.
+# What a program writes of its objects, JSON of nothing, and JSON that could not be read, as where an attribute was cut off.
 _NO_WORDS = re.compile(
-    r"""\s*(?:\[\s*\{|\[\s*"|\{\s*["']|[A-Z]\w*\(\w+=.*(?:\)|\.\.\.)\s*$|<[\w.]+ object at 0x)""", re.DOTALL
+    r"""\s*(?:null\s*$|\[\s*\{|\[\s*"|\{\s*["']|[A-Z]\w*\(\w+=.*(?:\)|\.\.\.)\s*$|<[\w.]+ object at 0x)""", re.DOTALL
 )
-_TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
-_OPENED = rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>|<\|channel\|>analysis<\|message\|>)'
-_CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷)"
-_ENDED = rf"(?:{_CLOSED}|</details>|<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>)"
+_TAG = r"(?:\w+:)?(?:ant)?(?:think|thinking|thoughts?|reasoning|scratchpad)"
+_OPENED = (
+    rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>'
+    r"|<\|(?:START_THINKING|begin_of_thought)\|>|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>)"
+)
+_CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷|<\|(?:END_THINKING|end_of_thought)\|>)"
+_ENDED = rf"(?:{_CLOSED}|</details>|<\|end\|>(?=(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>))"
 # Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
 # A closing tag in quotes is a word about the tag.
 _THINKING = re.compile(
@@ -54,6 +57,11 @@ _THINKING = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _MAY_BE_THINKING = re.compile(f"{_OPENED}|{_CLOSED}", re.IGNORECASE)
+# Marks of a model's template around an answer's words.
+_AROUND_WORDS = re.compile(
+    r"\A\s*(?:<\|(?:START_RESPONSE|begin_of_solution)\|>|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>)\s*"
+    r"|\s*<\|(?:END_RESPONSE|end_of_solution|return)\|>\s*\Z"
+)
 
 
 class TurnError(ValueError):
@@ -145,7 +153,7 @@ def split_thinking(text: str) -> tuple[str, str]:
     thinking = ""
     while _MAY_BE_THINKING.search(text) and (found := _THINKING.match(text)):
         thinking, text = thinking + (found[1] or found[2] or found[3] or ""), text[found.end() :]
-    return thinking, text
+    return thinking, _AROUND_WORDS.sub("", text) if "<|" in text else text
 
 
 def read_turns(value: Any) -> list[Turn]:

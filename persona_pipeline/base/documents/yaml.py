@@ -148,6 +148,8 @@ def _advice(text: str, mark: Any, problem: str) -> str:
     value = _VALUE.sub(r"\g<value>", line)
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "; indent with spaces, not with a tab"
+    if "escape" in problem:
+        return "; put single quotes around a text with a backslash"
     if "{{" in line and not line.partition("{{")[0].count('"') % 2:
         return "; put quotes around a value that begins with {{"
     if "mapping values" in problem or ": " in value.partition(": ")[2]:
@@ -158,10 +160,16 @@ def _advice(text: str, mark: Any, problem: str) -> str:
     return f"; put quotes around a text that begins with {value[0]}{variable}" if value and value[0] in _SIGNS else ""
 
 
-def braces_hint(value: Any) -> str:
-    """Return what to write instead of ``{name}`` without quotes, which YAML reads as a mapping; "" for any other value."""
-    name = next(iter(value)) if isinstance(value, dict) and len(value) == 1 and None in value.values() else None
-    return f"; a variable has double braces and quotes: '{{{{{name}}}}}'" if isinstance(name, str) else ""
+def quotes_hint(value: Any) -> str:
+    """Return what to write instead of a text without quotes that YAML reads as a mapping, as it does ``{name}`` and ``Say this:
+    hello``; "" for any other value.
+    """
+    name, held = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (None, None)
+    if not isinstance(name, str):
+        return ""
+    if held is None:
+        return f"; a variable has double braces and quotes: '{{{{{name}}}}}'"
+    return "; put quotes around a text with ': ' in it" if " " in name and not isinstance(held, dict | list) else ""
 
 
 class _DocumentReader:
@@ -365,13 +373,14 @@ def model_problems(model: type[BaseModel], document: Document, error: Validation
         name = ".".join(str(part) for part in item["loc"]) or "the file"
         if item["type"] == "extra_forbidden":
             hint = did_you_mean(str(item["loc"][-1]), names_at(model, item["loc"][:-1]))
+            hint = hint or quotes_hint({item["loc"][-1]: item["input"] or ""})
             problems.append(document.problem(location, f"unknown key {item['loc'][-1]!r}{hint}", key=True))
             continue
         if item["type"] == "missing":
             problems.append(document.problem(location[:-1], f"{name} is required"))
             continue
         text = EXPECTED.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-        problems.append(document.problem(location, f"{name}: {text}{braces_hint(item.get('input'))}"))
+        problems.append(document.problem(location, f"{name}: {text}{quotes_hint(item.get('input'))}"))
     return problems
 
 

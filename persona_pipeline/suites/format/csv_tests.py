@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from persona_pipeline.base.documents.json import csv_rows
+from persona_pipeline.base.documents.json import csv_rows, delimiter_of
 from persona_pipeline.base.errors import Problem, did_you_mean
 from persona_pipeline.base.text import names_in
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader
@@ -81,7 +81,7 @@ def read_rows(reader: Reader, path: str, text: str) -> Iterator[ConfigEntry]:
     name of the expectations), ``__threshold`` (a gate over them), ``__metadata:<key>`` (``[]``: a list), and
     ``__config:__expected<n>:threshold`` (a gate on one).
     """
-    rows = csv_rows(text, path, reader.problems)
+    rows = csv_rows(text, path, reader.problems, delimiter=delimiter_of(text))
     header = next(rows, None)
     if header is None:
         return

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, braces_hint, names_at, parse_document
+from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, names_at, parse_document, quotes_hint
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, nearest
 from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.format.files import FileError, Files, missing_file
@@ -221,6 +221,7 @@ def add_model_problems(reader: Reader, entry: ConfigEntry, error: ValidationErro
         name = _dotted(place or location)
         if item["type"] == "extra_forbidden":
             hint = did_you_mean(str(location[-1]), sorted(names_at(model, location[:-1])))
+            hint = hint or quotes_hint({location[-1]: item["input"] or ""})
             reader.fail(entry, f"unknown key {name!r}{hint}", *place, key=True)
         elif item["type"] in ("missing", "union_tag_not_found"):
             place = _written(entry.data, location[:-1], older)
@@ -255,7 +256,7 @@ def _text(item: Any, location: tuple[str | int, ...]) -> str:
     if kind not in _TEXTS:
         return item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     said = _TEXTS[kind].format(**context).replace(" or '", ", '")
-    return f"{said}, not {_shown(item.get('input'))}{braces_hint(item.get('input'))}"
+    return f"{said}, not {_shown(item.get('input'))}{quotes_hint(item.get('input'))}"
 
 
 def _shown(value: Any) -> str:

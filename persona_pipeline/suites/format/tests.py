@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
-from persona_pipeline.base.documents.yaml import braces_hint
+from persona_pipeline.base.documents.yaml import quotes_hint
 from persona_pipeline.base.errors import nearest
 from persona_pipeline.suites.format.models import (
     STRATEGIES,
@@ -43,7 +43,7 @@ def input_messages(reader: Reader, entry: ConfigEntry, key: str) -> Asked:
         return ({"role": "user", "content": value},), {}
     if not isinstance(value, list):
         wanted = "a list of messages" if key == "input_messages" else "a string or a list of messages"
-        reader.fail(entry, f"{key} must be {wanted}{braces_hint(value)}", key)
+        reader.fail(entry, f"{key} must be {wanted}{quotes_hint(value)}", key)
         return (), {}
     if not value:
         reader.fail(entry, f"{key} must hold at least one message", key)

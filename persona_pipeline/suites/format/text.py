@@ -12,6 +12,7 @@ import regex
 
 from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.text import clean
 from persona_pipeline.suites.format.files import ReasonedError
 
 MISSING: Any = object()
@@ -54,13 +55,15 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def json_equal(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal: 5 is 5.0, true is not 1, and the order of keys does not matter."""
+    """Return whether two JSON values are equal: 5 is 5.0, true is not 1; the order of keys and composed letters aside."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(json_equal(item, right[key]) for key, item in left.items())
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, str) and isinstance(right, str):
+        return left == right or clean(left) == clean(right)
     return left == right
 
 

@@ -46,6 +46,7 @@ def test_an_answer_says_what_its_words_say(name: str) -> None:
         ("a: [note] text\n", "put quotes around a text that begins with ["),
         ("a: {agent_name} is calm\n", "a variable has double braces: {{agent_name}}"),
         ('a: "x" and y\n', "put one pair of quotes around the whole text"),
+        ('a: {type: regex, value: "\\d+"}\n', "put single quotes around a text with a backslash"),
     ],
 )
 def test_advice_fits_the_slip(text: str, advice: str) -> None:

@@ -73,6 +73,7 @@ def test_the_object_inside_an_answer(text: str, expected: object) -> None:
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
         ([1, 2], [2, 1], False),
         ("1", 1, False),
+        ({"a": ["caf\u00e9"]}, {"a": ["cafe\u0301"]}, True),
         (None, None, True),
         (None, 0, False),
         ({"a": [True]}, {"a": [1]}, False),
