@@ -7,6 +7,7 @@ from typing import Any, cast
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.shares import LEAST_OUT
 from persona_pipeline.evaluation.history import drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, history_of, judge_plans, recorded_of
 from persona_pipeline.evaluation.snapshot import Inputs, Reference, Signals, Snapshot
@@ -136,7 +137,9 @@ def with_messages(snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge) ->
         due = {run_id for run_id, baseline in baselines.items() if baseline and baseline.messages}
         pairs = zip(calls, read, strict=True)
         answered = {run_id: item for run_id, item in pairs if item.is_answered or run_id in due}
-        since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id, item in answered.items() if item.is_low}
+        # Fewer messages out of character date no change. The store of CI does not know the earlier windows yet.
+        dates = [run_id for run_id, item in answered.items() if item.is_low or item.share.n_out >= LEAST_OUT]
+        since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id in dates}
         earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
         judged_by, each = {item.judged_by for item in read}, iter(earlier)
         read = [*read, *(item for item in earlier if item.judged_by in judged_by)]

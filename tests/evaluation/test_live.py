@@ -58,7 +58,7 @@ def test_a_live_run_pays_for_what_is_not_recorded_and_rewrites_no_recording(
     run = live(fresh_clone, record=True)
     assert (server.paid, run.report.usage.calls) == (paid, 0)
     (note,) = run.report.provenance["judge_notes"]
-    assert note == f"taken from recordings: {paid} by claude-haiku-5-5; --fresh asks anthropic:claude-haiku-5-5 anew"
+    assert note == f"taken from recordings: {paid} by claude-haiku-5-5; --fresh asks anthropic:claude-haiku-5-5 again"
     replace_in(fresh_clone.root / "propositions" / "fluency" / "_default.yaml", "interesting", "surprising")
     live(fresh_clone, record=True)
     assert server.paid - paid == 2, "one claim, two agents"

@@ -413,3 +413,22 @@ def test_a_drift_is_dated_that_began_between_the_baseline_and_the_window(
         assert (change.since, change.give_or_take) == (DRIFT + timedelta(minutes=2), 0)
     else:
         assert change.since > DRIFT + timedelta(hours=23) and change.give_or_take >= 16
+
+
+def test_a_fresh_store_dates_the_same_drift_in_a_window_mostly_in_character(world: World) -> None:
+    """CI reads the baseline's windows, whatever the share of the newest one is: a verdict does not depend on the store."""
+
+    def reading(question: Question) -> Mapping[str, Any] | Unscored:
+        # The last five of 28 messages are stock phrases.
+        for place in [f"({half}/" for half in range(67)] + ["(67/2)"]:
+            question = replace(question, evidence=question.evidence.replace(f"{STOCK} {place}", f"Dry. {place}"))
+        return reply(question)
+
+    run(world, reading, update_baseline=True, as_of=week_end(4), baseline_windows=4, agents=["ann"])
+    known = run(world, reading, agents=["ann"])
+    with world.store.begin() as connection:
+        connection.execute(sa.delete(tables.message_verdicts))
+    fresh = run(world, reading, agents=["ann"])
+    assert read_of(known, "ann").change == read_of(fresh, "ann").change
+    assert verdict(known, "ann") is verdict(fresh, "ann")
+    assert read_of(fresh, "ann").drift is not None
