@@ -162,7 +162,7 @@ class ChatGPTExport(ConversationExport):
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
     looks_ahead = True
     key = "mapping"
-    alone = ("mapping", "children", "author")
+    alone = ("mapping", "children", "content_type")
 
     def __init__(self) -> None:
         # When the oldest conversation with a message began, and its id.

@@ -58,7 +58,8 @@ class SlackExport(Importer):
         self._conversations: dict[str, Mapping[str, Any]] = {}
 
     def recognises(self, source: Source) -> bool:
-        return source.is_folder and bool(_days(source.path))
+        # Other programs write a file a day too.
+        return source.is_folder and any('"ts"' in Source(day, day.name).beginning for day in _days(source.path))
 
     def files(self, source: Source) -> Sequence[Source]:
         if not source.is_folder:
