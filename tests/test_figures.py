@@ -20,9 +20,9 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (341, 400),
-    "lines": (71_976, 63_000),
-    "lines of the core": (32_633, 28_500),
+    "files": (340, 400),
+    "lines": (70_614, 63_000),
+    "lines of the core": (32_073, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (136, 70),
     "class names in several modules": (3, 8),
