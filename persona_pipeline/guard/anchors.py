@@ -136,7 +136,7 @@ class AnchorAnswers(BaseModel, extra="ignore", frozen=True):
     by_people: int = 0
     unanswered: int = 0
     unsteady: list[str] = Field(default_factory=list)
-    one_sided: bool = False
+    one_sided: bool = Field(default=False, exclude_if=lambda found: not found)
 
     def again(self, second: "AnchorAnswers") -> "AnchorAnswers":
         """Return the answers with the anchors that a second round answers otherwise."""
@@ -199,7 +199,7 @@ class JudgeCheck(BaseModel, extra="ignore", frozen=True):
     unanswered: int = 0
     before: tuple[int, int] | None = None
     changed: bool = False
-    one_sided: bool = False
+    one_sided: bool = Field(default=False, exclude_if=lambda found: not found)
 
     @property
     def passed(self) -> bool | None:

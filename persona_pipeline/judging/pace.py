@@ -3,7 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,8 +13,10 @@ _MINUTE = 60.0
 # Seconds until the server counts a sent request. Its report includes refills up to then.
 _ON_THE_WAY = 0.25
 
-# Seconds of a pause for which the server gives no time.
-_LONGEST_PAUSE = 30.0
+# Guesses after refusals: this share of the accepted rate, growing by this share a minute; the longest pause in seconds.
+_SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
+# Requests a minute; more means unlimited.
+_MOST_GUESSED = 1e6
 
 # Too many a minute, and too many at once.
 _THROTTLED, OVERLOADED = 429, 529
@@ -57,6 +60,7 @@ class _Allowance:
     per_minute: float
     level: float
     at: float
+    guessed: bool = False
     spent: float = 0.0
     most: float | None = None
 
@@ -66,6 +70,8 @@ class _Allowance:
 
     def refill(self, now: float) -> None:
         minutes = max(0.0, now - self.at) / _MINUTE
+        if self.guessed:
+            self.per_minute = min(_MOST_GUESSED, self.per_minute * (1 + _WIDENED) ** min(minutes, _MINUTE))
         self.level = min(self.full, self.level + self.per_minute * minutes)
         self.at = now
 
@@ -99,6 +105,8 @@ class Pacer:
         self._clock = clock
         self._fixed = dict(per_minute or {})
         self._allowances = {kind: _Allowance(most, most, clock()) for kind, most in self._fixed.items()}
+        self._guess: _Allowance | None = None
+        self._accepted: deque[float] = deque()
         self._paused_until = float("-inf")
         self._accepted_at = float("-inf")
         self._refused_at = float("-inf")
@@ -113,19 +121,25 @@ class Pacer:
         """Return the seconds until a request of this cost may go: 0 is now."""
         now = self._clock()
         waits = [self._paused_until - now]
-        for kind, allowance in self._allowances.items():
+        for allowance, taken in self._taken(cost):
             allowance.refill(now)
-            waits.append(allowance.wait(cost.get(kind, 0.0)))
+            waits.append(allowance.wait(taken))
         return max(0.0, *waits)
+
+    def _taken(self, cost: Cost) -> Iterator[tuple[_Allowance, float]]:
+        """Yield every allowance with what a request of this cost takes of it."""
+        yield from ((allowance, cost.get(kind, 0.0)) for kind, allowance in self._allowances.items())
+        if self._guess:
+            yield self._guess, 1.0
 
     async def turn(self, cost: Cost) -> Admission:
         """Wait until a request of this cost may go, and take what it costs."""
         while (seconds := self.wait(cost)) > 0:
             # Another request may take it first; then this one waits again.
             await asyncio.sleep(seconds)
-        for kind, allowance in self._allowances.items():
-            allowance.level -= cost.get(kind, 0.0)
-            allowance.spent += cost.get(kind, 0.0)
+        for allowance, taken in self._taken(cost):
+            allowance.level -= taken
+            allowance.spent += taken
         return Admission(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
 
     def heard(self, turn: Admission, status: int, headers: Mapping[str, str]) -> None:
@@ -137,19 +151,28 @@ class Pacer:
             if most and left is not None:
                 self._told(kind, turn, most, left, _duration(reset), now)
         if status in (_THROTTLED, OVERLOADED):
-            self._refuse(turn, seconds_to_wait(headers), now)
+            self._refuse(turn, status, seconds_to_wait(headers), now)
         elif status < 400:
             self._accepted_at, self._refused_in_a_row = now, 0
+            self._accepted.append(now)
+            while self._accepted[0] < now - _MINUTE:
+                self._accepted.popleft()
 
-    def _refuse(self, turn: Admission, asked: float | None, now: float) -> None:
-        """Pause for ``asked`` seconds, or where the server does not say, longer each time."""
+    def _refuse(self, turn: Admission, status: int, asked: float | None, now: float) -> None:
+        """Pause, ``asked`` seconds or longer each time, and go slower from then on where the server does not say how fast."""
         self.refused += 1
+        is_again = self._refused_in_a_row > 0
         if turn.sent >= self._refused_at:
             # Requests that were under way together are refused together; the pause grows once.
             self._refused_in_a_row += 1
             self._refused_at = now
         pause = min(_LONGEST_PAUSE, 2.0 ** (self._refused_in_a_row - 1)) if asked is None else asked
         self._paused_until = max(self._paused_until, now + pause)
+        # One request that an overloaded server refuses may be chance.
+        is_slowed = is_again if status == OVERLOADED else Limit.REQUESTS not in self._allowances
+        if self._accepted and is_slowed:
+            borne = len(self._accepted) * _MINUTE / max(1.0, now - self._accepted[0])
+            self._guess = _Allowance(_SLOWER * borne, 0.0, now, guessed=True)
 
     def _told(
         self, kind: Limit, turn: Admission, limit: float, remaining: float, reset: float | None, now: float

@@ -76,7 +76,7 @@ def test_a_page_holds_whatever_stands_in_a_claim(
     capsys.readouterr()
     run(*asked, "markdown")
     markdown = capsys.readouterr().out
-    assert "<script>" not in markdown and not re.search(r"(?<!\\)\]\(http", markdown)
+    assert "<script>" not in markdown and not re.search(r"(?<!\\)\]\(http", re.sub(r"`[^`]*`", "", markdown))
     cells = [line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("|")]
     assert set(cells[:3]) == {5}, "a pipe in a claim cuts no row"
     run(*asked, "table")

@@ -63,15 +63,29 @@ def taken(pacer: Pacer) -> Admission:
         ([(0.0, 200, told(600, 600, "input-tokens"))], {}, {Limit.INPUT_TOKENS: 9000.0}, 0.0),
         ([(0.0, 429, {"retry-after": "7"})], {}, ONE, 7.0),
         ([(0.0, 429, {"retry-after-ms": "250"})], {}, ONE, 0.25),
-        # An overloaded server: the same pauses.
+        # An overloaded server: the same pauses; it is chance, and no reason to go slower, until it is refused again.
         ([(0.0, 529, {"retry-after": "7"})], {}, ONE, 7.0),
         ([(0.0, 529, {})], {}, ONE, 1.0),
         ([(0.0, 529, {}), (10.0, 529, {}), (20.0, 529, {})], {}, ONE, 4.0),
-        # Accepted again, the pauses begin anew.
-        ([(0.0, 529, {}), (10.0, 200, {}), (20.0, 529, {})], {}, ONE, 1.0),
+        ([(2.0 * n, 200, {}) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})], {}, ONE, 0.0),
+        (
+            [(2.0 * n, 200, {}) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})] * 2,
+            {},
+            ONE,
+            1 / (0.7 * 11 / 20),
+        ),
+        # It is slower than the limits it names.
+        (
+            [(2.0 * n, 200, told(600, 600)) for n in range(11)] + [(20.0, 529, {"retry-after": "0"})] * 2,
+            {},
+            ONE,
+            1 / (0.7 * 11 / 20),
+        ),
         # No word how long: twice as long each time.
         ([(0.0, 429, {})], {}, ONE, 1.0),
         ([(0.0, 429, {}), (10.0, 429, {}), (20.0, 429, {})], {}, ONE, 4.0),
+        # Half a request a second was borne, seven tenths of that are tried.
+        ([(2.0 * n, 200, {}) for n in range(11)] + [(20.0, 429, {"retry-after": "0"})], {}, ONE, 1 / (0.7 * 11 / 20)),
         # The lower of what is set and what is said.
         ([(0.0, 200, told(600, 600))], {"requests": 60.0}, ONE, 0.0),
         ([(0.0, 200, told(600, 0))], {"requests": 60.0}, ONE, 1.0),
@@ -114,6 +128,16 @@ def test_what_was_sent_since_is_taken_off_what_an_answer_says_remains() -> None:
     assert pacer.wait(ONE) == pytest.approx(1.0)
 
 
+def test_a_guess_is_widened_while_nothing_is_refused() -> None:
+    pacer, clock = pacer_that_heard(*((float(n), 200, {}) for n in range(10)), (10.0, 429, {"retry-after": "0"}))
+    first = pacer.wait(ONE)
+    clock.now = 70.0
+    assert pacer.wait(ONE) == 0.0
+    for _ in range(84):
+        taken(pacer)
+    assert pacer.wait(ONE) < first
+
+
 def test_requests_that_were_under_way_together_are_refused_once() -> None:
     clock = Moment()
     pacer = Pacer(clock=clock)
@@ -123,6 +147,13 @@ def test_requests_that_were_under_way_together_are_refused_once() -> None:
         pacer.heard(turn, 529, {})
     assert pacer.wait(ONE) == pytest.approx(1.0)
     assert pacer.refused == 20
+
+
+def test_a_guess_of_long_ago_is_no_limit() -> None:
+    pacer, clock = pacer_that_heard(*((float(n), 200, {}) for n in range(10)), (10.0, 429, {"retry-after": "0"}))
+    for weeks in (1, 2, 2):
+        clock.now = weeks * 604_800.0
+        assert pacer.wait(ONE) == 0.0
 
 
 def test_a_server_with_limits_refuses_nothing(server: MessagesServer, options: ModelOptions) -> None:

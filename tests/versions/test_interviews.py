@@ -1,6 +1,7 @@
 """Two targets in one interview: what is told of answers beside what a judge says, and where a fault is planted."""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -149,7 +150,9 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
     hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})
     agents = {"ann": agent.model_copy(update={"lines": (hostile,)})}
     for format in ("markdown", "html"):
-        text = render_page(comparison_page(found.model_copy(update={"agents": agents})), format)
+        rendered = render_page(comparison_page(found.model_copy(update={"agents": agents})), format)
+        # In a code span nothing is a link.
+        text = re.sub(r"`[^`]*`", "", rendered)
         assert "<img src" not in text and "</td><script>" not in text and ("[a](http" not in text or format == "html")
 
 
