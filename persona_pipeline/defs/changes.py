@@ -11,7 +11,7 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.automation import build_automation
-from persona_pipeline.defs.agents.freshness import freshness_evaluations, overdue
+from persona_pipeline.defs.agents.freshness import overdue, report_freshness
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import partition_requests, reported
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
@@ -95,6 +95,7 @@ def build_source_changes(specs: Specs, suites: Sequence[SuiteSpecs]) -> dg.Senso
             for name, severity in overdue_now.items()
             if name in now.agent_ids and late_before.get(name) != severity
         ]
+        report_freshness(specs, instance, newly_late, overdue_now)
         cursor = json.dumps(overdue_now)
         of_suites = report_suites(context, opened, suites)
         partitions += of_suites.partitions
@@ -120,7 +121,6 @@ def build_source_changes(specs: Specs, suites: Sequence[SuiteSpecs]) -> dg.Senso
                     for item in sorted(changes, key=lambda item: item.source == MESSAGES)
                 ),
                 *of_suites.events,
-                *freshness_evaluations(specs, newly_late, overdue_now),
             ],
         )
 

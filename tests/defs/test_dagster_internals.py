@@ -27,6 +27,7 @@ METHODS = [
     (PostgresEventLogStorage, "index_connection", []),
     (dg.DagsterInstance, "get_records_for_run", ["run_id", "of_type"]),
     (dg.DagsterInstance, "add_run_tags", ["run_id", "new_tags"]),
+    (dg.DagsterInstance, "report_dagster_event", ["dagster_event", "run_id"]),
 ]
 ATTRIBUTES = [
     (dg.DagsterInstance, "event_log_storage"),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
+from persona_pipeline.defs import changes
 from persona_pipeline.defs.agents.freshness import ERROR, RECENTLY, WARN, overdue
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.platform.place import Place
@@ -28,22 +29,24 @@ def test_each_agent_grows_old_by_itself(small: Project, age: int, expected: dict
     assert overdue(SPECS, small.instance, datetime.now(UTC) + timedelta(hours=age)) == expected
 
 
-def test_the_sensor_reports_it_once_and_the_next_run_that_it_is_over(
+def test_the_sensor_reports_each_step_and_the_next_run_that_it_is_over(
     small: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small.observe()
     small.evaluate("ann")
     assert evaluations(small, "ann") == [(True, WARN)]
-    monkeypatch.setenv("PERSONA_FRESH_HOURS", "0.00001")
-    orchestration.cache_clear()
-    small.observe()
-    small.observe()
-    assert evaluations(small, "ann")[1:] in ([(False, ERROR)], [(False, WARN), (False, ERROR)])
-    monkeypatch.delenv("PERSONA_FRESH_HOURS")
-    orchestration.cache_clear()
+    for late in ({"ann": WARN}, {"ann": ERROR}, {"ann": ERROR}):
+        monkeypatch.setattr(changes, "overdue", lambda *_, late=late: late)
+        small.observe()
+        assert evaluations(small, "ann") == [(False, late["ann"])]
+    monkeypatch.setattr(changes, "overdue", lambda *_: {})
     small.evaluate("ann")
     small.observe()
     assert evaluations(small, "ann")[-1] == (True, WARN)
+    # A second time, as after every pause.
+    monkeypatch.setattr(changes, "overdue", lambda *_: {"ann": WARN})
+    small.observe()
+    assert evaluations(small, "ann") == [(False, ERROR), (False, WARN)]
     assert evaluations(small, "bob") == []
 
 

@@ -50,3 +50,22 @@ def freshness_evaluations(
         wrong = [f"Last evaluated more than {age:g} hours ago."] if severity else []
         said = metadata.check_result(RECENTLY, wrong, {}, severity=dg.AssetCheckSeverity(severity or WARN))
         yield evaluated(specs.verdicts.key, agent_id, said)
+
+
+def report_freshness(
+    specs: Specs, instance: dg.DagsterInstance, agent_ids: Collection[str], late: Mapping[str, str]
+) -> None:
+    """Set the check's result in the run of each agent's newest verdict.
+
+    Dagster keeps one result of a check of a partition without a run and refuses a second one.
+    """
+    for evaluation in freshness_evaluations(specs, agent_ids, late):
+        event = dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_CHECK_EVALUATION.value,
+            job_name="evaluate_agent",
+            event_specific_data=evaluation,
+        )
+        asked = dg.AssetRecordsFilter(asset_key=specs.verdicts.key, asset_partitions=[evaluation.partition or ""])
+        for record in instance.fetch_materializations(asked, limit=1).records:
+            if record.run_id:
+                instance.report_dagster_event(event, record.run_id)
