@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -423,11 +424,25 @@ def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise ConfigError([Problem("exists already; choose another folder or remove it", str(path)) for path in taken])
+    written: list[Path] = []
     try:
         for target, text in targets.items():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8", newline="\n")
+            with target.open("x", encoding="utf-8", newline="\n") as stream:
+                written.append(target)
+                stream.write(text)
     except OSError as error:
+        _take_back(directory, targets, written)
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"{directory} cannot be written ({reason}); choose another folder") from error
-    return [*targets]
+    return written
+
+
+def _take_back(directory: Path, targets: Iterable[Path], written: Iterable[Path]) -> None:
+    """Remove the files that were written, and the folders that are empty without them."""
+    for path in written:
+        path.unlink(missing_ok=True)
+    folders = {folder for target in targets for folder in target.parents if folder.is_relative_to(directory)}
+    for folder in sorted(folders, reverse=True):
+        with suppress(OSError):
+            folder.rmdir()

@@ -102,6 +102,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         write_new(tmp_path / "file", template_world())
 
 
+def test_what_fails_midway_leaves_nothing_of_it_and_all_that_was_there(tmp_path: Path) -> None:
+    root = tmp_path / "world"
+    root.mkdir()
+    (root / "notes.txt").write_text("mine", encoding="utf-8")
+    # A file's name is too long for any disk.
+    texts = {"a.txt": "1", "new/deep/b.txt": "2", f"{'x' * 300}.txt": "3"}
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_new(root, texts)
+    assert [path.name for path in root.rglob("*")] == ["notes.txt"]
+
+
 def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
     done = apart("init", str(tmp_path / "w"))
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import CheckRecord, Outcome, write_checks
 from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.lab import first
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend, bypass_counts
@@ -91,6 +92,26 @@ def test_41_try_on_a_full_disk_leaves_nothing_in_the_way_of_the_next(
         done = command("try", "chats.jsonl")
     assert (done.returncode, done.stderr.count("\n")) == (EXIT_MACHINE, 1), done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["chats.jsonl"]
+
+
+def test_41_try_keeps_a_world_that_another_wrote_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "chats.jsonl", [LINE])
+    theirs = tmp_path / "chats-world" / "persona.yaml"
+    looked = first.first_look
+
+    def slow(*given: Any, **options: Any) -> Any:
+        theirs.parent.mkdir()
+        theirs.write_text("window: 7d\n", encoding="utf-8")
+        (theirs.parent / "README.md").write_text("Theirs.\n", encoding="utf-8")
+        return looked(*given, **options)
+
+    monkeypatch.setattr(first, "first_look", slow)
+    done = in_process(tmp_path, monkeypatch, capsys)("try", "chats.jsonl")
+    assert done.returncode == 2 and "exists already" in done.stderr
+    assert sorted(path.name for path in theirs.parent.iterdir()) == ["README.md", "persona.yaml"]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "since 2026-03-01"])

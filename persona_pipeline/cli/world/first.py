@@ -79,12 +79,7 @@ def first(
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
-    try:
-        facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
-    except Exception:
-        # Half a world would be in the way of the next run.
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look, {**fields, **answers})
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     end(result.status.exit_code)
 
@@ -130,11 +125,16 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: d
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     drifts = [drift for look in looks if (drift := drift_of(look))]
     write_new(folder, {**world_files(cast), **drift_files(drifts)})
-    # Speakers who are not agents here are people in that world, too.
-    remember(folder, fields=fields, people=cast.people)
-    world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
-    # The API is not even asked how many tokens it is: it would be shown the messages.
-    cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
+    try:
+        # Speakers who are not agents here are people in that world, too.
+        remember(folder, fields=fields, people=cast.people)
+        world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
+        # The API is not even asked how many tokens it is: it would be shown the messages.
+        cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
+    except Exception:
+        # From here on the folder is this command's. Half a world would be in the way of the next run.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
     drawn = {"voice_map": voices, "closest": closest_voices(voices)}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
