@@ -10,8 +10,8 @@ from persona_pipeline.evaluation.plan import (
     AgentPlan,
     SyntheticAgents,
     facts_requests,
-    is_silent,
     plans_of,
+    silent_agents,
     with_generated,
 )
 from persona_pipeline.evaluation.read import WorldReader
@@ -93,7 +93,7 @@ def estimate_run(
     inputs = reader.inputs(request)
     baselines, broken = reader.baselines(scope.agent_id for scope in inputs.scopes)
     inputs = inputs.without(broken)
-    silent = [scope for scope in inputs.agents if request.synthetic and is_silent(inputs, scope)]
+    silent = silent_agents(inputs) if request.synthetic else []
     drafts = {scope.agent_id: expected_conversations(scope.persona, ends=scope.window.end) for scope in silent}
     inputs = with_generated(inputs, SyntheticAgents({name: messages for name, (_, messages) in drafts.items()}))
     talks = [question for questions, _ in drafts.values() for question in questions]

@@ -348,9 +348,10 @@ class SyntheticAgents:
     expenses: list[Expense] = field(default_factory=list)
 
 
-def is_silent(inputs: Inputs, scope: AgentScope) -> bool:
-    """Return whether an agent has so few real messages in its window that conversations are generated for it."""
-    return len(inputs.messages.within(scope.window, agent_id=scope.agent_id)) < FEWEST_MESSAGES
+def silent_agents(inputs: Inputs) -> list[AgentScope]:
+    """Return the agents with so few real messages in their window that conversations are generated for them."""
+    said = [(scope, inputs.messages.within(scope.window, agent_id=scope.agent_id)) for scope in inputs.agents]
+    return [scope for scope, own in said if len(own) < FEWEST_MESSAGES]
 
 
 def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
@@ -360,9 +361,7 @@ def synthesize(inputs: Inputs, judge: Judge) -> SyntheticAgents:
     if not isinstance(judge, OpenedJudge) or not judge.live or judge.writer:
         raise ConfigError("--synthetic needs a live judge and no --record; add --judge anthropic")
     talking, found = judge.without_recorded(), SyntheticAgents()
-    for scope in inputs.agents:
-        if not is_silent(inputs, scope):
-            continue
+    for scope in silent_agents(inputs):
         agent_id = scope.agent_id
         generated = run_async(generate_conversations(scope.persona, talking, ends=scope.window.end))
         found.agents[agent_id] = generated.messages

@@ -47,7 +47,6 @@ from persona_pipeline.guard.gate import (
     GateRules,
     baseline_terms,
     counted,
-    doubt_of,
     exit_code_of,
     findings_of_run,
     kept_rules,
@@ -58,7 +57,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
-from persona_pipeline.guard.report import AgentReport, Finding, LooserRule, RunReport, Terms, about
+from persona_pipeline.guard.report import AgentReport, Finding, LooserRule, RunReport, Terms, about, doubt_of
 from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts

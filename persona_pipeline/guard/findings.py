@@ -7,6 +7,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.options import REGRESSION_DELTA
+from persona_pipeline.base.text import some
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.regression import Rules
@@ -216,8 +217,7 @@ def injections(evaluation: AgentEvaluation) -> Iterator[Finding]:
         if row.injection_suspected
     ]
     if flagged:
-        more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
-        text = f"the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
+        text = f"the judged text seems to address the judge ({some(flagged, MOST_FLAGGED)})"
         yield about(
             evaluation.agent_id, "injection", text, remedy="read those messages before you believe their scores"
         )

@@ -11,7 +11,7 @@ from typing import Any
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest
 from persona_pipeline.base.settings import LIVE_COVERAGE
-from persona_pipeline.base.text import shortened
+from persona_pipeline.base.text import shortened, some
 from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import (
@@ -49,6 +49,7 @@ from persona_pipeline.guard.report import (
     LooserRule,
     Terms,
     about,
+    doubt_of,
     worst_exit_code,
 )
 from persona_pipeline.judging.verdict import Unscored, unscored_label
@@ -117,11 +118,6 @@ class GateRules(Rules):
         return [item for item in self.accepted_drops if self.today <= item.until]
 
 
-def doubt_of(findings: Iterable[Finding]) -> Finding | None:
-    """Return why a run's judge cannot be believed, as it quotes wrongly or failed its check; None: a baseline may be taken."""
-    return next((finding for finding in findings if finding.kind == "judge_health"), None)
-
-
 def judge_agent(
     evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules, not_judged: Collection[str] = ()
 ) -> AgentReport:
@@ -135,7 +131,6 @@ def judge_agent(
     names = ", ".join(dimension_label(name).lower() for name in not_judged)
     rules_said = [*(item.text for item in looser), *([f"{names}{NOT_JUDGED}"] if names else [])]
     health = [*judge_findings(evaluation, comparison), *judge_health(evaluation)]
-    doubted = doubt_of(health) is not None
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
@@ -143,7 +138,7 @@ def judge_agent(
             *(_accepted(item, rules) for item in drops),
             *_allowed(evaluation.agent_id, comparison, rules),
             *health,
-            *_coverage(evaluation, comparison, rules, doubted=doubted),
+            *_coverage(evaluation, comparison, rules, doubted=doubt_of(health) is not None),
             *_threshold(evaluation, rules),
             *doubted_findings(comparison),
             *likeness_findings(evaluation),
@@ -377,10 +372,9 @@ def _coverage(
             command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
         elif item.failed and (item.score is None or not rules.are_covered([item]) or (compared and compared.lost)):
             rows = [row for row in item.propositions.values() if row.failed]
-            more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             text = (
                 f"{label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
-                f"{', '.join(row.id for row in rows[:MOST_FLAGGED])}{more}); {rows[0].detail}"
+                f"{some([row.id for row in rows], MOST_FLAGGED)}); {rows[0].detail}"
             )
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"

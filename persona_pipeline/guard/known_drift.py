@@ -18,7 +18,7 @@ from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, Rules, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, about, provider_of
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, about, doubt_of, provider_of
 from persona_pipeline.scoring.messages.verdicts import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
@@ -210,7 +210,7 @@ def with_known_drifts(
     """
     evaluation, against = report.evaluation, objections(report.evaluation, drifts)
     # A judge that cannot be believed says nothing of messages either.
-    doubted = any(item.kind == "judge_health" for item in report.findings)
+    doubted = doubt_of(report.findings) is not None
     kind = "doubted" if doubted else OUT_OF_CHARACTER
     found = [*report.findings, *_out_of_character(evaluation, baseline, report.comparison.share_drop, kind)]
     if against.reasons and not doubted and any(item.kind == "no_baseline" for item in found):

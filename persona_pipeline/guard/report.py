@@ -210,6 +210,11 @@ def about(agent_id: str, kind: str, text: str, **more: Any) -> Finding:
     return Finding(kind=kind, message=f"{agent_id}: {text}", agent_id=agent_id, **more)
 
 
+def doubt_of(findings: Iterable[Finding]) -> Finding | None:
+    """Return why a run's judge cannot be believed, as it quotes wrongly or failed its check; None: a baseline may be taken."""
+    return next((finding for finding in findings if finding.kind == "judge_health"), None)
+
+
 class LooserRule(BaseModel, extra="forbid", frozen=True):
     """A rule of a run that lets more pass than usual. ``usual``: the default, or a stricter value of ``persona.yaml``.
 

@@ -24,7 +24,7 @@ _MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]#!|~^$])|(?<!\S)([-+=](?=[\s\-
 # GitHub links these even when they are escaped: mentions, issues, commits, addresses, emoji names. In a code span it does not.
 _AUTOLINKS = re.compile(r"[@#]\w|://|\bwww\.|\bGH-\d|:[\w+-]+:|\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 # A table is split at pipes before code spans are found, so a word ends at one.
-_WORDS = re.compile(r"[^\s|]+")
+_WORDS = re.compile(r"([^\s|]+)")
 
 
 def asset(name: str, package: str = "persona_pipeline.reporting") -> str:
@@ -49,17 +49,12 @@ def markdown_text(text: str, limit: int | None = None) -> str:
 
     Words that GitHub would link are code spans, so that they can be copied.
     """
-    line = one_line(text, limit)
-    written, start = "", 0
-    for word in _WORDS.finditer(line):
-        if _AUTOLINKS.search(word.group()):
-            written += _escaped(line[start : word.start()]) + markdown_code(word.group())
-            start = word.end()
-    return written + _escaped(line[start:])
 
+    def written(part: str) -> str:
+        is_linked = _AUTOLINKS.search(part)
+        return markdown_code(part) if is_linked else escape(_MARKDOWN_PUNCTUATION.sub(r"\\\g<0>", part), quote=False)
 
-def _escaped(line: str) -> str:
-    return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\g<0>", line), quote=False)
+    return "".join(map(written, _WORDS.split(one_line(text, limit))))
 
 
 def markdown_code(text: str, limit: int | None = None, *, in_table: bool = False) -> str:

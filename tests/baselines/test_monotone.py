@@ -14,8 +14,8 @@ from persona_pipeline.evaluation.snapshot import Reference
 from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.gate import GateRules, doubt_of, exit_code_of, nothing_evaluated, run_coverage
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport
+from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated, run_coverage
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, doubt_of
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,

@@ -16,7 +16,6 @@ from persona_pipeline.guard.findings import power_findings, record_command
 from persona_pipeline.guard.gate import (
     GateRules,
     all_dropped,
-    doubt_of,
     exit_code_of,
     facts_findings,
     judge_agent,
@@ -27,7 +26,7 @@ from persona_pipeline.guard.gate import (
     weighed,
 )
 from persona_pipeline.guard.known_drift import lower
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, judge_to_ask
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, doubt_of, judge_to_ask
 from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated, golden

@@ -337,9 +337,8 @@ class ModelBackend:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
         reservation: Reservation | None = None
         if self.budget:
-            worst = self.budget.worst_price(
-                plain_json(body), body["max_tokens"], self.options.model, self.options.prices
-            )
+            text, most = plain_json(body), body["max_tokens"]
+            worst = self.budget.worst_price(text, most, self.options.model, self.options.prices)
             reservation = await self.budget.reserve(worst)
             if reservation is None:
                 detail = f"not asked: it could pass the limit of {self.budget.limit(worst)}"

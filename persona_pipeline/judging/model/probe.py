@@ -106,9 +106,8 @@ def _judging(verdicts: Sequence[Verdict]) -> ProbeFinding | None:
         wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
     if not wrong:
         scores = ", ".join(f"{verdict.score}" for verdict in verdicts)
-        return ProbeFinding(
-            "judging", OK, f"gets {len(verdicts)} plain claims right, true and false in turn ({scores})"
-        )
+        said = f"gets {len(verdicts)} plain claims right, true and false in turn ({scores})"
+        return ProbeFinding("judging", OK, said)
     return ProbeFinding("judging", ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
@@ -171,11 +170,8 @@ def _lifecycle(found: Any, name: str) -> ProbeFinding:
         return ProbeFinding("model", ERROR, f"{name} is retired", remedy)
     if isinstance(retires, datetime):
         said = f"{name} retires on {retires.date().isoformat()}"
-        return (
-            ProbeFinding("model", NOTE, said, remedy)
-            if retires - datetime.now(UTC) < _RETIRES_SOON
-            else ProbeFinding("model", OK, said)
-        )
+        soon = retires - datetime.now(UTC) < _RETIRES_SOON
+        return ProbeFinding("model", NOTE if soon else OK, said, remedy if soon else "")
     if stage == "deprecated":
         return ProbeFinding("model", NOTE, f"{name} is deprecated", remedy)
     return ProbeFinding("model", OK, f"{name} is there")
@@ -198,9 +194,8 @@ def _structured(verdict: Verdict, backend: ModelBackend) -> ProbeFinding:
 
 def _caching(second: Verdict, options: ModelOptions) -> ProbeFinding:
     if second.usage.cache_read_tokens:
-        return ProbeFinding(
-            "caching", OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
-        )
+        said = f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
+        return ProbeFinding("caching", OK, said)
     remedy = "nothing to be done, but every claim pays for its whole transcript"
     if options.is_anthropic:
         remedy = (

@@ -250,8 +250,7 @@ def _parts(place: Sequence[Message], asked: set[str]) -> list[Talk]:
     parts, shown, ids = list[Talk](), dict[int, Message](), set[str]()
     for index in where:
         around = {at: place[at] for at in range(max(0, index - CONTEXT), index + 1)}
-        is_long = _talk(key, shown | around, ids).size > MOST_CHARACTERS
-        if ids and (len(ids) == MOST_ASKED or is_long):
+        if ids and (len(ids) == MOST_ASKED or _talk(key, shown | around, ids).size > MOST_CHARACTERS):
             parts.append(_talk(key, shown, ids))
             shown, ids = {}, set()
         shown |= around
