@@ -24,7 +24,7 @@ from persona_pipeline.world import World
 from tests.support.browser import chromium
 from tests.support.clock import Clock
 from tests.support.command_line import Cli, in_process
-from tests.support.forking import forked_python
+from tests.support.forking import forked_commands, stop_server
 from tests.support.made_once import made_once
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
@@ -104,7 +104,10 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def _made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched, made_once():
         _shut_out(patched)
-        yield
+        try:
+            yield
+        finally:
+            stop_server()
 
 
 @pytest.fixture(scope="session")
@@ -217,11 +220,9 @@ def browser() -> Iterator["Browser"]:
 
 
 @pytest.fixture(scope="session")
-def forked() -> Iterator[Path]:
+def forked() -> Path:
     """The folder of a Python, and of Dagster's commands, that are forked from a process that has loaded them."""
-    # A socket's address may be 107 bytes long, which pytest's folders are near.
-    with TemporaryDirectory(prefix="forked") as folder, forked_python(Path(folder)) as commands:
-        yield commands
+    return forked_commands()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.cli import machine_failure
 from tests.support.command_line import Cli
+from tests.support.forking import forked_python
 from tests.support.waiting import PATIENCE
 
 CODE = "from persona_pipeline.cli import main; main()"
@@ -49,7 +49,7 @@ def run(root: Path, *arguments: str, most_bytes: int | None = None) -> subproces
     environment = {"PATH": os.environ["PATH"], "PERSONA_ROOT": str(root), "HOME": str(root)}
     # A file that may not grow would be a compiled module too, cut off and believed by whoever imports it next.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    command = [sys.executable, "-c", CODE, *arguments]
+    command = [forked_python(), "-c", CODE, *arguments]
     return subprocess.run(
         command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.importing.samples import SAMPLES, TEXTS
 from tests.support.command_line import Cli, in_process
+from tests.support.forking import forked_python
 from tests.support.worlds import write_jsonl
 
 LINE = {"who": {"id": "ann"}, "room": "general", "body": [{"type": "text", "text": "hi"}], "at": 1772355600, "n": 1}
@@ -27,7 +27,7 @@ def ingest(small_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_a_pipe_whose_keys_are_ones_own(small_root: Path) -> None:
     maps = [part for item in MAPPED for part in ("--map", item)]
     lines = json.dumps(LINE) + "\n" + json.dumps({**LINE, "n": 2, "at": None}) + "\n"
-    command = [sys.executable, "-m", "persona_pipeline", "ingest", "-", *maps]
+    command = [forked_python(), "-m", "persona_pipeline", "ingest", "-", *maps]
     environment = {"PERSONA_ROOT": str(small_root), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, check=False)
     assert done.stdout == "1 added, 0 changed, 0 known, 1 left out\n", done.stderr

@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from persona_pipeline.world import World
 from persona_pipeline.world.personas import is_agent_id, is_name, load_persona
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.command_line import in_process
+from tests.support.forking import forked_python
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in
 
@@ -30,7 +30,7 @@ def answered(folder: Path, *answers: str, options: tuple[str, ...] = ()) -> tupl
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PERSONA_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "persona_pipeline", "init", "w", *options],
+        [forked_python(), "-m", "persona_pipeline", "init", "w", *options],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=theirs,

@@ -16,6 +16,7 @@ from persona_pipeline.world.models import Message
 from tests.first.worlds import drifted, lines_of, support, together
 from tests.importing.samples import SAMPLES, TEXTS
 from tests.support.command_line import Done, in_process
+from tests.support.forking import forked_python
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import write_jsonl
 
@@ -46,7 +47,7 @@ def persona(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def in_a_process(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run ``try`` as ``persona`` does, in a process of its own."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **KEYS}
-    command = [sys.executable, "-m", "persona_pipeline", *arguments]
+    command = [forked_python(), "-m", "persona_pipeline", *arguments]
     return subprocess.run(
         command,
         cwd=folder,

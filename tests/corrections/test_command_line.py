@@ -2,7 +2,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -16,6 +15,7 @@ from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.world import CorrectionSettings, World
 from tests.support.clock import LONG
+from tests.support.forking import forked_python
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_service_runs_as_a_process(root: Path) -> None:
     code = "from persona_pipeline.cli.corrections import app; app()"
     arguments = ["serve", "--port", str(port), "--judge", "recorded", "--token-env", "MY_TOKEN"]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [forked_python(), "-c", code, *arguments],
         env=os.environ | {"MY_TOKEN": "abc"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ import os
 import pty
 import struct
 import subprocess
-import sys
 import termios
 
 import pytest
@@ -21,6 +20,7 @@ from persona_pipeline.reporting.terminal import draw, page_text
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
 from tests.support.clock import LONG
+from tests.support.forking import forked_python
 
 BUSY = GateStatistics(
     actions=1_234_567,
@@ -95,12 +95,12 @@ def test_on_a_terminal_and_in_a_pipe(world: World, columns: int) -> None:
     environment |= {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": f"sqlite:///{world.root / 'gate.db'}"}
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    subprocess.run([sys.executable, "-c", code], env=environment, stdout=theirs, check=True, timeout=LONG)
+    subprocess.run([forked_python(), "-c", code], env=environment, stdout=theirs, check=True, timeout=LONG)
     shown = os.read(ours, 1 << 16).decode().replace("\r\n", "\n")
     os.close(ours)
     os.close(theirs)
     piped = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, timeout=LONG, text=True
+        [forked_python(), "-c", code], env=environment, capture_output=True, check=True, timeout=LONG, text=True
     )
     plain = printable(shown)
     assert plain.split() == piped.stdout.split()

@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.clock import LONG
+from tests.support.forking import forked_python
 
 PROJECT = Path(__file__).parents[2]
 
@@ -13,7 +13,7 @@ PROJECT = Path(__file__).parents[2]
 def run(name: str, *arguments: str, **environment: str) -> str:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANTHROPIC_", "PERSONA_"))}
     done = subprocess.run(
-        [sys.executable, str(PROJECT / "docs/examples" / name), *arguments],
+        [forked_python(), str(PROJECT / "docs/examples" / name), *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",

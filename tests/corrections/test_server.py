@@ -5,7 +5,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ import pytest
 
 from persona_pipeline.world import World
 from tests.support.clock import LONG
+from tests.support.forking import forked_python
 from tests.support.waiting import wait_until
 
 BODY = json.dumps({"agent_id": "ann", "text": "hi", "channel": "general"}).encode()
@@ -29,7 +29,7 @@ def service(world: World, *options: str) -> Iterator[int]:
     environment = os.environ | {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": str(world.store.engine.url)}
     code = "from persona_pipeline.cli import main; main()"
     arguments = ["corrections", "serve", "--judge", "recorded", "--port", str(port), *options]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([forked_python(), "-c", code, *arguments], env=environment, stderr=subprocess.DEVNULL)
     try:
         path = options[options.index("--unix-socket") + 1] if "--unix-socket" in options else None
         wait_until(lambda: _answers(port, path), pause=0.05)

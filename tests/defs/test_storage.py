@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -37,6 +36,7 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.world import World
 from tests.defs.support import EVALUATED, PARTITION, Project
 from tests.defs.test_killed_daemon import ORIGIN
+from tests.support.forking import forked_python
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in, write_yaml
@@ -231,7 +231,7 @@ def test_two_runs_at_once(
     with dg.DagsterInstance.get() as instance:
         # Dagster's own tables are there: two first processes at once stumble over each other making them.
         assert (instance.get_runs_count(), instance.all_asset_keys()) == (0, [])
-    command = [sys.executable, "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
+    command = [forked_python(), "-W", "ignore", "-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions"]
     asked = {"as_of": BEFORE_THE_DRIFT}
     configs = [
         {"ops": {"regression_report": {"config": asked}}},

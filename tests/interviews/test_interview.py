@@ -35,6 +35,7 @@ from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world.world import World
+from tests.support.forking import forked_python
 from tests.support.waiting import wait_until
 
 Answer = Callable[[Request], str]
@@ -346,7 +347,7 @@ def test_a_killed_interview_asks_nothing_twice(
         "consistency",
     ]
     monkeypatch.setenv("PERSONA_ROOT", str(tmp_path))
-    process = subprocess.Popen([sys.executable, "-m", "persona_pipeline", *arguments], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([forked_python(), "-m", "persona_pipeline", *arguments], stderr=subprocess.DEVNULL)
     wait_until(lambda: asked.exists() and len(asked.read_text("utf-8").splitlines()) > 25)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
 from tests.support.clock import LONG
+from tests.support.forking import forked_python
 from tests.support.messages_replies import message
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import PATIENCE, wait_until
@@ -30,7 +30,7 @@ class Runs:
     def __init__(self, server: MessagesServer, store_path: Path) -> None:
         self.process = subprocess.Popen(
             [
-                sys.executable,
+                forked_python(),
                 "-m",
                 "tests.support.judging_process",
                 server.url,

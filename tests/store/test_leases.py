@@ -1,7 +1,6 @@
 """Locks over threads, processes and databases: one holder at a time, and free when the holder is gone."""
 
 import subprocess
-import sys
 import threading
 import time
 
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import engine
 from persona_pipeline.base.database.engine import Store, exclusive, is_held, open_store
+from tests.support.forking import forked_python
 from tests.support.waiting import PATIENCE, wait_until
 
 HOLD = """
@@ -67,7 +67,7 @@ def test_an_error_inside_gives_the_locks_back(store: Store) -> None:
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "done"])
 def test_a_process_that_was_killed_is_not_waited_for(store: Store, killed: bool) -> None:
     url = store.engine.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-W", "ignore", "-c", HOLD, url]
+    command = [forked_python(), "-W", "ignore", "-c", HOLD, url]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     assert is_held(store, "ann")

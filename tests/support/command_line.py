@@ -12,6 +12,7 @@ import pytest
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
+from tests.support.forking import forked_python
 from tests.support.waiting import PATIENCE
 
 # A terminal that only knows ASCII.
@@ -54,9 +55,10 @@ def in_process(root: Path | None, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def apart(*arguments: str, cwd: Path | None = None, **environment: str) -> Done:
-    """Run a command in a process of its own."""
+    """Run a command in a process of its own; one that is told how to write is started anew, as others are forked."""
+    python = sys.executable if ASCII.keys() & environment.keys() else forked_python()
     done = subprocess.run(
-        [sys.executable, "-m", "persona_pipeline", *arguments],
+        [python, "-m", "persona_pipeline", *arguments],
         cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,

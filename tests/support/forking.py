@@ -1,17 +1,21 @@
 """Python processes that are forked from one in which Dagster and the project are loaded: loading them takes longer than most runs.
 
-``forked_python`` makes a program that is started in place of Python. It hands arguments, environment and open files to the server
+``forked_commands`` has a program that is started in place of Python. It hands arguments, environment and open files to the server
 of this module, which forks, and ends as the forked process does. Signals are passed on; whoever kills it kills that process too.
+The server is started when it is first needed, and serves until ``stop_server``.
 """
 
 import contextlib
 import fcntl
+import functools
 import gc
 import importlib
+import io
 import json
 import multiprocessing.spawn
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import signal
@@ -23,6 +27,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.support.waiting import wait_until
 
@@ -31,11 +36,12 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOADED = ("dagster._cli", "dagster._daemon.cli", "dagster._grpc.server", "dagster_webserver.cli", "dagster.components")
 _OTHERS = ("persona_pipeline.definitions", "persona_pipeline.__main__")
 _CLIENT = """#!{python} -IS
-import json, os, signal, socket, sys
+import json, os, resource, signal, socket, sys
 arguments = sys.argv[1:]
 opened = [int(name) for name in os.listdir("/proc/self/fd")]
 opened = [number for number in opened if os.path.exists(f"/proc/self/fd/{{number}}") and os.get_inheritable(number)]
-body = dict(arguments=arguments, folder=os.getcwd(), environment=dict(os.environ), files=opened)
+limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+body = dict(arguments=arguments, folder=os.getcwd(), environment=dict(os.environ), files=opened, most_bytes=limit)
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
 for number in {passed_on!r}:
@@ -54,17 +60,42 @@ os._exit(code)
 
 @dataclass(frozen=True)
 class Asked:
-    """A process that a client asks for. ``files``: numbers of the client's open files."""
+    """A process that a client asks for.
+
+    ``files``: numbers of the client's open files. ``most_bytes``: how long a file may become, as ``RLIMIT_FSIZE`` says.
+    """
 
     arguments: list[str]
     folder: str
     environment: dict[str, str]
     files: list[int]
+    most_bytes: list[int]
+
+
+_RUNNING = contextlib.ExitStack()
+
+
+@functools.cache
+def forked_commands() -> Path:
+    """Return the folder of ``python``, ``persona-pipeline`` and Dagster's commands, as processes forked from one server."""
+    # A socket's address may be 107 bytes long, which pytest's folders are near.
+    folder = _RUNNING.enter_context(TemporaryDirectory(prefix="forked"))
+    return _RUNNING.enter_context(_forked_python(Path(folder)))
+
+
+def forked_python() -> str:
+    """Return the program that is started in place of Python."""
+    return str(forked_commands() / "python")
+
+
+def stop_server() -> None:
+    """Stop the server of this process, if one is running."""
+    _RUNNING.close()
+    forked_commands.cache_clear()
 
 
 @contextlib.contextmanager
-def forked_python(folder: Path) -> Iterator[Path]:
-    """Start a server and yield the folder in which ``python`` and Dagster's commands are forked from it."""
+def _forked_python(folder: Path) -> Iterator[Path]:
     address, commands = str(folder / "socket"), folder / "bin"
     commands.mkdir()
     client = commands / "python"
@@ -160,6 +191,7 @@ def _become(asked: Asked, received: list[int], client: str) -> None:
     for number, target in zip(moved, asked.files, strict=True):
         os.dup2(number, target)
         os.close(number)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (asked.most_bytes[0], asked.most_bytes[1]))
     os.chdir(asked.folder)
     os.environ.clear()
     os.environ.update(asked.environment)
@@ -167,6 +199,16 @@ def _become(asked: Asked, received: list[int], client: str) -> None:
     sys.executable = client
     multiprocessing.spawn.set_executable(client)
     warnings.resetwarnings()
+    # As they are made when Python starts: of a terminal each line is written at once.
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
+    sys.stdout = _writes(1, "strict")
+    sys.stderr = _writes(2, "backslashreplace")
+
+
+def _writes(number: int, errors: str) -> io.TextIOWrapper:
+    is_watched = number == 2 or os.isatty(number)
+    raw = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=is_watched)
 
 
 def run(arguments: list[str]) -> None:

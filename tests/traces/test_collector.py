@@ -37,6 +37,7 @@ from persona_pipeline.importing.traces.reading import RequestBudget
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.support.clock import LONG, held
+from tests.support.forking import forked_python
 from tests.support.otlp_relay import post
 from tests.support.serving import serving
 from tests.support.spans import agent, chat, event, logs, request, span
@@ -281,7 +282,7 @@ class Process:
 
     def start(self) -> None:
         code = "from persona_pipeline.cli import main; main()"
-        arguments = [sys.executable, "-c", code, "collect", "--port", str(self._port)]
+        arguments = [forked_python(), "-c", code, "collect", "--port", str(self._port)]
         self.process = subprocess.Popen(arguments, env=self._environment, stderr=subprocess.DEVNULL)
         wait_until(lambda: post(self.url, b"")[0] == 200, pause=0.05)
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import pytest
 
 from persona_pipeline.guard.baselines.golden import load_baseline
 from persona_pipeline.judging.recordings.replay import load_recordings
+from tests.support.forking import forked_python
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import PROJECT
@@ -57,7 +57,7 @@ class Scene:
             "ANTHROPIC_API_KEY": "k",
         }
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *task.arguments],
+            [forked_python(), "-c", COMMAND, *task.arguments],
             env=environment,
             cwd=self.root,
             stdout=subprocess.DEVNULL,

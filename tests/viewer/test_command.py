@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from socket import create_server
@@ -15,11 +14,12 @@ from typer.testing import CliRunner
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
+from tests.support.forking import forked_python
 
 
 @pytest.mark.enable_socket
 def test_the_command_serves_the_page_on_this_machine(evaluated: Path) -> None:
-    command = [sys.executable, "-m", "persona_pipeline", "view", "--labeller", "ada", "--port", "0"]
+    command = [forked_python(), "-m", "persona_pipeline", "view", "--labeller", "ada", "--port", "0"]
     environment = {**os.environ, "PERSONA_ROOT": str(evaluated), "PYTHONUNBUFFERED": "1"}
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     with subprocess.Popen(command, env=environment, **options) as running:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.world import World
 from persona_pipeline.world.messages import mirroring
 from persona_pipeline.world.messages.files import parse_message
+from tests.support.forking import forked_python
 from tests.support.worlds import ingest, write_yaml
 
 COLUMNS: tuple[str, ...] = ("id", "agent_id", "channel", "text", "created_at")
@@ -198,7 +198,7 @@ def test_who_is_killed_while_reading_loses_and_doubles_nothing(world: World, whe
     path.write_text(jsonl([row("gone"), *TEN]), encoding="utf-8")
     world.mirror_messages()
     path.write_text(jsonl([*TEN, *(row(f"n{n}") for n in range(10))]), encoding="utf-8")
-    command = [sys.executable, "-c", KILLED, str(world.root), where, str(time)]
+    command = [forked_python(), "-c", KILLED, str(world.root), where, str(time)]
     done = subprocess.run(command, env={**os.environ, "PERSONA_ROOT": ""}, check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert world.mirror_messages().problems == []
