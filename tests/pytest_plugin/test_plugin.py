@@ -238,28 +238,23 @@ def test_a_suite_that_is_not_valid_is_an_error_with_its_place(
     done.stdout.no_fnmatch_line("*Traceback*")
 
 
+ASKING = """
+tests:
+- {id: live, input: '?', execution: {targets: [live]}, assert: [{type: contains, value: tea}]}
+- {id: tea, input: '?', assert: [{type: code_judge, script: [python3, -c, 'print(1)']}]}
+"""
+LIVE = """
+targets:
+- {name: default, provider: replay, path: answers.jsonl}
+- {name: live, provider: anthropic, base_url: '%s', api_key: k, model: claude-haiku-5-5}
+"""
+
+
 def test_a_suite_reaches_no_server_and_runs_no_program_without_leave(
     project: pytest.Pytester, server: MessagesServer
 ) -> None:
-    word = {"type": "contains", "value": "tea"}
-    code = {"type": "code_judge", "script": ["python3", "-c", "print('{\"score\": 1}')"]}
-    suite = {
-        "tests": [
-            {"id": "live", "input": "?", "execution": {"targets": ["live"]}, "assert": [word]},
-            {"id": "tea", "input": "?", "assert": [code]},
-        ]
-    }
-    targets = {"targets": [{"name": "default", "provider": "replay", "path": "answers.jsonl"}]}
-    live = {
-        "name": "live",
-        "provider": "anthropic",
-        "base_url": server.url,
-        "api_key": "k",
-        "model": "claude-haiku-5-5",
-    }
-    targets["targets"].append(live)
-    for name, data in (("a.eval.yaml", suite), ("targets.yaml", targets)):
-        (project.path / "suites" / name).write_text(json.dumps(data), encoding="utf-8")
+    for name, text in (("a.eval.yaml", ASKING), ("targets.yaml", LIVE % server.url)):
+        (project.path / "suites" / name).write_text(text, encoding="utf-8")
     done = run(project, "suites/a.eval.yaml")
     assert done.parseoutcomes() == {"unscored": 2}
     assert server.requests == []

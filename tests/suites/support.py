@@ -143,6 +143,14 @@ def judging(
         opened.close()
 
 
+def judged(
+    folder: Path, item: Mapping[str, Any], reply: Any, output: Any = "x", **test: Any
+) -> tuple[Grade, list[Question]]:
+    """Grade one output with a judge; return the grade and what was asked. ``reply``: the answer to all, or a function."""
+    with judging(reply if callable(reply) else lambda question: reply) as (services, judge):
+        return grade(folder, item, output, services=services, **test), judge.backend.asked
+
+
 class Answering(TargetFields):
     """A target that answers with a function and counts how often it is asked."""
 

@@ -1,7 +1,6 @@
 """Programs as judges: what they get, what they may print, what they may not do."""
 
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -67,38 +66,47 @@ def test_a_long_output_comes_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("hello", "it printed 'hello'"),
+        ("[1]", "one JSON object"),
+        ("{}", "score must be a number"),
+        ('{"score": NaN}', "NaN"),
+        ('{"score": 1e999}', "too large"),
+        ('{"score": 2}', "from 0 to 1, not 2"),
+        ('{"score": -0.1}', "from 0 to 1"),
+        ('{"score": "0.9"}', "not '0.9'"),
+        ('{"score": true}', "not True"),
+        (b"\xff", "one JSON object"),
+    ],
+)
+def test_any_other_print_is_an_error_and_never_a_number(printed: str | bytes, said: str) -> None:
+    with pytest.raises(UngradedError) as raised:
+        read_grade(printed if isinstance(printed, bytes) else printed.encode())
+    assert raised.value.reason == "invalid_output"
+    assert said in raised.value.message
+
+
+GOOD = "print(json.dumps({'score': 1}))"
+
+
+@pytest.mark.parametrize(
     ("code", "reason", "said"),
     [
-        ("print('hello')", "invalid_output", "it printed 'hello'"),
-        ("print('[1]')", "invalid_output", "one JSON object"),
-        ("print('{}')", "invalid_output", "score must be a number"),
-        ("print('{\"score\": NaN}')", "invalid_output", "NaN"),
-        ("print('{\"score\": 1e999}')", "invalid_output", "too large"),
-        ("print(json.dumps({'score': 2}))", "invalid_output", "from 0 to 1, not 2"),
-        ("print(json.dumps({'score': -0.1}))", "invalid_output", "from 0 to 1"),
-        ("print(json.dumps({'score': '0.9'}))", "invalid_output", "not '0.9'"),
-        ("print(json.dumps({'score': True}))", "invalid_output", "not True"),
-        ("sys.stdout.buffer.write(b'\\xff')", "invalid_output", "one JSON object"),
-        ("print(json.dumps({'score': 1})); sys.stderr.write('bad'); sys.exit(2)", "script_failed", "code 2: bad"),
+        (f"{GOOD}; sys.stderr.write('bad'); sys.exit(2)", "script_failed", "code 2: bad"),
         ("import os; os.kill(os.getpid(), 9)", "script_failed", "code -9"),
         ("print('x' * 20_000_000)", "too_much_output", "10,000,000 bytes"),
     ],
 )
-def test_anything_else_is_an_error_and_never_a_number(tmp_path: Path, code: str, reason: str, said: str) -> None:
+def test_a_program_that_fails_is_an_error(tmp_path: Path, code: str, reason: str, said: str) -> None:
     with pytest.raises(UngradedError) as raised:
         judge(tmp_path, code)
-    assert raised.value.reason == reason
-    assert said in raised.value.message
+    assert (raised.value.reason, said in raised.value.message) == (reason, True)
 
 
 @pytest.mark.parametrize("score", [1 + 1e-12, -1e-12])
 def test_a_score_is_clamped_only_within_rounding(score: float) -> None:
     assert read_grade(json.dumps({"score": score}).encode()).score in (0.0, 1.0)
-
-
-def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UngradedError, match="not_found"):
-        grade(tmp_path, {"type": "code_judge", "script": ["./nope.sh"]}, "ok", services=ALLOWED)
 
 
 def test_text_is_split_as_a_shell_would_and_no_shell_runs(tmp_path: Path) -> None:
@@ -107,16 +115,6 @@ def test_text_is_split_as_a_shell_would_and_no_shell_runs(tmp_path: Path) -> Non
     )
     script = f"{shlex.quote(sys.executable)} 'my judge.py' '$HOME; ls'"
     assert grade(tmp_path, {"type": "code_judge", "script": script}, "ok", services=ALLOWED).score == 1
-
-
-def test_keys_do_not_reach_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
-    monkeypatch.setenv("MY_TOKEN", "canary")
-    code = (
-        "import os; print(json.dumps({'score': float('canary' not in os.environ.values() and 'PATH' in os.environ)}))"
-    )
-    assert judge(tmp_path, code).score == 1
-    assert os.environ["MY_TOKEN"] == "canary"
 
 
 def test_the_answer_only_ever_stands_on_standard_input(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
-from tests.suites.support import Services, calls, grade, judging, run, suite_of, write
+from tests.suites.support import Services, calls, grade, judged, run, suite_of, write
 
 YES, NO = {"type": "contains", "value": "ok", "name": "yes"}, {"type": "contains", "value": "NO", "name": "no"}
 PART = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 0, "c": 0}, "name": "part"}
@@ -94,11 +94,6 @@ def test_children_keep_their_results_and_prefix_their_sentences(tmp_path: Path) 
     assert found.misses == ["[no] The answer does not contain 'NO'."]
 
 
-def test_an_older_name_for_members(tmp_path: Path) -> None:
-    item = {"type": "composite", "evaluators": [YES], "aggregator": {"type": "weighted-average"}}
-    assert grade(tmp_path, item, "ok").score == 1
-
-
 def test_a_member_that_cannot_be_judged_makes_the_composite_an_error(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, composite([YES, {"type": "llm_judge", "name": "j"}], type="weighted_average"))
     (test,) = run(suite, {"t": "ok"}).tests
@@ -112,12 +107,6 @@ def test_every_member_that_cannot_be_judged_is_named_and_the_first_one_gives_the
         grade(tmp_path, composite(members, type="threshold", threshold=0), "ok")
     assert caught.value.reason == "unrecorded"
     assert [part[:3] for part in caught.value.message.split("; ") if part.startswith("[")] == ["[j]", "[k]"]
-
-
-def test_a_threshold_counts_its_members(tmp_path: Path) -> None:
-    found = grade(tmp_path, composite([YES, NO, YES | {"name": "y2"}], type="threshold", threshold=0.5), "ok")
-    assert found.reasoning == "2 of 3 members are good enough."
-    assert [(child.name, child.weight) for child in found.children] == [("yes", 1), ("no", 1), ("y2", 1)]
 
 
 def test_members_nobody_named_are_numbered_and_named_ones_must_differ(tmp_path: Path) -> None:
@@ -180,36 +169,32 @@ def test_a_program_may_aggregate_and_its_verdict_counts(tmp_path: Path, kind: st
         grade(tmp_path, item, "ok")
 
 
-@pytest.mark.parametrize("prompt", [None, "Sum up {{EVALUATOR_RESULTS_JSON}}"])
-def test_a_judge_may_aggregate(tmp_path: Path, prompt: str | None) -> None:
+REPLY = {"reasoning": "half", "hits": [], "misses": [], "score": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ask"),
+    [
+        (None, "Give the score"),
+        ("Sum up {{EVALUATOR_RESULTS_JSON}}", 'Sum up [the field "results" of the evidence]'),
+        ("./sum.md", 'Weigh [the field "results" of the evidence] by hand'),
+    ],
+    ids=["its own words", "a text", "a file"],
+)
+def test_a_judge_may_aggregate(tmp_path: Path, prompt: str | None, ask: str) -> None:
+    write(tmp_path, {"sum.md": "Weigh {{ EVALUATOR_RESULTS_JSON }} by hand"})
     item = composite([YES, NO], type="llm_judge", **({} if prompt is None else {"prompt": prompt}))
-    reply = {"reasoning": "half", "hits": [], "misses": [], "score": 0.5}
-    with judging(lambda question: reply) as (services, judge):
-        assert grade(tmp_path, item, "ok", services=services).score == 0.5
-    (question,) = judge.backend.asked
-    assert (question.kind, question.label, question.subject["prompt"]) == ("composite", "c of suite/t", prompt)
-    assert question.ask.startswith(
-        "Give the score" if prompt is None else 'Sum up [the field "results" of the evidence]'
-    )
+    found, (question,) = judged(tmp_path, item, REPLY, "ok")
+    assert (found.score, question.kind, question.label) == (0.5, "composite", "c of suite/t")
+    assert question.ask.startswith(ask)
     shown = json.loads(question.evidence)
     assert (shown["question"], shown["criteria"]) == ("hi", "be good")
     assert {name: item["score"] for name, item in shown["results"].items()} == {"yes": 1, "no": 0}
-
-
-def test_the_prompt_of_a_judge_that_aggregates_may_be_a_file(tmp_path: Path) -> None:
-    write(tmp_path, {"sum.md": "Weigh {{ EVALUATOR_RESULTS_JSON }} by hand"})
-    reply = {"reasoning": "half", "hits": [], "misses": [], "score": 0.5}
-    with judging(lambda question: reply) as (services, judge):
-        grade(tmp_path, composite([YES], type="llm_judge", prompt="./sum.md"), "ok", services=services)
-    assert judge.backend.asked[0].ask == 'Weigh [the field "results" of the evidence] by hand'
-    assert suite_of(tmp_path, composite([YES], type="llm_judge", prompt="./sum.md")).warnings == ()
-    with pytest.raises(ConfigError, match=r"aggregator: prompt: file '\./none\.md' does not exist"):
-        suite_of(tmp_path, composite([YES], type="llm_judge", prompt="./none.md"))
+    assert suite_of(tmp_path, item).warnings == ()
 
 
 def test_a_judge_that_fails_to_aggregate_is_an_error(tmp_path: Path) -> None:
-    with (
-        judging(lambda question: Unscored.TIMEOUT) as (services, _),
-        pytest.raises(UngradedError, match="timeout"),
-    ):
-        grade(tmp_path, composite([YES], type="llm_judge"), "ok", services=services)
+    with pytest.raises(UngradedError, match="timeout"):
+        judged(tmp_path, composite([YES], type="llm_judge"), Unscored.TIMEOUT, "ok")
+    with pytest.raises(ConfigError, match=r"aggregator: prompt: file '\./none\.md' does not exist"):
+        suite_of(tmp_path, composite([YES], type="llm_judge", prompt="./none.md"))

@@ -14,8 +14,7 @@ from tests.suites.support import (
     ScriptedBackend,
     ScriptedSuiteJudge,
     calls,
-    grade,
-    judging,
+    judged,
     suite_of,
     write,
 )
@@ -50,23 +49,21 @@ def longer(first: str, second: str) -> str:
 def test_both_orders_make_the_score(
     tmp_path: Path, answer: str, better: Callable[[str, str], str], score: float, orders: list[str]
 ) -> None:
-    with judging(prefers(better)) as (services, judge):
-        found = grade(tmp_path, PAIR, answer, services=services, expected_output="fine")
+    found, asked = judged(tmp_path, PAIR, prefers(better), answer, expected_output="fine")
     assert (found.score, (found.details or {})["orders"]) == (score, orders)
-    shown = [json.loads(question.evidence) for question in judge.backend.asked]
+    shown = [json.loads(question.evidence) for question in asked]
     assert [(item["first"], item["second"]) for item in shown] == [(answer, "fine"), ("fine", answer)]
     # Neither is known to be the reference.
     assert all(set(item) == {"question", "criteria", "first", "second"} for item in shown)
-    assert len({question.key for question in judge.backend.asked}) == 2
+    assert len({question.key for question in asked}) == 2
 
 
 def test_the_same_text_is_a_tie_nobody_is_asked_about(tmp_path: Path) -> None:
-    with judging(prefers(longer)) as (services, judge):
-        found = grade(tmp_path, PAIR, "fine\n", services=services, expected_output=" fine")
-        assert (found.score, judge.backend.asked) == (0.5, [])
-        # The same words, but a tool was called.
-        grade(tmp_path, PAIR, calls("refund", text="fine"), services=services, expected_output="fine")
-    assert len(judge.backend.asked) == 2
+    found, asked = judged(tmp_path, PAIR, prefers(longer), "fine\n", expected_output=" fine")
+    assert (found.score, asked) == (0.5, [])
+    # The same words, but a tool was called.
+    _, asked = judged(tmp_path, PAIR, prefers(longer), calls("refund", text="fine"), expected_output="fine")
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(
@@ -84,24 +81,23 @@ def test_the_same_text_is_a_tie_nobody_is_asked_about(tmp_path: Path) -> None:
     ids=["neither is answered", "no reply that can be used", "one of them is not answered"],
 )
 def test_what_is_not_judged_is_no_number(tmp_path: Path, reply: Any, reason: str) -> None:
-    with judging(reply) as (services, _), pytest.raises(UngradedError, match=reason):
-        grade(tmp_path, PAIR, "x", services=services, expected_output="fine")
+    with pytest.raises(UngradedError, match=reason):
+        judged(tmp_path, PAIR, reply, expected_output="fine")
 
 
 def test_without_a_reference_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    with judging(prefers(longer)) as (services, _), pytest.raises(UngradedError, match="no_reference"):
-        grade(tmp_path, PAIR, "x", services=services)
+    with pytest.raises(UngradedError, match="no_reference"):
+        judged(tmp_path, PAIR, prefers(longer))
 
 
 def test_the_question_keeps_a_reference_that_is_not_compared(tmp_path: Path) -> None:
     write(tmp_path, {"old.json": '{"t": "old", "t@b": "the longest of them"}'})
-    with judging(prefers(longer)) as (services, judge):
-        old = grade(
-            tmp_path, {**PAIR, "responses": "old.json"}, "longer", services=services, expected_output="reference"
-        )
-        b = grade(tmp_path, {**PAIR, "responses": "old.json", "target": "b"}, "longer", services=services)
+    old, (question, _) = judged(
+        tmp_path, {**PAIR, "responses": "old.json"}, prefers(longer), "longer", expected_output="reference"
+    )
+    b, _ = judged(tmp_path, {**PAIR, "responses": "old.json", "target": "b"}, prefers(longer), "longer")
     assert (old.score, b.score) == (1, 0)
-    assert json.loads(judge.backend.asked[0].evidence)["reference_answer"] == "reference"
+    assert json.loads(question.evidence)["reference_answer"] == "reference"
 
 
 def test_an_answer_to_another_question_is_not_compared(tmp_path: Path) -> None:
@@ -114,9 +110,8 @@ def test_an_answer_to_another_question_is_not_compared(tmp_path: Path) -> None:
 
 def test_a_prompt_names_both_places(tmp_path: Path) -> None:
     item = {**PAIR, "prompt": "Is {{ first }} or {{second}} kinder, by {{ criteria }}?"}
-    with judging(prefers(longer)) as (services, judge):
-        grade(tmp_path, item, "x", services=services, expected_output="fine")
-    assert judge.backend.asked[0].ask == (
+    _, (question, _) = judged(tmp_path, item, prefers(longer), expected_output="fine")
+    assert question.ask == (
         'Is [the field "first" of the evidence] or [the field "second" of the evidence] kinder, '
         'by [the field "criteria" of the evidence]?'
     )

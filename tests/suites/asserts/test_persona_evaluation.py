@@ -81,12 +81,6 @@ def test_one_claim_without_a_score_is_never_left_out(tmp_path: Path, sample_root
         propositions(tmp_path, sample_root, lambda r: Unscored.REFUSAL if r.proposition_id == worst else 9)
 
 
-@pytest.mark.parametrize("answer", [{"output_messages": []}, ""])
-def test_saying_nothing_is_no_evidence(tmp_path: Path, sample_root: Path, answer: Any) -> None:
-    with pytest.raises(UngradedError, match="not_reported"):
-        propositions(tmp_path, sample_root, lambda request: 9, answer)
-
-
 def test_without_a_world_it_is_an_error(tmp_path: Path) -> None:
     with judging() as (services, _), pytest.raises(UngradedError, match="no_world"):
         grade(tmp_path, {"type": "propositions", "agent": "pam"}, ANSWER, services=services)

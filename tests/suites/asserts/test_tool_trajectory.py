@@ -81,66 +81,34 @@ def timed(tool: str, took: Any, **more: Any) -> dict[str, Any]:
     return {"tool": tool, "duration_ms": took, **more}
 
 
+SLOW = {"tool": "a", "max_duration_ms": 100}
+TWO = {"tool": "s", "args": {"q": 1, "r": 2}}
+EXTRA = [{"tool": "a"}, {"tool": "b"}, {"tool": "c"}]
+
+
 @pytest.mark.parametrize(
-    ("item", "made", "score", "hits", "misses", "reasoning"),
+    ("item", "made", "score", "hits", "misses"),
     [
-        (
-            {"mode": "in_order", "expected": [{"tool": "s", "args": {"q": 1, "r": 2}}, {"tool": "b"}, {"tool": "c"}]},
-            [{"tool": "s", "input": {"q": 1, "r": 2}}, {"tool": "b"}],
-            2 / 3,
-            ["Call 1, s(q, r), is there.", "Call 2, b, is there."],
-            ["Call 3, c, is missing."],
-            "2 of 3 expected calls in in_order mode.",
-        ),
-        (
-            {"mode": "exact", "expected": [{"tool": "a"}]},
-            [{"tool": "a"}, {"tool": "b"}, {"tool": "c"}],
-            1 / 3,
-            ["Call 1, a, is there."],
-            ["There are more calls than expected: b, c."],
-            "1 of 1 expected calls in exact mode.",
-        ),
-        (
-            {"mode": "superset", "expected": [{"tool": "a", "max_duration_ms": 100}, {"tool": "b"}]},
-            [timed("a", 100.5)],
-            1 / 3,
-            ["Call 1, a, is there."],
-            ["Call 1, a, took 100.5 ms, limit 100 ms.", "Call 2, b, is missing."],
-            "1 of 2 expected calls in superset mode.",
-        ),
-        (
-            {"mode": "subset", "expected": [{"tool": "a", "max_duration_ms": 100}]},
-            [timed("a", 5), timed("b", 5), timed("a", 200)],
-            3 / 5,
-            ["Call 1, a, is allowed.", "Call 1, a, took 5 ms, limit 100 ms.", "Call 3, a, is allowed."],
-            ["Call 2, b, is not among the allowed ones.", "Call 3, a, took 200 ms, limit 100 ms."],
-            "2 of 3 calls are allowed.",
-        ),
-        (
-            {"mode": "any_order", "minimums": {"a": 2, "b": 0.5, "c": 1}},
-            [{"tool": "a"}, {"tool": "b"}, {"tool": "a"}],
-            2 / 3,
-            ["a was called 2 times, at least 2 wanted.", "b was called 1 times, at least 0.5 wanted."],
-            ["c was called 0 times, at least 1 wanted."],
-            "2 of 3 limits met.",
-        ),
-        ({"mode": "exact", "expected": []}, [], 1, ["No calls were expected."], [], None),
+        ({"mode": "in_order", "expected": [TWO, {"tool": "b"}, {"tool": "c"}]},
+         [{"tool": "s", "input": {"q": 1, "r": 2}}, {"tool": "b"}], 2 / 3, ["s(q, r)", "b"], ["c"]),
+        ({"mode": "exact", "expected": [{"tool": "a"}]}, EXTRA, 1 / 3, ["a"], ["b, c"]),
+        ({"mode": "superset", "expected": [SLOW, {"tool": "b"}]}, [timed("a", 100.5)], 1 / 3, ["a"], ["took 100.5 ms", "b"]),
+        ({"mode": "subset", "expected": [SLOW]}, [timed("a", 5), timed("b", 5), timed("a", 200)], 3 / 5,
+         ["Call 1, a", "took 5 ms", "Call 3, a"], ["Call 2, b", "took 200 ms"]),
+        ({"mode": "any_order", "minimums": {"a": 2, "b": 0.5, "c": 1}}, [{"tool": "a"}, {"tool": "b"}, {"tool": "a"}], 2 / 3,
+         ["a was called 2 times", "b was called 1 times"], ["c was called 0 times"]),
+        ({"mode": "exact", "expected": []}, [], 1, ["No calls"], []),
     ],
     ids=["in order", "exact", "a call that took too long", "subset", "any order", "nothing expected"],
-)
+)  # fmt: skip
 def test_results_name_every_call(
-    tmp_path: Path,
-    item: dict[str, Any],
-    made: list[Any],
-    score: float,
-    hits: list[str],
-    misses: list[str],
-    reasoning: str | None,
+    tmp_path: Path, item: dict[str, Any], made: list[Any], score: float, hits: list[str], misses: list[str]
 ) -> None:
     answer = {"output_messages": [{"role": "assistant", "tool_calls": made}]}
     found = grade(tmp_path, {"type": "tool_trajectory", **item}, answer)
     assert found.score == pytest.approx(score)
-    assert (list(found.hits), list(found.misses), found.reasoning) == (hits, misses, reasoning)
+    for said, named in ((found.hits, hits), (found.misses, misses)):
+        assert [name in text for text, name in zip(said, named, strict=True)] == [True] * len(named), said
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,6 @@ def test_references_are_relative_to_the_file_that_names_them_then_to_the_suite(t
 
 
 class TestJsonLines:
-    def test_a_file_of_lines_is_a_suite(self, tmp_path: Path) -> None:
-        write(tmp_path, {"cases.jsonl": '{"id":"a","input":"hi","outcome":"c"}\n'})
-        suite = load_suite(tmp_path / "cases.jsonl")
-        assert (ids(suite), suite.tests[0].dataset, suite.tests[0].expected_outcome) == (["a"], "cases", "c")
-
     def test_the_sidecar_supplies_the_rest(self, tmp_path: Path) -> None:
         write(
             tmp_path,

@@ -98,13 +98,6 @@ def test_any_data_under_the_keys_of_a_suite(data: Any) -> None:
 
 
 @settings(max_examples=75)
-@given(st.lists(ASSERTS, min_size=1, max_size=3))
-def test_any_data_under_the_keys_of_an_assert(asserts: Any) -> None:
-    data = {"tests": [{"id": "t", "input": "hi", "assert": asserts}]}
-    load("s.yaml", yaml.safe_dump(data, allow_unicode=False).encode("utf-8", "surrogatepass"))
-
-
-@settings(max_examples=75)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
 @example(b"a: &a [*a]")
 @example(b"tests: &x\n  - *x")

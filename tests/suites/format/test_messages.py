@@ -15,27 +15,36 @@ def only_test(folder: Path, **fields: Any) -> SuiteTest:
     return load(folder, yaml.safe_dump({"tests": [entry]}, sort_keys=False)).tests[0]
 
 
+USER, SAID = {"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}
+PARTS = [{"type": "text", "value": " one "}, {"type": "text", "value": "  "}]
+TALK = [
+    {"role": "system", "content": "  Be brief.\n"},
+    {"role": "user", "content": PARTS},
+    {"role": "user", "content": {"k": 1}},
+]
+KEPT = {**SAID, "id": "m1", "tool_calls": [{"tool": "a", "why": "b"}]}
+
+
 @pytest.mark.parametrize(
-    ("given", "content"),
+    ("given", "name", "read"),
     [
-        ({"input": "alias", "input_messages": [{"role": "user", "content": "canonical"}]}, ["canonical"]),
-        ({"input": "", "criteria": "c"}, [""]),
+        ({"input": "alias", "input_messages": [USER]}, "input_messages", (USER,)),
+        ({"input": ""}, "input_messages", ({"role": "user", "content": ""},)),
+        ({"input": TALK}, "question", 'Be brief. one {\n  "k": 1\n}'),
+        ({"expected_output": USER}, "expected_messages", (USER,)),
+        ({"expected_output": ["a", 2]}, "expected_messages", ({"role": "assistant", "content": ["a", 2]},)),
+        ({"expected_output": []}, "expected_messages", ()),
+        ({"expected_messages": [KEPT]}, "expected_messages", (KEPT,)),
+        ({"expected_messages": [{**SAID, "content": {"k": 1.0}}]}, "reference_answer", '{\n  "k": 1.0\n}'),
+        (
+            {"expected_messages": [{"role": "assistant", "tool_calls": [{"tool": "a"}]}]},
+            "reference_answer",
+            '[\n  {\n    "tool": "a"\n  }\n]',
+        ),
     ],
 )
-def test_input(tmp_path: Path, given: dict[str, Any], content: list[str]) -> None:
-    assert [message["content"] for message in only_test(tmp_path, **given).input_messages] == content
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"role": "user", "content": "x"}, [{"role": "user", "content": "x"}]),
-        (["a", 2], [{"role": "assistant", "content": ["a", 2]}]),
-        ([], []),
-    ],
-)  # fmt: skip
-def test_expected_output(tmp_path: Path, given: Any, expected: list[Any]) -> None:
-    assert list(only_test(tmp_path, expected_output=given).expected_messages) == expected
+def test_what_a_test_asks_and_expects(tmp_path: Path, given: dict[str, Any], name: str, read: Any) -> None:
+    assert getattr(only_test(tmp_path, **given), name) == read
 
 
 @pytest.mark.parametrize(
@@ -65,32 +74,6 @@ def test_a_message_that_does_not_fit_is_an_error(tmp_path: Path, key: str, messa
 def test_data_with_a_role_of_its_own_is_told_where_to_go(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="put it under content"):
         only_test(tmp_path, expected_output={"role": "engineer", "name": "Jim"})
-
-
-def test_extra_keys_of_messages_and_calls_are_kept(tmp_path: Path) -> None:
-    message = {"role": "assistant", "content": "x", "id": "m1", "tool_calls": [{"tool": "a", "why": "b"}]}
-    assert only_test(tmp_path, expected_messages=[message]).expected_messages == (message,)
-
-
-def test_the_question_is_all_text_on_one_line(tmp_path: Path) -> None:
-    messages = [
-        {"role": "system", "content": "  Be brief.\n"},
-        {"role": "user", "content": [{"type": "text", "value": " one "}, {"type": "text", "value": "  "}]},
-        {"role": "user", "content": {"k": 1}},
-    ]
-    assert only_test(tmp_path, input=messages).question == 'Be brief. one {\n  "k": 1\n}'
-
-
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
-        ([{"role": "assistant", "content": {"k": 1.0}}], '{\n  "k": 1.0\n}'),
-        ([{"role": "assistant", "tool_calls": [{"tool": "a"}]}], '[\n  {\n    "tool": "a"\n  }\n]'),
-    ],
-    ids=["data as JSON", "tool calls where there is no content"],
-)
-def test_the_reference_answer(tmp_path: Path, messages: list[Any], expected: str) -> None:
-    assert only_test(tmp_path, expected_messages=messages).reference_answer == expected
 
 
 def file_part(path: str) -> list[dict[str, Any]]:

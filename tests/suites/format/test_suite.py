@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import load_suite
+from persona_pipeline.suites.format.models import Metadata
 from tests.suites.support import load
 
 ONE = "tests:\n  - {id: t, input: hi, criteria: c}\n"
@@ -42,10 +44,7 @@ def test_nothing_but_tests_gives_the_defaults(tmp_path: Path) -> None:
     assert (suite.name, suite.warnings) == ("suite", ())
 
 
-def test_every_top_level_field_is_kept(tmp_path: Path) -> None:
-    suite = load(
-        tmp_path,
-        """
+EVERY_FIELD = """
 $schema: agentv-eval-v2
 name: paper-desk
 description: What the desk answers
@@ -65,25 +64,17 @@ assert:
   - {type: latency, max_ms: 10}
 tests:
   - {id: t, input: hi, criteria: c}
-""",
-    )
+"""
+
+
+def test_every_top_level_field_is_kept(tmp_path: Path) -> None:
+    suite, given = load(tmp_path, EVERY_FIELD), yaml.safe_load(EVERY_FIELD)
     data = suite.model_dump()
-    assert data["metadata"] == {
-        "name": "paper-desk",
-        "description": "What the desk answers",
-        "version": "1.0.0",
-        "author": "corley",
-        "tags": ["sales", "safety"],
-        "license": "Apache-2.0",
-        "requires": {"agentv": ">=0.6.0", "anything": "else"},
-    }
-    assert data["targets"] == ["a", "b"]
-    assert data["trials"] == {"count": 3, "strategy": "mean", "cost_limit_usd": 0.5}
-    assert data["cache"] is True
-    only = data["tests"][0]
-    assert only["dataset"] == "desk"
+    assert data["metadata"] == {name: given[name] for name in Metadata.model_fields}
+    assert {name: data[name] for name in given["execution"]} == given["execution"]
+    (only,) = data["tests"]
+    assert (only["dataset"], only["question"]) == ("desk", "Be brief. hi")
     assert [message["content"] for message in only["input_messages"]] == ["Be brief.", "hi"]
-    assert only["question"] == "Be brief. hi"
     assert [item["name"] for item in only["assert"]] == ["latency"]
     assert (suite.name, suite.tags, suite.warnings) == ("paper-desk", ("sales", "safety"), ())
 
@@ -254,10 +245,6 @@ tests:
     assert data["tests"][0]["targets"] == ["b"]
     assert data["tests"][0]["trials"] == {"count": 2, "strategy": "pass_at_k"}
     assert data["tests"][0]["cache"] is False
-
-
-def test_one_trial_is_no_trials(tmp_path: Path) -> None:
-    assert load(tmp_path, "execution: {trials: {count: 1}}\n" + ONE).model_dump()["trials"] is None
 
 
 def test_a_description_without_a_name_is_as_long_as_it_likes(tmp_path: Path) -> None:

@@ -110,6 +110,10 @@ GROWING = [
     "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
     "{% set s = 'xxxxxxxxxx' %}" + "{% set s = s ~ s %}" * 40 + "{{ s }}",
     "{{ 999999 ** 999999 }}",
+    "{{ nobody }}",
+    "{{ words.__class__.__mro__ }}",
+    "{% if %}",
+    "{{ 1 / 0 }}",
 ]
 
 

@@ -41,7 +41,7 @@ tests:
     ]
     assert first["asserts"][0]["place"] == f"{tmp_path / 'suite.eval.yaml'}:9"
     assert first["asserts"][-1]["place"] == f"{tmp_path / 'suite.eval.yaml'}:4"
-    assert second["targets"] == ["a"]
+    assert (second["targets"], second["attempts"], second["strategy"]) == (["a"], 1, None)
     assert [(item["type"], item["origin"], item["place"]) for item in second["asserts"]] == [
         ("llm_judge", "fallback", None)
     ]

@@ -52,8 +52,7 @@ FILES = {
     "unrelated/other.py": "OTHER = 1\n",
 }
 _NUMBERS = itertools.count()
-ALL = ("sensor", "changed", "resume", "cache")
-GRADING = ("sensor", "changed", "resume")
+READERS = ("sensor", "changed", "resume", "cache")
 
 
 def edit(name: str, text: str) -> Callable[[Path], None]:
@@ -107,9 +106,7 @@ class Layout:
 
     Attributes:
         command: of the target's program, which runs in ``agent/``; ``function``: of a python target instead.
-        test: what the test has besides its input, for programs that are not the target.
         before: what is done to the repository before it is committed.
-        readers: who must see the change.
         precise: a change of a file that it does not read is known to be none of its own.
     """
 
@@ -119,19 +116,12 @@ class Layout:
     files: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ("python3", "answer.py")
     function: str = ""
-    test: str = ""
     before: Callable[[Path], None] = lambda root: None
-    readers: tuple[str, ...] = ALL
     precise: bool = True
 
 
 WORDS = edit("data/words.txt", "go away")
-JUDGE = "{type: code_judge, script: [python3, ../tools/grade.py]}"
-GRADE = (
-    "import json, sys\nsys.path.insert(0, '../lib')\nimport words\nprint(json.dumps({'score': len(words.SAID) / 5}))\n"
-)
 LAYOUTS = [
-    Layout("its own script", edit("agent/answer.py", "print('go away')\n")),
     Layout("../data", WORDS),
     Layout("../lib", edit("lib/words.py", "SAID = 'go away'\n"), IN_LIB),
     Layout(
@@ -176,12 +166,6 @@ LAYOUTS = [
     Layout("what a forked process reads", WORDS, POOLED.replace("METHOD", "fork")),
     Layout("a new file in a folder that it lists", edit("data/more.txt", "x"), LISTING),
     Layout("a new file that it looks for", edit("flags/rude", ""), ASKING),
-    Layout(
-        "the file behind a link",
-        edit("data/v1/words.txt", "go away"),
-        ANSWER.replace("data/", "data/now/"),
-        before=linked("data/now", "v1"),
-    ),
     Layout("a database", store("go away"), STORED, before=store("hello")),
     Layout("what a library in C may read", WORDS, IN_C, precise=False),
     Layout("a distribution of its environment", upgrade, INSTALLED),
@@ -205,20 +189,6 @@ LAYOUTS = [
         function="say",
         precise=False,
     ),
-    Layout(
-        "../lib of a code judge",
-        edit("lib/words.py", "SAID = ''\n"),
-        files={"tools/grade.py": GRADE},
-        test=f"assert: [{JUDGE}]",
-        readers=GRADING,
-    ),
-    Layout(
-        "../data of a hook",
-        WORDS,
-        files={"tools/setup.py": ANSWER},
-        test="workspace: {setup: {script: [python3, ../tools/setup.py]}}, assert: [{type: contains, value: hello}]",
-        readers=GRADING,
-    ),
 ]
 
 
@@ -235,18 +205,10 @@ class Repository:
         target: dict[str, Any] = {"name": "program", "provider": "cli", "command": [*layout.command], "cwd": "."}
         if layout.function:
             target = {"name": "program", "provider": "python", "function": f"{name}:{layout.function}"}
-        if layout.test:
-            target = {"name": "program", "provider": "mock", "response": "hello"}
         mock = {"name": "mock", "provider": "mock", "response": "hello"}
         write(self.root, {"agent/targets.yaml": json.dumps({"targets": [target, mock]})})
-        test = layout.test or "assert: [{type: contains, value: hello}]"
-        write(
-            self.root,
-            {
-                "agent/s.eval.yaml": f"tests:\n  - {{id: t, input: hi, execution: {{target: program}}, {test}}}\n"
-                "  - {id: u, input: hi, execution: {target: mock}, assert: [{type: contains, value: hello}]}\n"
-            },
-        )
+        test = "  - {id: %s, input: hi, execution: {target: %s}, assert: [{type: contains, value: hello}]}\n"
+        write(self.root, {"agent/s.eval.yaml": "tests:\n" + test % ("t", "program") + test % ("u", "mock")})
         # A world holds its suites in suites/.
         (self.root / "suites").symlink_to("agent")
         layout.before(self.root)
@@ -299,17 +261,17 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.id)
 def test_a_change_of_what_a_program_reads_is_seen(repository: Repository, layout: Layout) -> None:
+    def seen() -> list[list[str]]:
+        return [repository.seen(reader) for reader in READERS]
+
     repository.make(layout)
     repository.remember()
-    seen = {reader: repository.seen(reader) for reader in layout.readers}
-    assert seen == {reader: [] for reader in layout.readers}, "nothing has changed"
+    assert seen() == [[]] * len(READERS), "nothing has changed"
     if layout.precise:
         write(repository.root, {"unrelated/other.py": "OTHER = 2\n", "docs/page.md": "another page\n"})
-        seen = {reader: repository.seen(reader) for reader in layout.readers}
-        assert seen == {reader: [] for reader in layout.readers}, "it reads nothing of that"
+        assert seen() == [[]] * len(READERS), "it reads nothing of that"
     layout.change(repository.root)
-    seen = {reader: repository.seen(reader) for reader in layout.readers}
-    assert seen == {reader: ["t"] for reader in layout.readers}
+    assert seen() == [["t"]] * len(READERS)
 
 
 def _first_record(root: Path) -> Path:

@@ -2,47 +2,15 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from persona_pipeline.suites import RunOptions, read_responses, run_suite
-from persona_pipeline.suites.running.history import RowWriter, earlier_results, read_rows
-from persona_pipeline.suites.targets import Request
-from tests.suites.support import Given, run, suite_of, target, three
+from persona_pipeline.suites.running.history import RowWriter, earlier_results
+from tests.suites.support import run, suite_of
 
 
 class TestResuming:
-    def test_a_killed_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
-        suite, path = three(tmp_path), tmp_path / "results.jsonl"
-        writer = RowWriter(path, append=False)
-
-        def answer(request: Request) -> Any:
-            if request.test.id == "other":
-                raise KeyboardInterrupt
-            return "ok"
-
-        first = target(answer)
-        with pytest.raises(KeyboardInterrupt):
-            run_suite(suite, targets=Given.of(first), on_result=writer.write)
-        writer.close()
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write('{"id": "other", "verd')
-
-        second = target()
-        writer = RowWriter(path, append=True)
-        result = run_suite(
-            suite,
-            targets=Given.of(second),
-            options=RunOptions(earlier=earlier_results(path)),
-            on_result=lambda item: None if item.resumed else writer.write(item),
-        )
-        writer.close()
-        assert second.asked == ["other#0"]
-        assert [test.resumed for test in result.tests] == [True, True, False]
-        assert [row["id"] for row in read_rows(path)] == ["sum-1", "sum-2", "other"]
-        assert result.exit_code == 0
-
     @pytest.mark.parametrize("change", ["nothing", "assert", "answer", "error"])
     def test_only_what_still_stands_is_kept(self, tmp_path: Path, change: str) -> None:
         suite, path = suite_of(tmp_path, {"type": "contains", "value": "ok"}), tmp_path / "r.jsonl"

@@ -1,6 +1,5 @@
 """The suites of the project run offline, and notice when something they rest on changes."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,14 +13,6 @@ from persona_pipeline.suites.running.opening import suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in
 
-# From which of Pam's messages on she is out of character.
-LOST_FROM = {
-    "wedding-stationery": 13,
-    "lost-parcel": 15,
-    "bowling-flag": 12,
-    "jar-labels": 17,
-    "birthday-card": None,
-}
 SUITES = [file.within(PROJECT) for file in suite_files(PROJECT)]
 
 
@@ -41,30 +32,6 @@ def test_an_example_passes_from_its_recordings(root: Path, path: Path) -> None:
     result = run(root, path.name)
     assert result.exit_code == 0, [str(test.error) for test in result.tests]
     assert load_suite(path).warnings == ()
-
-
-def test_the_conversations_say_how_long_a_character_lasts(root: Path) -> None:
-    result = run(root, "conversations.eval.yaml")
-    assert {test.id: test.verdict for test in result.tests} == dict.fromkeys(LOST_FROM, "pass")
-    faded = {test.id: next(item for item in test.best.results if item.type == "fades") for test in result.tests}
-    assert {name: item.details and item.details["lost_from"] for name, item in faded.items()} == LOST_FROM
-
-
-def test_a_message_with_other_words_has_not_been_judged(root: Path) -> None:
-    replace_in(
-        root / "suites/answers/conversations.jsonl", "I know where things sulk, mostly.", "I know where things are."
-    )
-    errors = {test.id: test.error for test in run(root, "conversations.eval.yaml").tests if test.error}
-    assert {name: error.reason for name, error in errors.items()} == {"lost-parcel": "unrecorded"}
-
-
-def test_the_quick_assistant_needs_its_second_attempt(root: Path) -> None:
-    tests = {test.id: test for test in run(root, "customer-screening.eval.yaml").tests}
-    quick = tests["blocked-customer@quick-assistant"]
-    assert [attempt.score for attempt in quick.attempts] == [0.0, pytest.approx(0.9214, abs=1e-3)]
-    assert quick.attempts[0].failed_gates == ("tool_trajectory",)
-    assert len(tests["blocked-customer@careful-assistant"].attempts) == 1
-    assert "unclear-customer@quick-assistant" not in tests
 
 
 @pytest.mark.parametrize(
@@ -91,18 +58,3 @@ def test_editing_what_was_judged_makes_the_recording_stale(
     assert errors == (touched if touched is not None else [test.id for test in result.tests])
     assert all(test.error and test.error.reason == "unrecorded" for test in result.tests if test.id in errors)
     assert result.exit_code == 3
-
-
-def test_a_persona_that_speaks_like_anybody_fails(root: Path) -> None:
-    """The gate on text alone: no judge is needed to see a lost voice."""
-    path = root / "suites/answers/personas.jsonl"
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    rows[0]["output_messages"] = [{"role": "assistant", "content": "Happy to help! The van is late."}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    michael = run(root, "personas.eval.yaml").tests[0]
-    gate = next(item for item in michael.best.results if item.name == "no assistant talk")
-    assert gate.score == 0
-
-
-def test_a_world_without_suites_has_none(tmp_path: Path) -> None:
-    assert suite_files(tmp_path) == []

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.suites.answering.base import Grants
 from tests.suites.targets.test_providers import failure, request, target
 
 
@@ -123,11 +122,8 @@ def test_what_is_no_answer_of_claude(
     assert (error.reason, "'modell'" in error.message) == ("invalid_options", True)
 
 
-def test_a_missing_package_and_a_missing_leave_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
     found = target(tmp_path, provider="claude-agent-sdk")
     error = failure(found, request(tmp_path))
     assert error.reason == "not_installed" and "pip install 'persona-pipeline[claude-agent-sdk]'" in error.message
-    assert found.runs_code
-    found._grants = Grants()
-    assert failure(found, request(tmp_path)).reason == "target_not_allowed"

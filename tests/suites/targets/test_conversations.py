@@ -12,8 +12,7 @@ from persona_pipeline.suites import RunOptions, TestResult, run_suite
 from persona_pipeline.suites.running.opening import load_targets
 from tests.suites.support import load, write
 from tests.suites.targets.conftest import Agent
-from tests.suites.targets.test_model_servers import message
-from tests.suites.targets.test_openai import completion
+from tests.suites.targets.test_model_servers import completion, message
 
 TURNS = ["Where is it?", "And when?"]
 SUITE = {"tests": [{"id": "chat", "turns": TURNS, "assert": [{"type": "contains", "value": "second"}]}]}
@@ -46,8 +45,6 @@ def texts(messages: list[Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 def test_a_model_gets_the_conversation(tmp_path: Path, agent: Agent, provider: str) -> None:
-    if provider == "openai":
-        pytest.importorskip("openai")
     reply = message if provider == "anthropic" else completion
     agent.replies = [(200, reply(text), {"content-type": "application/json"}) for text in ("first", "second")]
     base = agent.url if provider == "anthropic" else f"{agent.url}/v1"

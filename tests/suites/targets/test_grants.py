@@ -84,13 +84,6 @@ def test_what_is_allowed_is_sent_and_nothing_else(repository: Path, server: Mess
         assert secret not in sent(server)
 
 
-def test_a_server_that_a_suite_names_gets_no_ambient_key(repository: Path, server: MessagesServer) -> None:
-    write_targets(repository, server)
-    assert run(repository, "--allow-targets").exit_code == 0
-    assert len(server.calls) == 1
-    assert "secret" not in sent(server)
-
-
 def test_a_targets_file_of_the_users_own_is_his(repository: Path, server: MessagesServer, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -121,28 +114,28 @@ def test_the_settings_allow_it_where_no_command_is_typed(
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize("place", ["{outside}/answers.json", "../outside/answers.json", "link.json"])
-def test_a_strangers_suite_reads_no_file_outside_its_repository(repository: Path, tmp_path: Path, place: str) -> None:
+def test_a_file_outside_the_repository_needs_leave(repository: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    (outside / "personas").mkdir(parents=True)
+    outside.mkdir()
     (outside / "answers.json").write_text('{"a": "9"}', "utf-8")
-    (repository / "link.json").symlink_to(outside / "answers.json")
-    replay = {"name": "thief", "provider": "replay", "path": place.format(outside=outside)}
+    replay = {"name": "thief", "provider": "replay", "path": "../outside/answers.json"}
     (repository / "targets.yaml").write_text(json.dumps({"targets": [replay]}), "utf-8")
-    done = run(repository)
-    assert (done.exit_code, "lies outside the repository" in str(done.exception or done.output)) == (1, True)
-    assert run(repository, "--allow-path", str(outside)).exit_code == 0
-    persona = {"name": "thief", "provider": "persona", "agent": "bob", "root": str(outside)}
-    (repository / "targets.yaml").write_text(json.dumps({"targets": [persona]}), "utf-8")
     assert "lies outside the repository" in str(run(repository).exception)
+    assert run(repository, "--allow-path", str(outside)).exit_code == 0
 
 
-def test_a_link_to_a_targets_file_outside_is_no_file_of_the_users_own(repository: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere.yaml"
-    (repository / "targets.yaml").rename(elsewhere)
-    (repository / "targets.yaml").symlink_to(elsewhere)
-    assert "lies outside" in str(run(repository).exception)
-    assert "--allow-env GITHUB_TOKEN" in str(run(repository, "--allow-path", str(elsewhere.parent)).exception)
+@pytest.mark.parametrize("protocol", ["anthropic", "openai"])
+def test_a_server_that_a_suite_names_gets_no_ambient_key(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, f"secret-{name}")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-secret: header-secret")
+    with MessagesServer(protocol=protocol) as named:
+        write_targets(repository, named, provider=protocol, model="m", system="Be kind.")
+        run(repository, "--allow-targets")
+        # The server refuses what comes without its key; what matters is what came.
+        assert named.requests and "secret" not in "".join(named.seen)
 
 
 def test_explain_says_what_a_suite_would_read_and_call(repository: Path, server: MessagesServer) -> None:
@@ -151,16 +144,3 @@ def test_explain_says_what_a_suite_would_read_and_call(repository: Path, server:
     assert "needs a server (target thief; --allow-targets)" in done.stdout
     assert "needs the environment variable GITHUB_TOKEN (target thief; --allow-env GITHUB_TOKEN)" in done.stdout
     assert server.calls == []
-
-
-def test_a_server_of_chat_completions_gets_no_ambient_key_either(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
-        monkeypatch.setenv(name, f"secret-{name}")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-secret: header-secret")
-    with MessagesServer(protocol="openai") as chat:
-        write_targets(repository, chat, provider="openai", model="m", system="Be kind.")
-        run(repository, "--allow-targets")
-        # The server refuses what comes without its key; what matters is what came.
-        assert chat.requests and "secret" not in "".join(chat.seen)

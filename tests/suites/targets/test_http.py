@@ -7,11 +7,6 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites import run_suite
-from persona_pipeline.suites.answering.base import Grants
-from persona_pipeline.suites.running.opening import load_targets
-from persona_pipeline.suites.running.plan import Targets
-from tests.suites.support import three
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import failure, request, target
 
@@ -99,14 +94,6 @@ def test_what_can_pass_is_tried_again(tmp_path: Path, agent: Agent) -> None:
     assert len(agent.got) == 3
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_pause_longer_than_what_is_left_is_not_waited_for(tmp_path: Path, agent: Agent, status: int) -> None:
-    agent.replies = [(status, "", {"retry-after": "3600"})]
-    error = failure(target(tmp_path, provider="http", url=agent.url), request(tmp_path))
-    assert (error.reason, error.transient, len(agent.got)) == ("api_error", False, 1)
-    assert f"said {status}" in error.message and "wait 3600 s" in error.message
-
-
 @pytest.mark.parametrize(
     ("declared", "sent"),
     [
@@ -145,33 +132,9 @@ def test_a_stream_without_an_answer_is_an_error(tmp_path: Path, agent: Agent, ra
     assert failure(found, request(tmp_path)).reason == "invalid_response"
 
 
-def test_waiting_is_no_part_of_the_duration(tmp_path: Path, agent: Agent) -> None:
-    agent.replies = [(429, "", {"retry-after": "1"}), (200, {"text": "ok"}, {})]
-    output = target(tmp_path, provider="http", url=agent.url).respond(request(tmp_path))
-    assert output.duration_ms is not None and output.waited_ms is not None
-    assert output.waited_ms >= 1000 > output.duration_ms
-
-
 def test_no_server_is_an_error(tmp_path: Path) -> None:
     found = target(tmp_path, provider="http", url="http://127.0.0.1:9", max_retries=0)
     assert failure(found, request(tmp_path)).reason == "connection"
-
-
-def test_one_connection_serves_a_run(tmp_path: Path, agent: Agent) -> None:
-    target(tmp_path, provider="http", url=agent.url)
-    targets = Targets.of(lambda prompt: "")
-    targets._opened["default"] = load_targets(tmp_path / "targets.yaml").open("a")
-    targets._given = {}
-    targets.entries = {"default": targets._opened["default"]}  # type: ignore[dict-item]
-    assert run_suite(three(tmp_path), targets=targets).exit_code == 0
-    assert (len(agent.got), len(agent.connections)) == (3, 1)
-
-
-def test_a_server_that_the_suite_names_needs_leave(tmp_path: Path, agent: Agent) -> None:
-    found = target(tmp_path, provider="http", url=agent.url)
-    found._grants = Grants()
-    assert failure(found, request(tmp_path)).reason == "target_not_allowed"
-    assert agent.got == []
 
 
 def test_values_of_headers_stay_out_of_the_fingerprint(tmp_path: Path) -> None:

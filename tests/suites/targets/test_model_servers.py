@@ -12,10 +12,12 @@ from persona_pipeline.suites import run_suite
 from persona_pipeline.suites.answering.base import Grants, TargetFields
 from persona_pipeline.suites.answering.output import parse_output
 from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.targets import Request
 from tests.suites.support import load
 from tests.suites.targets.conftest import Agent
-from tests.suites.targets.test_openai import completion
 from tests.suites.targets.test_providers import failure, request, target
+from tests.support.clock import LONG
+from tests.support.messages_server import Hang, MessagesServer
 from tests.support.protocols import PROJECT, REGION
 from tests.support.providers import set_environment
 
@@ -28,11 +30,19 @@ BLOCKS = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
 CLAUDE = {"max_tokens": 2048, "temperature": 0.5, "seed": 7, "messages": [BLOCKS]}
 
 
-def message(text: str = "ok", stop: str = "end_turn") -> dict[str, Any]:
+def message(text: str | None = "ok", stop: str = "end_turn") -> dict[str, Any]:
     return {
         "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": stop,
-        "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 5, "output_tokens": 1},
+        "content": [] if text is None else [{"type": "text", "text": text}],
+        "usage": {"input_tokens": 5, "output_tokens": 1},
     }  # fmt: skip
+
+
+def completion(content: str | None, finish_reason: str = "stop", **message: Any) -> dict[str, Any]:
+    said = {"role": "assistant", "content": content, **message}
+    usage = {"prompt_tokens": 30, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 10}}
+    choices = [{"index": 0, "finish_reason": finish_reason, "message": said}]
+    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": usage}
 
 
 def response(items: Sequence[Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -97,6 +107,68 @@ def test_every_provider_is_asked_in_its_own_words(
     assert output.token_usage is not None and output.duration_ms is not None and output.waited_ms is not None
 
 
+TALK = [
+    ("system", "You count."),
+    ("user", "one"),
+    ("user", "two"),
+    ("assistant", "yes"),
+    ("tool", "result"),
+    ("user", " "),
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "below", "reply", "sent", "cached"),
+    [
+        (
+            "anthropic", "", message("Four."),
+            [("system", "Be brief.\n\nYou count."), ("user", "one"), ("user", "two"), ("assistant", "yes"), ("user", "result")],
+            None,
+        ),
+        (
+            "openai", "/v1", completion("Four."),
+            [("system", "Be brief."), ("system", "You count."), ("user", "one"), ("user", "two"), ("assistant", "yes"),
+             ("user", "result")],
+            10,
+        ),
+    ],
+)  # fmt: skip
+def test_the_conversation_goes_out_and_the_answer_comes_back(
+    tmp_path: Path,
+    agent: Agent,
+    provider: str,
+    below: str,
+    reply: Any,
+    sent: list[tuple[str, str]],
+    cached: int | None,
+) -> None:
+    agent.replies = [(200, reply, JSON)]
+    found = ask(tmp_path, agent, provider, below, model="claude-haiku-5-5", system="Be brief.")
+    messages = [{"role": role, "content": text} for role, text in TALK]
+    answer = found.respond(Request(request(tmp_path).test, messages, "", timeout=LONG))
+    body = json.loads(agent.got[0][3])
+    # In the Messages API adjacent messages of one role are one turn.
+    roles = [role for role, _ in sent]
+    assert [turn["role"] for turn in body["messages"]] == (roles if provider == "openai" else [*roles[2:]])
+    said = [("system", body["system"])] if "system" in body else []
+    for turn in body["messages"]:
+        parts = [turn["content"]] if isinstance(turn["content"], str) else [part["text"] for part in turn["content"]]
+        said += [(turn["role"], part) for part in parts]
+    assert said == sent
+    assert answer.text == "Four." and answer.duration_ms is not None
+    assert answer.token_usage is not None and answer.token_usage.cached == cached
+    assert answer.cost_usd is not None
+    nothing = failure(found, Request(request(tmp_path).test, [], "", timeout=LONG))
+    assert (nothing.reason, len(agent.got)) == ("invalid_request", 1)
+
+
+def test_a_server_that_hangs_ends_at_the_deadline(tmp_path: Path) -> None:
+    with MessagesServer(handler=lambda call: Hang()) as server:
+        found = target(tmp_path, provider="anthropic", base_url=server.url, api_key="k", max_retries=0)
+        error = failure(found, request(tmp_path, timeout=0.3))
+    assert (error.reason, error.transient) == ("timeout", True)
+
+
 @pytest.mark.parametrize("provider", ["bedrock", "vertex"])
 def test_keys_of_a_cloud_do_not_go_to_a_server_that_the_suite_names(
     tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, provider: str
@@ -115,9 +187,19 @@ def test_parameters_hold_nothing_that_is_said_elsewhere(tmp_path: Path, agent: A
         ask(tmp_path, agent, "openai", parameters={name: "x"})
 
 
+HTML = {"content-type": "text/html"}
+
+
 @pytest.mark.parametrize(
     ("api", "status", "reply", "reason"),
     [
+        ("messages", 400, {"error": {"message": "no"}}, "api_error"),
+        ("messages", 529, {"error": {"message": "busy"}}, "api_error"),
+        ("messages", 200, message(None, "refusal"), "refusal"),
+        ("messages", 200, message(None, "max_tokens"), "truncated"),
+        ("messages", 200, message(None), "empty"),
+        ("messages", 200, b"<html>", "api_error"),
+        ("messages", 200, ["no message"], "invalid_response"),
         ("responses", 200, response([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]), "refusal"),
         ("responses", 200, response([], status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "truncated"),
         ("responses", 200, response([], status="incomplete", incomplete_details={"reason": "content_filter"}), "refusal"),
@@ -136,8 +218,10 @@ def test_parameters_hold_nothing_that_is_said_elsewhere(tmp_path: Path, agent: A
     ],
 )  # fmt: skip
 def test_what_is_no_answer(tmp_path: Path, agent: Agent, api: str, status: int, reply: Any, reason: str) -> None:
-    agent.replies = [(status, reply, JSON)]
-    assert failure(ask(tmp_path, agent, "openai", "/v1", api=api), request(tmp_path)).reason == reason
+    agent.replies = [(status, reply, HTML if isinstance(reply, bytes) else JSON)]
+    asked = ("anthropic", "") if api == "messages" else ("openai", "/v1")
+    fields = {} if api == "messages" else {"api": api}
+    assert failure(ask(tmp_path, agent, *asked, **fields), request(tmp_path)).reason == reason
 
 
 def test_calls_and_cached_tokens_of_a_response(tmp_path: Path, agent: Agent) -> None:
@@ -177,21 +261,45 @@ def test_an_answer_that_was_cut_off_is_graded_and_said(
     assert parse_output(test.best.output.to_dict()).truncated
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_a_pause_longer_than_what_is_left_is_not_waited_for(tmp_path: Path, agent: Agent, provider: str) -> None:
-    agent.replies = [
-        (429, {"error": {"type": "rate_limit_error", "message": "slow down"}}, {**JSON, "retry-after": "50"})
-    ]
-    error = failure(ask(tmp_path, agent, provider, max_retries=5), request(tmp_path, timeout=20))
-    assert (error.transient, len(agent.got)) == (False, 1)
-    assert "HTTP 429" in error.message and "wait 50 s" in error.message
+SERVERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "http": ({"url": "{url}"}, {"text": "ok"}),
+    "anthropic": ({"base_url": "{url}", "model": "m", "api_key": "k"}, message()),
+    "openai": ({"base_url": "{url}/v1", "model": "m", "api_key": "k"}, completion("ok")),
+}
 
 
-@pytest.mark.parametrize(("provider", "reply"), [("anthropic", message()), ("openai", completion("ok"))])
-def test_waiting_is_no_part_of_the_duration(tmp_path: Path, agent: Agent, provider: str, reply: Any) -> None:
-    agent.replies = [(429, {"error": {"message": "slow down"}}, {**JSON, "retry-after": "1"}), (200, reply, JSON)]
-    began = time.monotonic()
-    output = ask(tmp_path, agent, provider, max_retries=1).respond(request(tmp_path))
-    whole_ms = 1000 * (time.monotonic() - began)
-    assert output.duration_ms is not None and output.waited_ms is not None
-    assert output.waited_ms >= 1000 and output.duration_ms + output.waited_ms <= whole_ms + 1, "counted once"
+def asking(folder: Path, agent: Agent, provider: str, **fields: Any) -> TargetFields:
+    own = {name: text.replace("{url}", agent.url) for name, text in SERVERS[provider][0].items()}
+    return target(folder, provider=provider, **own, **fields)
+
+
+@pytest.mark.parametrize("provider", SERVERS)
+class TestEveryServer:
+    def test_a_pause_longer_than_what_is_left_is_not_waited_for(
+        self, tmp_path: Path, agent: Agent, provider: str
+    ) -> None:
+        agent.replies = [(429, {"error": {"message": "slow down"}}, {**JSON, "retry-after": "50"})]
+        error = failure(asking(tmp_path, agent, provider, max_retries=5), request(tmp_path, timeout=20))
+        assert (error.reason, error.transient, len(agent.got)) == ("api_error", False, 1)
+        assert "429" in error.message and "wait 50 s" in error.message
+
+    def test_waiting_is_no_part_of_the_duration(self, tmp_path: Path, agent: Agent, provider: str) -> None:
+        busy = (429, {"error": {"message": "slow down"}}, {**JSON, "retry-after": "1"})
+        agent.replies = [busy, (200, SERVERS[provider][1], JSON)]
+        began = time.monotonic()
+        output = asking(tmp_path, agent, provider, max_retries=1).respond(request(tmp_path))
+        whole_ms = 1000 * (time.monotonic() - began)
+        assert output.duration_ms is not None and output.waited_ms is not None
+        assert output.waited_ms >= 1000 and output.duration_ms + output.waited_ms <= whole_ms + 1, "counted once"
+
+    def test_one_connection_serves_many_answers_and_is_closed(
+        self, tmp_path: Path, agent: Agent, provider: str
+    ) -> None:
+        agent.replies = [(200, SERVERS[provider][1], JSON)]
+        found = asking(tmp_path, agent, provider)
+        for _ in range(3):
+            found.respond(request(tmp_path))
+        assert len(agent.connections) == 1
+        found.close()
+        found.respond(request(tmp_path))
+        assert len(agent.connections) == 2

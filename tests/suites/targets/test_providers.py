@@ -2,21 +2,20 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from persona_pipeline.suites import RunOptions, SuiteResult, run_suite
+from persona_pipeline.suites import RunOptions, run_suite
 from persona_pipeline.suites.answering.base import TargetFields
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing.worlds import write_small_world
-from tests.suites.support import load, suite_of, three, write
+from tests.suites.support import suite_of, three, write
 from tests.support.clock import LONG
-from tests.support.messages_server import Hang, MessagesServer, Reply, message, status
+from tests.support.messages_server import MessagesServer, message
 
 
 def target(folder: Path, **fields: Any) -> TargetFields:
@@ -33,18 +32,6 @@ def failure(found: TargetFields, asked: Request) -> ReasonedError:
     with pytest.raises(ReasonedError) as raised:
         found.respond(asked)
     return raised.value
-
-
-class TestMock:
-    def test_it_says_what_it_is_told(self, tmp_path: Path) -> None:
-        assert target(tmp_path, provider="mock", response="hello").respond(request(tmp_path)).text == "hello"
-
-    def test_it_may_say_something_else_to_a_test(self, tmp_path: Path) -> None:
-        found = target(tmp_path, provider="mock", response="x", responses={"t": {"text": "y", "cost_usd": 1}})
-        assert found.respond(request(tmp_path)).cost_usd == 1
-
-    def test_it_says_something_without_being_told(self, tmp_path: Path) -> None:
-        assert json.loads(target(tmp_path, provider="mock").respond(request(tmp_path)).text)
 
 
 def command(code: str) -> list[str]:
@@ -98,17 +85,6 @@ class TestCli:
         assert (error.reason, error.transient) == (reason, transient)
         assert reason != "target_failed" or "boom (exit code 3)" in error.message
 
-    def run(self, folder: Path, allow: bool, **fields: Any) -> SuiteResult:
-        target(folder, provider="cli", **fields)
-        suite = load(folder, "tests:\n  - {id: t, input: hi, assert: [{type: contains, value: ok}]}\n")
-        return run_suite(suite, targets=load_targets(folder / "targets.yaml"), options=RunOptions(allow_code=allow))
-
-    def test_it_needs_leave(self, tmp_path: Path) -> None:
-        (test,) = self.run(tmp_path, False, command=command("open('ran', 'w')")).tests
-        assert test.error is not None
-        assert test.error.reason == "code_not_allowed"
-        assert not (tmp_path / "ran").exists()
-
     BATCH = """
 import json, sys
 open("calls.log", "a").write("x")
@@ -141,88 +117,20 @@ for row in rows:
         assert len((tmp_path / "calls.log").read_text(encoding="utf-8")) == calls
 
 
-class TestReplay:
-    @pytest.mark.parametrize(
-        ("name", "content"),
-        [
-            ("r.json", '{"t": "ok"}'),
-            ("r.jsonl", '{"id": "t", "text": "ok"}\n'),
-        ],
-    )
-    def test_answers_come_from_the_file(self, tmp_path: Path, name: str, content: str) -> None:
-        write(tmp_path, {name: content})
-        assert target(tmp_path, provider="replay", path=name).respond(request(tmp_path)).text == "ok"
+class TestGiven:
+    def test_a_mock_says_what_it_is_told(self, tmp_path: Path) -> None:
+        found = target(tmp_path, provider="mock", response="x", responses={"t": {"text": "y", "cost_usd": 1}})
+        output = found.respond(request(tmp_path))
+        assert (output.text, output.cost_usd) == ("y", 1)
+        assert target(tmp_path, provider="mock", response="x").respond(request(tmp_path)).text == "x"
+        assert json.loads(target(tmp_path, provider="mock").respond(request(tmp_path)).text)
 
-    def test_a_test_that_is_not_recorded_is_an_error(self, tmp_path: Path) -> None:
-        write(tmp_path, {"r.json": "{}"})
-        assert failure(target(tmp_path, provider="replay", path="r.json"), request(tmp_path)).reason == "no_response"
-
-    def test_a_changed_question_makes_the_recording_stale(self, tmp_path: Path) -> None:
-        write(tmp_path, {"r.jsonl": '{"id": "t", "text": "ok", "request_key": "old"}\n'})
+    def test_a_recording_answers_only_the_question_it_was_made_of(self, tmp_path: Path) -> None:
+        write(tmp_path, {"r.jsonl": '{"id": "t", "text": "ok", "request_key": "old"}\n', "none.json": "{}"})
         found = target(tmp_path, provider="replay", path="r.jsonl")
-        assert failure(found, request(tmp_path, request_key="new")).reason == "stale"
         assert found.respond(request(tmp_path, request_key="old")).text == "ok"
-
-
-class TestAnthropic:
-    def ask(self, folder: Path, server: MessagesServer, **fields: Any) -> TargetFields:
-        return target(folder, provider="anthropic", base_url=server.url, api_key="test", max_retries=0, **fields)
-
-    def test_the_conversation_goes_out_and_the_answer_comes_back(self, tmp_path: Path) -> None:
-        with MessagesServer(handler=lambda call: message("Four.")) as server:
-            found = self.ask(tmp_path, server, system="Be brief.")
-            messages = [
-                {"role": "system", "content": "You count."},
-                {"role": "user", "content": "one"},
-                {"role": "user", "content": "two"},
-                {"role": "assistant", "content": "yes"},
-                {"role": "tool", "content": "result"},
-            ]
-            answer = found.respond(Request(request(tmp_path).test, messages, "", timeout=LONG))
-            body = server.calls[0].body
-        assert body["system"] == "Be brief.\n\nYou count."
-        assert [(turn["role"], [block["text"] for block in turn["content"]]) for turn in body["messages"]] == [
-            ("user", ["one", "two"]),
-            ("assistant", ["yes"]),
-            ("user", ["result"]),
-        ]
-        assert answer.text == "Four."
-        assert answer.token_usage is not None
-        assert answer.cost_usd is not None
-        assert answer.duration_ms is not None
-
-    @pytest.mark.parametrize(
-        ("outcome", "reason"),
-        [
-            (status(400), "api_error"),
-            (status(529), "api_error"),
-            (message(None, stop_reason="refusal"), "refusal"),
-            (message(None, stop_reason="max_tokens"), "truncated"),
-            (message(None), "empty"),
-            (Reply(b"<html>", headers={"content-type": "text/html"}), "api_error"),
-            (Reply(["no message"]), "invalid_response"),
-        ],
-        ids=["bad request", "overloaded", "refusal", "cut off", "nothing said", "not JSON", "another JSON"],
-    )
-    def test_no_answer_is_an_error(self, tmp_path: Path, outcome: Any, reason: str) -> None:
-        with MessagesServer(handler=lambda call: outcome) as server:
-            assert failure(self.ask(tmp_path, server), request(tmp_path)).reason == reason
-
-    def test_a_server_that_hangs_ends_at_the_deadline(self, tmp_path: Path) -> None:
-        with MessagesServer(handler=lambda call: Hang()) as server:
-            started = time.monotonic()
-            error = failure(self.ask(tmp_path, server), request(tmp_path, timeout=0.3))
-        assert (error.reason, error.transient) == ("timeout", True)
-        assert time.monotonic() - started < LONG
-
-    def test_without_a_key_it_says_so(self, tmp_path: Path) -> None:
-        error = failure(target(tmp_path, provider="anthropic"), request(tmp_path))
-        assert (error.reason, error.transient) == ("no_credentials", False)
-
-    def test_only_what_is_asked_is_sent(self, tmp_path: Path) -> None:
-        with MessagesServer() as server:
-            error = failure(self.ask(tmp_path, server), Request(request(tmp_path).test, [], "", timeout=LONG))
-            assert (error.reason, server.calls) == ("invalid_request", [])
+        assert failure(found, request(tmp_path, request_key="new")).reason == "stale"
+        assert failure(target(tmp_path, provider="replay", path="none.json"), request(tmp_path)).reason == "no_response"
 
 
 class TestPersona:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, run_suite
-from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.running.plan import Targets
-from tests.suites.support import load, three, write
+from tests.suites.support import three, write
 from tests.suites.targets.test_providers import failure, request, target
 
 MODULE = """
@@ -149,22 +148,6 @@ def test_a_function_there_is_not(tmp_path: Path, function: str, said: str) -> No
     write(tmp_path, {"agent_of_mine_too.py": MODULE})
     error = failure(target(tmp_path, provider="python", function=function), request(tmp_path))
     assert (error.reason, said in error.message) == ("no_function", True)
-
-
-def test_a_module_of_the_suite_needs_leave(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "agent_with_leave.py": MODULE + "open('ran', 'w')",
-            "targets.yaml": "targets: [{name: default, provider: 'python:agent_with_leave:plain'}]\n",
-        },
-    )
-    suite = load(tmp_path, "tests:\n  - {id: t, input: hi, assert: [{type: contains, value: ok}]}\n")
-    targets = load_targets(tmp_path / "targets.yaml")
-    assert targets.runs_code("default")
-    (test,) = run_suite(suite, targets=targets).tests
-    assert test.error is not None and test.error.reason == "code_not_allowed"
-    assert not Path("ran").exists()
 
 
 def test_a_program_hands_over_its_functions(tmp_path: Path) -> None:

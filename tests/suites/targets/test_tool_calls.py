@@ -54,36 +54,26 @@ def test_recorded_answers(suite: Any, name: str) -> None:
     checked(run_suite(suite, responses=read_responses({"t": {"responses": [ANSWERS[name]]}["responses"][0]})), name)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_functions(suite: Any, name: str) -> None:
-    checked(run_suite(suite, targets=lambda prompt: ANSWERS[name]), name)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_servers(tmp_path: Path, agent: Agent, name: str) -> None:
-    agent.replies = [(200, ANSWERS[name], {"content-type": "application/json"})]
-    found = target(tmp_path, provider="http", url=agent.url)
-    try:
-        if name in UNKNOWN:
-            with pytest.raises(ReasonedError, match="tool") as raised:
-                found.respond(request(tmp_path))
-            assert UNKNOWN[name][1] in raised.value.message
-        else:
-            (call,) = found.respond(request(tmp_path)).tool_calls
-            assert (call["tool"], call["input"]) == ("refund", GIVEN)
-    finally:
-        found.close()
-
-
 @pytest.mark.parametrize("name", ["Anthropic messages", "Vercel generateText", "actions"])
-def test_programs(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("provider", ["function", "http", "cli"])
+def test_every_kind_of_target_reads_them_alike(
+    tmp_path: Path, suite: Any, agent: Agent, provider: str, name: str
+) -> None:
+    if provider == "function":
+        checked(run_suite(suite, targets=lambda prompt: ANSWERS[name]), name)
+        return
     (tmp_path / "said.json").write_text(json.dumps(ANSWERS[name]), encoding="utf-8")
-    found = target(tmp_path, provider="cli", command=[sys.executable, "-c", "print(open('said.json').read())"])
+    agent.replies = [(200, ANSWERS[name], {"content-type": "application/json"})]
+    command = [sys.executable, "-c", "print(open('said.json').read())"]
+    fields: dict[str, Any] = {"url": agent.url} if provider == "http" else {"command": command}
+    found = target(tmp_path, provider=provider, **fields)
     if name in UNKNOWN:
         with pytest.raises(ReasonedError, match=r"actions\[0\] looks like a tool call"):
             found.respond(request(tmp_path))
     else:
-        assert [call["tool"] for call in found.respond(request(tmp_path)).tool_calls] == ["refund"]
+        (call,) = found.respond(request(tmp_path)).tool_calls
+        assert (call["tool"], call["input"]) == ("refund", GIVEN)
+    found.close()
 
 
 class Sdk:
