@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -145,7 +147,7 @@ ROWS: Mapping[str, tuple[Callable[[Place], Costs], str]] = {
     "looks": (looks, "scale.py messages"),
     "one": (one, "budgets.py --only evaluate-one"),
     "transactions": (transactions, "scale.py table --only transactions --database postgres"),
-    "calls": (calls, "judge.py live"),
+    "calls": (calls, "scale.py table --only calls"),
     "gate": (gate, "gate.py checks overhead"),
 }
 
@@ -248,17 +250,46 @@ def newest_step() -> dict[str, float]:
 
 
 def calls_step(width: str) -> dict[str, float]:
-    """Judge 2,000 claims."""
-    from benchmarks import judge
+    """Judge 2,000 claims with a server in a process of its own, whose CPU does not count."""
+    from persona_pipeline.base.settings import Settings
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from tests.support.judging import requests, trajectory
 
-    judge.WIDTH, count = int(width), 2000
-    with judge.server() as (url, _):
-        judge.timed(url, requests(10, trajectory=trajectory()))
-        began = time.process_time()
-        seconds = judge.timed(url, requests(count, trajectory=trajectory()))
-        spent = time.process_time() - began
-    return {"rate": count / seconds, "cpu": spent / count * 1000}
+    async def seconds(count: int) -> float:
+        asked, began = requests(count, trajectory=trajectory()), time.perf_counter()
+        told = await judge.judge(asked)
+        assert all(verdict.score is not None for verdict in told)
+        return time.perf_counter() - began
+
+    async def measured(count: int) -> dict[str, float]:
+        async with judge.backend:
+            # Connections are made beforehand.
+            await seconds(int(width))
+            began = time.process_time()
+            taken = await seconds(count)
+            return {"rate": count / taken, "cpu": (time.process_time() - began) / count * 1000}
+
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    server = spawning.Process(target=_answer_calls, args=(theirs,))
+    server.start()
+    os.environ["ANTHROPIC_BASE_URL"] = ours.recv()
+    judge = open_judge(
+        "anthropic", None, JudgeOptions(recorded=False, kept=False), settings=Settings(judge_width=int(width))
+    )
+    found = asyncio.run(measured(2000))
+    ours.send("stop")
+    server.join()
+    return found
+
+
+def _answer_calls(pipe: Connection) -> None:
+    """Serve the Messages API until the other end of the pipe says something."""
+    from tests.support.messages_server import MessagesServer
+
+    with MessagesServer() as server:
+        pipe.send(server.url)
+        pipe.recv()
 
 
 def gate_step() -> dict[str, float]:

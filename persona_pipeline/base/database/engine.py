@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -353,17 +354,24 @@ def upsert(
     """
     if not rows:
         return
-    names = tuple(key or [column.name for column in table.primary_key])
-    # Only the INSERT of a dialect knows conflicts.
-    statement: Any = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
-    new = {name: statement.excluded[name] for name in rows[0] if name not in names} if update else {}
-    if new:
-        values = {name: table.c[name] + value if add else value for name, value in new.items()}
-        now = {"updated_at": sa.func.now()} if "updated_at" in table.c else {}
-        statement = statement.on_conflict_do_update(index_elements=names, set_=now | values)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=names)
+    statement = _upsert(connection.dialect.name, table, tuple(rows[0]), tuple(key or ()), update, add)
     connection.execute(statement, [dict(row) for row in rows])
+
+
+# Making a statement takes as long as executing it for one row.
+@lru_cache(maxsize=256)
+def _upsert(
+    dialect: str, table: sa.Table, columns: tuple[str, ...], key: tuple[str, ...], update: bool, add: bool
+) -> Any:
+    names = key or tuple(column.name for column in table.primary_key)
+    # Only the INSERT of a dialect knows conflicts.
+    statement: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    new = {name: statement.excluded[name] for name in columns if name not in names} if update else {}
+    if not new:
+        return statement.on_conflict_do_nothing(index_elements=names)
+    values = {name: table.c[name] + value if add else value for name, value in new.items()}
+    now = {"updated_at": sa.func.now()} if "updated_at" in table.c else {}
+    return statement.on_conflict_do_update(index_elements=names, set_=now | values)
 
 
 def differing(

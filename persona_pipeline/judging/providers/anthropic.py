@@ -1,5 +1,6 @@
 """Claude at Anthropic or at any server that speaks the Messages API, on Bedrock and on Vertex, through the anthropic SDK."""
 
+import json
 import logging
 import os
 import re
@@ -84,6 +85,13 @@ class AnthropicProvider(_OverAnthropicSdk):
     @property
     def default_url(self) -> str:
         return "https://api.anthropic.com"
+
+    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        from httpx2 import Response
+
+        # As bytes, because the SDK copies a body value by value. Clouds need the values: the model goes into their path.
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+        return (await client.post("/v1/messages", content=content, cast_to=Response)).content
 
     def is_anthropic(self, endpoint: str) -> bool:
         host = urlsplit(endpoint).hostname or ""

@@ -344,7 +344,7 @@ def connect(options: ModelOptions, pacer: Pacer | None = None) -> Any:
         if call is not None:
             call.statuses.append(response.status_code)
             if pacer and call.turn:
-                pacer.heard(call.turn, response.status_code, response.headers)
+                pacer.heard(call.turn, response.status_code, dict(response.headers))
             call.turn = None
             pause = seconds_to_wait(response.headers) if response.status_code >= 400 else None
             if pacer is None and pause is not None and pause > call.left:

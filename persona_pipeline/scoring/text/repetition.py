@@ -4,7 +4,6 @@ share.
 The parts of each message are cached, so that a check of a sliding window only costs its new messages.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -42,16 +41,10 @@ Words = tuple[str, ...]
 Gram = TypeVar("Gram", bound=Hashable)
 
 
-def shares_of_ngrams(grams: Sequence[Collection[Gram]]) -> list[float | None]:
-    """Return for each message, given as its distinct n-grams, the share (0-1) that is also in another; None without n-grams."""
+def shares_of_ngrams(grams: Sequence[Collection[Gram]]) -> list[float]:
+    """Return for each message with n-grams, given as its distinct ones, the share (0-1) that is also in another."""
     holders = Counter(gram for each in grams for gram in each)
-    return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
-
-
-def mean_share(shares: Sequence[float | None]) -> float:
-    """Return the mean of the shares that are not None; 0.0 when all are."""
-    numbers = [share for share in shares if share is not None]
-    return math.fsum(numbers) / len(numbers) if numbers else 0.0
+    return [sum(holders[gram] > 1 for gram in each) / len(each) for each in grams if each]
 
 
 @dataclass(frozen=True)
@@ -133,11 +126,9 @@ def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase]
     level = _level(read)
     if level == _NONE:
         return Repetition(level, exempt=names)
-    # A unique mark between the parts, so that phrases do not span a removed catchphrase.
-    joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
         level,
-        phrases=tuple(maximal_repeated(joined, NGRAM_LENGTH)),
+        phrases=tuple(maximal_repeated([item.parts for item in read], NGRAM_LENGTH)),
         openers=tuple(shared_openers([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
         copies=tuple(_copies(read)),
         exempt=names,
@@ -171,7 +162,7 @@ def _level(read: tuple["_Read", ...]) -> Level:
     copies = _copies(read)
     phrases = Counter(gram for item in read for gram in item.phrases)
     return Level(
-        share=mean_share(shares_of_ngrams([item.grams for item in read])),
+        share=fmean(shares_of_ngrams([item.grams for item in read])),
         opener=max((count for opener, count in openers.items() if len(opener) == OPENER_LENGTH), default=0),
         phrase=max(phrases.values(), default=0),
         copy=max((copy.share for copy in copies), default=0.0),
@@ -305,13 +296,6 @@ def without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
     return tuple(part for part in parts if part)
 
 
-def _joined(parts: Sequence[Words], number: int) -> list[str]:
-    tokens: list[str] = []
-    for index, part in enumerate(parts):
-        tokens += [f" {number}.{index}"] * bool(tokens) + list(part)
-    return tokens
-
-
 def ngram_score(share: float) -> float:
     """Return the 0-9 score of a share of repeated n-grams: piecewise linear through ``NGRAM_SCORE_POINTS``.
 
@@ -378,8 +362,8 @@ def stretch_share(texts: Sequence[str], n: int, stretch: int = STRETCH) -> float
     size = min(stretch, len(texts))
     starts = [round(index * (len(texts) - size) / max(count - 1, 1)) for index in range(count)]
     grams = [extract_ngrams(text, n) for text in texts]
-    shares = [share for start in starts for share in shares_of_ngrams(grams[start : start + size]) if share is not None]
-    return mean_share(shares) if shares else None
+    shares = [share for start in starts for share in shares_of_ngrams(grams[start : start + size])]
+    return fmean(shares) if shares else None
 
 
 def catchphrase_part(

@@ -115,6 +115,8 @@ class _SaidLines:
     """
 
     def __init__(self, read: Sequence[tuple[Line, ...]], conversations: Sequence[str]) -> None:
+        from scipy import sparse
+
         spoken = {conversation: number for number, conversation in enumerate(dict.fromkeys(conversations))}
         turns = Counter[str]()
         found: list[tuple[int, int, Line]] = []
@@ -130,47 +132,34 @@ class _SaidLines:
         holders, most = Counter(word for words in said for word in words), max(math.log((len(said) + 1) / 2), 1e-9)
         columns = {word: number for number, word in enumerate(holders)}
         weights = np.maximum(0.0, np.log((len(said) + 1) / np.maximum(list(holders.values()), 2)) / most)
-        self._words = np.array([columns[word] for _, _, (_, words) in found for word in words], dtype=np.int64)
-        self._holders = np.repeat(np.arange(len(found)), [len(words) for _, _, (_, words) in found])
-        self._squares = weights[self._words] ** 2
-        self._mass = np.bincount(self._holders, self._squares, len(found)) + _UNKNOWN
-        # The lines that contain each word, sorted by word.
-        self._held = np.sort(self._words * len(found) + self._holders)
+        words = np.array([columns[word] for _, _, (_, words) in found for word in words], dtype=np.int64)
+        starts = np.cumsum([0, *(len(words) for _, _, (_, words) in found)])
+        self._words = sparse.csr_array((weights[words], words, starts), shape=(len(found), len(columns)))
+        self._mass = self._words.power(2).sum(axis=1) + _UNKNOWN
 
     def nearest(self, places: range) -> list[SaidAgain]:
         """Return for each message in ``places`` the earlier line most similar to one of its lines, if stronger than ``LEAST``."""
         found: dict[int, tuple[float, int, int]] = {}
         rows = np.flatnonzero((self._places >= places.start) & (self._places < places.stop))
         for start in range(0, len(rows), _AT_ONCE):
-            ours, theirs, strengths = self._alike(rows[start : start + _AT_ONCE])
-            for at in np.flatnonzero(strengths > LEAST):
-                place, line = int(self._places[ours[at]]), int(theirs[at])
+            own = rows[start : start + _AT_ONCE]
+            lowest, strengths = self._alike(own)
+            for row, column in np.argwhere(strengths > LEAST).tolist():
+                place, line = int(self._places[own[row]]), lowest + column
                 # With equal strength the earliest line wins.
-                found[place] = max(found.get(place, (0.0, 0, 0)), (float(strengths[at]), -line, int(ours[at])))
+                found[place] = max(found.get(place, (0.0, 0, 0)), (float(strengths[row, column]), -line, int(own[row])))
         return [
             SaidAgain(place, int(self._places[-line]), self._lines[own], self._lines[-line], strength, LEAST)
             for place, (strength, line, own) in sorted(found.items())
         ]
 
-    def _alike(self, own: Any) -> tuple[Any, Any, Any]:
-        """Return pairs of lines and earlier lines within ``LOOK_BACK`` that share a word, and their similarity (0-1)."""
-        entries = np.flatnonzero(np.isin(self._holders, own))
-        words, turns = self._words[entries] * len(self._lines), self._turns[self._holders[entries]]
-        first, end = (
-            np.searchsorted(self._held, words + np.searchsorted(self._turns, moment))
-            for moment in (turns - LOOK_BACK, turns)
-        )
-        counts = end - first
-        # For each word of the lines, the places in ``_held`` of the earlier lines that contain it.
-        held = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
-        theirs, lowest = self._held[held] % len(self._lines), int(own[-1])
-        lowest = int(theirs.min(initial=lowest))
-        width = int(own[-1]) + 1 - lowest
-        rows = np.repeat(np.searchsorted(own, self._holders[entries]) * width - lowest, counts)
-        shared = np.bincount(rows + theirs, np.repeat(self._squares[entries], counts))
-        pairs = np.flatnonzero(shared)
-        ours, theirs = own[pairs // width], pairs % width + lowest
-        return ours, theirs, shared[pairs] / np.sqrt(self._mass[ours] * self._mass[theirs])
+    def _alike(self, own: Any) -> tuple[int, Any]:
+        """Return a line, and the similarity (0-1) of own lines to it and those after it; 0 beyond ``LOOK_BACK``."""
+        lowest, end = int(np.searchsorted(self._turns, self._turns[own[0]] - LOOK_BACK)), own[-1]
+        shared = (self._words[own] @ self._words[lowest:end].T).toarray()
+        back = self._turns[own][:, None] - self._turns[None, lowest:end]
+        alike = shared / np.sqrt(self._mass[own][:, None] * self._mass[None, lowest:end])
+        return lowest, np.where((back > 0) & (back <= LOOK_BACK), alike, 0)
 
 
 # Highest p-value and lowest number of messages for "often"; numbers of kept and of shown pairs, and shown characters of

@@ -20,6 +20,10 @@ def tokenized(messages: list[str]) -> list[list[str]]:
     return [tokenize(message) for message in messages]
 
 
+def maximal(messages: list[str], n: int) -> list[SharedPhrase]:
+    return maximal_repeated([[tokens] for tokens in tokenized(messages)], n)
+
+
 def repeated_by_definition(messages: list[str], n: int) -> set[tuple[str, int, int]]:
     """Every phrase of two or more messages that no longer such phrase holds."""
     holders: dict[tuple[str, ...], set[int]] = {}
@@ -68,12 +72,12 @@ def repeated_by_definition(messages: list[str], n: int) -> set[tuple[str, int, i
     ],
 )
 def test_maximal_repeated(messages: list[str], phrases: list[SharedPhrase]) -> None:
-    assert maximal_repeated(tokenized(messages), 3) == phrases
+    assert maximal(messages, 3) == phrases
 
 
 @given(MESSAGES, st.integers(1, 3))
 def test_maximal_repeated_is_what_its_definition_says(messages: list[str], n: int) -> None:
-    found = maximal_repeated(tokenized(messages), n)
+    found = maximal(messages, n)
     assert {(item.phrase, item.messages, item.length) for item in found} == repeated_by_definition(messages, n)
     assert all((a.messages, a.length) >= (b.messages, b.length) for a, b in pairwise(found))
 
@@ -81,20 +85,27 @@ def test_maximal_repeated_is_what_its_definition_says(messages: list[str], n: in
 def test_long_equal_messages_of_one_word_take_no_time() -> None:
     messages = ["ha " * 5000, "ha " * 4000, "ha " * 3000]
     started = time.process_time()
-    (phrase,) = maximal_repeated(tokenized(messages), 3)
+    (phrase,) = maximal(messages, 3)
     assert (phrase.messages, phrase.length) == (3, LONGEST_PHRASE)
     assert time.process_time() - started < 20
 
 
 def test_of_a_longer_phrase_only_its_beginning_is_listed() -> None:
     words = [f"w{number}" for number in range(2 * LONGEST_PHRASE)]
-    found = maximal_repeated([["one", *words], [*words, "two"], ["three", *words[1:5]]], 3)
+    found = maximal([" ".join(own) for own in (["one", *words], [*words, "two"], ["three", *words[1:5]])], 3)
     assert found == [SharedPhrase(" ".join(words[:LONGEST_PHRASE]), 2, LONGEST_PHRASE)]
+
+
+def test_no_phrase_spans_two_parts() -> None:
+    assert maximal_repeated([[["a", "b"], ["c", "d"]], [["a", "b", "c", "d"]]], 2) == [
+        SharedPhrase("a b", 2, 2),
+        SharedPhrase("c d", 2, 2),
+    ]
 
 
 def test_n_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        maximal_repeated([["a", "b"]], 0)
+        maximal(["a b"], 0)
 
 
 def test_openers_count_messages_that_begin_alike() -> None:
