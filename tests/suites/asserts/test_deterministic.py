@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.output import Output
-from tests.suites.support import calls, grade, suite_of
+from tests.suites.support import calls, grade
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
@@ -83,37 +82,6 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     assert list(found.misses) == ["The answer does not contain all of 'one', 'two', capitals aside: 'two' missing."]
     found = grade(tmp_path, {"type": "starts-with", "value": "one"}, "one")
     assert list(found.hits) == ["The answer starts with 'one'."]
-
-
-def test_spellings_become_one_type(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, {"type": "icontains-any", "value": ["a", "b"]}, {"type": "contains", "value": "a"})
-    first, second = (item.dump() for item in suite.tests[0].asserts)
-    assert (first["type"], first["name"], first["ignore_case"], first["of"]) == (
-        "contains",
-        "icontains-any-a, b",
-        True,
-        "any",
-    )
-    assert set(second) == {"name", "type", "weight", "required", "value"}
-
-
-@pytest.mark.parametrize(
-    ("item", "said"),
-    [
-        ({"type": "contains-any", "value": []}, "value: must not be empty"),
-        ({"type": "contains", "value": ["a", 5]}, "value: must be a string or a list of strings, not 5"),
-        ({"type": "is_json", "schema": {"type": "thing"}}, "schema: is no JSON schema"),
-        ({"type": "is_json", "schema": {"format": "phone"}}, "format 'phone' is none that can be checked"),
-        ({"type": "contains", "value": "a", "weight": 1e308}, "weight: must be"),
-        ({"type": "is_json", "schema": {"properties": {"pattern": {"pattern": "a**"}}}}, "regular expression"),
-        ({"type": "is_json", "schema": {"items": {"$ref": "file:///etc/passwd"}}}, "leads out of the schema"),
-        ({"type": "is_json", "schema": {"patternProperties": {}}}, "patternProperties is not supported"),
-        ({"type": "contains", "value": ["a"], "of": "most"}, "must be one of 'all', 'any'"),
-    ],
-)
-def test_mistakes_are_found_when_the_suite_is_loaded(tmp_path: Path, item: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        suite_of(tmp_path, item)
 
 
 @pytest.mark.parametrize(

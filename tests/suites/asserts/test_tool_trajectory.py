@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.base.errors import ConfigError
-from tests.suites.support import calls, grade, suite_of
+from tests.suites.support import calls, grade
 
 
 def expected(*items: Any) -> list[dict[str, Any]]:
@@ -109,26 +108,3 @@ def test_results_name_every_call(
     assert found.score == pytest.approx(score)
     for said, named in ((found.hits, hits), (found.misses, misses)):
         assert [name in text for text, name in zip(said, named, strict=True)] == [True] * len(named), said
-
-
-@pytest.mark.parametrize(
-    ("item", "said"),
-    [
-        ({}, "mode is required"),
-        ({"mode": "any_order"}, "minimums is required for mode any_order"),
-        ({"mode": "any_order", "minimums": {}}, "with a tool in it"),
-        ({"mode": "in_order", "expected": []}, "checks nothing"),
-        ({"mode": "superset", "expected": []}, "checks nothing"),
-        ({"mode": "exact"}, "expected is required for mode exact"),
-        ({"mode": "exact", "expected": [{"tool": "a", "args": "all"}]}, "must be a mapping, or 'any' to accept"),
-        ({"mode": "exact", "args_match": "pattern", "expected": [{"tool": "a", "args": {"q": "("}}]}, "not a valid"),
-        *(
-            ({"mode": "exact", "expected": [], "args_match": wrong}, "or a list of dot paths")
-            for wrong in ("near", [], [""], ["a", 1], "a.b")
-        ),
-    ],
-)
-def test_what_it_cannot_compare_with_is_a_problem(tmp_path: Path, item: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        suite_of(tmp_path, {"type": "tool_trajectory", **item})
-    assert said in str(caught.value)

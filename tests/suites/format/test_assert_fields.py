@@ -68,6 +68,10 @@ def test_every_type_has_a_name_without_being_given_one(tmp_path: Path, item: dic
             {"type": "code_judge", "script": ["x"], "config": {"a": 1}, "b": 2},
             {"config": {"a": 1, "b": 2}},
         ),
+        (
+            {"type": "icontains-any", "value": ["a"]},
+            {"type": "contains", "name": "icontains-any-a", "ignore_case": True, "of": "any"},
+        ),
         ({"type": "is_json", "required": 0.5}, {"required": 0.5}),
         ({"type": "is_json", "required": 1}, {"required": 1.0}),
         ({"type": "is_json", "negate": True}, {"negate": True}),
@@ -82,6 +86,17 @@ def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expe
     data = suite_of(tmp_path, item).tests[0].asserts[0].dump()
     assert data.items() >= expected.items()
     assert not {"threshold", "budget", "rubrics", "dimension"} & data.keys()
+
+
+TOOLS: dict[str, Any] = {"type": "tool_trajectory"}
+
+
+def span(low: int, high: int) -> dict[str, Any]:
+    return {"score_range": [low, high], "outcome": "x"}
+
+
+def ranged(ranges: Any) -> dict[str, Any]:
+    return {"type": "rubrics", "criteria": [{"id": "a", "score_ranges": ranges}]}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +162,37 @@ def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expe
         ({"type": "propositions", "agent": "pam", "dimension": "adherance"}, "no dimension 'adherance'; did you mean 'adherence'?"),
         ({"type": "persona_drift", "agent": "pam", "dimension": "fluency", "dimensions": ["fluency"]}, "keep one of"),
         ({"type": "persona_drift", "agent": "pam", "delta": -1}, "delta: must be >= 0"),
+        ({"type": "contains-any", "value": []}, "value: must not be empty"),
+        ({"type": "contains", "value": ["a", 5]}, "value: must be a string or a list of strings, not 5"),
+        ({"type": "is_json", "schema": {"type": "thing"}}, "schema: is no JSON schema"),
+        ({"type": "is_json", "schema": {"format": "phone"}}, "format 'phone' is none that can be checked"),
+        ({"type": "contains", "value": "a", "weight": 1e308}, "weight: must be"),
+        ({"type": "is_json", "schema": {"properties": {"pattern": {"pattern": "a**"}}}}, "regular expression"),
+        ({"type": "is_json", "schema": {"items": {"$ref": "file:///etc/passwd"}}}, "leads out of the schema"),
+        ({"type": "is_json", "schema": {"patternProperties": {}}}, "patternProperties is not supported"),
+        ({"type": "contains", "value": ["a"], "of": "most"}, "must be one of 'all', 'any'"),
+        (TOOLS, "mode is required"),
+        ({**TOOLS, "mode": "any_order"}, "minimums is required for mode any_order"),
+        ({**TOOLS, "mode": "any_order", "minimums": {}}, "with a tool in it"),
+        ({**TOOLS, "mode": "in_order", "expected": []}, "checks nothing"),
+        ({**TOOLS, "mode": "superset", "expected": []}, "checks nothing"),
+        ({**TOOLS, "mode": "exact"}, "expected is required for mode exact"),
+        ({**TOOLS, "mode": "exact", "expected": [{"tool": "a", "args": "all"}]}, "must be a mapping, or 'any' to accept"),
+        ({**TOOLS, "mode": "exact", "args_match": "pattern", "expected": [{"tool": "a", "args": {"q": "("}}]}, "not a valid"),
+        *(
+            ({**TOOLS, "mode": "exact", "expected": [], "args_match": wrong}, "or a list of dot paths")
+            for wrong in ("near", [], [""], ["a", 1], "a.b")
+        ),
+        # Score ranges cover 0 to 10 exactly once.
+        (ranged({"1": "x"}), "must start at 0"),
+        (ranged({"0": "x", "11": "y"}), "keys must be whole numbers from 0 to 10"),
+        (ranged({"0": "x", "a": "y"}), "keys must be whole numbers from 0 to 10"),
+        (ranged({}), "keys must be whole numbers"),
+        (ranged([span(0, 4), span(6, 10)]), "missing coverage for scores: 5."),
+        (ranged([span(0, 6), span(6, 10)]), "Overlapping score_ranges at 6"),
+        (ranged([span(5, 0)]), "min must be <= max"),
+        (ranged([span(0, 11)]), "must lie in 0-10"),
+        (ranged([{"score_range": [0, 10], "outcome": ""}]), "must not be empty"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_an_error_that_says_which_assert(tmp_path: Path, item: Any, said: str) -> None:
@@ -166,26 +212,6 @@ def test_composites_nest_but_not_without_end(tmp_path: Path) -> None:
         item = {"type": "composite", "assert": [item], "aggregator": {"type": "weighted_average"}}
     with pytest.raises(ConfigError, match="nests deeper"):
         suite_of(tmp_path, item)
-
-
-@pytest.mark.parametrize(
-    ("ranges", "said"),
-    [
-        ({"1": "x"}, "must start at 0"),
-        ({"0": "x", "11": "y"}, "keys must be whole numbers from 0 to 10"),
-        ({"0": "x", "a": "y"}, "keys must be whole numbers from 0 to 10"),
-        ({}, "keys must be whole numbers"),
-        ([{"score_range": [0, 4], "outcome": "x"}, {"score_range": [6, 10], "outcome": "y"}], "missing coverage for scores: 5."),
-        ([{"score_range": [0, 6], "outcome": "x"}, {"score_range": [6, 10], "outcome": "y"}], "Overlapping score_ranges at 6"),
-        ([{"score_range": [5, 0], "outcome": "x"}], "min must be <= max"),
-        ([{"score_range": [0, 11], "outcome": "x"}], "must lie in 0-10"),
-        ([{"score_range": [0, 10], "outcome": ""}], "must not be empty"),
-    ],
-)  # fmt: skip
-def test_score_ranges_cover_0_to_10_exactly_once(tmp_path: Path, ranges: Any, said: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        suite_of(tmp_path, {"type": "rubrics", "criteria": [{"id": "a", "score_ranges": ranges}]})
-    assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(

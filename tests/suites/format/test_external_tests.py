@@ -23,22 +23,6 @@ def problems(folder: Path, text: str, files: dict[str, str]) -> list[str]:
 CASES = "- {id: a, input: hi, criteria: c}\n- {id: b, input: ho, criteria: c}\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("cases.yaml", CASES),
-        ("cases.yml", CASES),
-        ("cases.jsonl", '{"id":"a","input":"hi","criteria":"c"}\n\n{"id":"b","input":"ho","criteria":"c"}\n'),
-        ("cases.csv", "id,input,criteria\na,hi,c\nb,ho,c\n"),
-    ],
-)
-def test_tests_may_be_a_path(tmp_path: Path, name: str, content: str) -> None:
-    write(tmp_path, {f"data/{name}": content})
-    suite = load(tmp_path, f"tests: ./data/{name}\n")
-    assert ids(suite) == ["a", "b"]
-    assert suite.tests[0].dataset == "suite.eval"
-
-
 def test_suite_asserts_reach_tests_of_other_files(tmp_path: Path) -> None:
     write(tmp_path, {"c.yaml": CASES})
     suite = load(tmp_path, "assert: [{type: is_json}]\ntests: [file://c.yaml]\n")

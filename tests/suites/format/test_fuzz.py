@@ -91,13 +91,13 @@ def load(name: str, content: bytes) -> None:
         json.dumps(result.to_dict(), allow_nan=False)
 
 
-@settings(max_examples=125)
+@settings(max_examples=60)
 @given(SUITES)
 def test_any_data_under_the_keys_of_a_suite(data: Any) -> None:
     load("s.yaml", yaml.safe_dump(data, allow_unicode=False).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
 @example(b"a: &a [*a]")
 @example(b"tests: &x\n  - *x")
@@ -108,7 +108,7 @@ def test_any_bytes(content: bytes) -> None:
     load("s.yaml", content)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(TESTS | VALUES, max_size=3))
 def test_any_lines(rows: list[Any]) -> None:
     lines = "\n".join(json.dumps(row) for row in rows)
@@ -141,7 +141,7 @@ TEXTS += [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_a_suite_with_a_slip_of_the_pen(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(TEXTS))

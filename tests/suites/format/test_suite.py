@@ -132,24 +132,6 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, said: str)
     assert all(line.startswith("suite.eval.yaml:") for line in found)
 
 
-def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
-    found = problems(
-        tmp_path,
-        """
-nmae: x
-tests:
-  - {id: a, input: 5, criteria: c}
-  - id: b
-    input: hi
-    assert:
-      - {type: contains, value: ""}
-      - {type: contians, value: x}
-      - {type: is_json, weight: -1}
-""",
-    )
-    assert [line.split(":")[1] for line in found] == ["2", "4", "8", "9", "10"]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -229,22 +211,6 @@ tests:
     )
     assert names(suite) == ["own"]
     assert suite.tests[0].question == "hi"
-
-
-def test_a_test_names_its_own_targets_trials_and_cache(tmp_path: Path) -> None:
-    suite = load(
-        tmp_path,
-        """
-execution: {target: a}
-tests:
-  - {id: t, input: hi, criteria: c, execution: {target: b, trials: {count: 2}, cache: false}}
-""",
-    )
-    data = suite.model_dump()
-    assert data["target"] == "a"
-    assert data["tests"][0]["targets"] == ["b"]
-    assert data["tests"][0]["trials"] == {"count": 2, "strategy": "pass_at_k"}
-    assert data["tests"][0]["cache"] is False
 
 
 def test_a_description_without_a_name_is_as_long_as_it_likes(tmp_path: Path) -> None:

@@ -100,7 +100,11 @@ ODD_TEXTS.extend(
 YAML_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.sampled_from(ODD_TEXTS)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.recursive(YAML_TEXTS | st.integers() | st.booleans(), lambda inner: st.dictionaries(YAML_TEXTS, inner)))
+@settings(max_examples=25, deadline=None)
+@given(
+    st.recursive(
+        YAML_TEXTS | st.integers() | st.booleans(), lambda inner: st.dictionaries(YAML_TEXTS, inner, max_size=4)
+    )
+)
 def test_written_yaml_reads_back_as_the_same(data: object) -> None:
     assert parse_document(to_yaml({"k": data})).data == {"k": data}

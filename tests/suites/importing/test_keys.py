@@ -13,7 +13,6 @@ from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
 from tests.suites.support import write
 
 ASSERT: dict[str, Any] = {"type": "contains", "value": "a"}
-JUDGED: dict[str, Any] = {"type": "llm-rubric", "value": "Is kind"}
 # A value for each key that another kind of value would not do for.
 VALUES: dict[str, Any] = {
     "prompts": ["other"],
@@ -76,22 +75,22 @@ FILES = {
 }
 # Keys that say nothing about what is asked or checked, and names of prompts that nothing refers to.
 SILENT = {("top", "$schema"), ("run", "showProgressBar"), ("prompt", "id")}
-PROMPTFOO_BASE: dict[str, Any] = {
-    "prompts": [{"raw": "p {{ a }}", "label": "l"}, {"raw": "q {{ a }}", "label": "k"}],
-    "providers": [{"id": "openai:m", "label": "x"}],
-    "defaultTest": {"vars": {"a": "d"}, "metadata": {"d": "e"}},
-    "scenarios": [{"config": [{"vars": {"a": "s"}}], "tests": [{"assert": [ASSERT]}]}],
-    "evaluateOptions": {"repeat": 2},
-    "tests": [
-        {
-            "vars": {"a": ["b", "c"]},
-            "options": {"suffix": "s"},
-            "assert": [ASSERT, JUDGED, {"type": "assert-set", "assert": [ASSERT]}],
-        },
-        {"assert": [ASSERT]},
-        {"path": "more.yaml"},
-    ],
-}
+PROMPTFOO_BASE: dict[str, Any] = yaml.safe_load("""
+prompts: [{raw: 'p {{ a }}', label: l}, {raw: 'q {{ a }}', label: k}]
+providers: [{id: 'openai:m', label: x}]
+defaultTest: {vars: {a: d}, metadata: {d: e}}
+scenarios: [{config: [{vars: {a: s}}], tests: [{assert: [{type: contains, value: a}]}]}]
+evaluateOptions: {repeat: 2}
+tests:
+  - vars: {a: [b, c]}
+    options: {suffix: s}
+    assert:
+      - {type: contains, value: a}
+      - {type: llm-rubric, value: Is kind}
+      - {type: assert-set, assert: [{type: contains, value: a}]}
+  - {assert: [{type: contains, value: a}]}
+  - {path: more.yaml}
+""")
 # Where each part of a file is, from its top.
 PROMPTFOO_PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     "top": (
@@ -128,20 +127,19 @@ PROMPTFOO_PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
         "maxEvalTimeMs showProgressBar isRedteam silent",
     ),
 }
-AGENTV_BASE: dict[str, Any] = {
-    "description": "d",
-    "providers": [{"id": "openai:m", "label": "x"}],
-    "prompts": [{"raw": "p {{ a }}", "label": "l"}],
-    "default_test": {"vars": {"a": "d"}, "metadata": {"d": "e"}},
-    "assert": ["Is polite"],
-    "evaluate_options": {"max_concurrency": 2},
-    "workspace": {"teardown": {"script": ["make"]}},
-    "execution": {"trials": {"count": 2}},
-    "tests": [
-        {"id": "one", "vars": {"a": "b"}, "assert": ["Is kind", {"type": "contains", "value": "a"}]},
-        {"id": "two", "turns": [{"input": "Hi {{ a }}", "assert": ["Greets"]}]},
-    ],
-}
+AGENTV_BASE: dict[str, Any] = yaml.safe_load("""
+description: d
+providers: [{id: 'openai:m', label: x}]
+prompts: [{raw: 'p {{ a }}', label: l}]
+default_test: {vars: {a: d}, metadata: {d: e}}
+assert: [Is polite]
+evaluate_options: {max_concurrency: 2}
+workspace: {teardown: {script: [make]}}
+execution: {trials: {count: 2}}
+tests:
+  - {id: one, vars: {a: b}, assert: [Is kind, {type: contains, value: a}]}
+  - {id: two, turns: [{input: 'Hi {{ a }}', assert: [Greets]}]}
+""")
 AGENTV_PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     "top": (
         (),

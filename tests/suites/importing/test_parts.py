@@ -267,53 +267,32 @@ def test_json_is_read_as_json(tmp_path: Path) -> None:
         imported(tmp_path, {"prompts": ["p"], "tests": ["file://t.json"]}, t_dot_json="[{a: b}]")
 
 
-PROVIDERS = [
-    ("openai:chat:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
-    ("ollama:chat:llama3.2:3b", {"provider": "ollama", "model": "llama3.2:3b"}),
-    ("ollama:completion:llama3.2", {"provider": "ollama", "model": "llama3.2"}),
-    ("openrouter:meta/llama-3:free", {"provider": "openrouter", "model": "meta/llama-3:free"}),
-    ("openai:responses:gpt-5", {"provider": "openai", "model": "gpt-5", "api": "responses"}),
-    ("bedrock:us.anthropic.claude-x-v1:0", {"provider": "bedrock", "model": "us.anthropic.claude-x-v1:0"}),
-    (
-        {"id": "azure:chat:mine", "config": {"apiHost": "h.openai.azure.com", "temperature": 0, "seed": 7}},
-        {
-            "provider": "azure",
-            "model": "mine",
-            "base_url": "https://h.openai.azure.com/v1",
-            "parameters": {"temperature": 0, "seed": 7},
-        },
-    ),
-    (
-        "groq:llama-3",
-        {
-            "provider": "openai",
-            "model": "llama-3",
-            "base_url": "https://api.groq.com/openai/v1",
-            "api_key": "${{ GROQ_API_KEY }}",
-        },
-    ),
-    (
-        {"id": "openai:gpt-4o", "config": {"apiBaseUrl": "http://h/v1", "apiKey": "{{ env.KEY }}", "max_tokens": 5}},
-        {"provider": "openai", "model": "gpt-4o", "base_url": "http://h/v1", "api_key": "${{ KEY }}", "max_tokens": 5},
-    ),
-    (
-        {"openai:gpt-4o": {"config": {"apiKeyEnvar": "KEY"}, "label": "x"}},
-        {"provider": "openai", "model": "gpt-4o", "api_key": "${{ KEY }}"},
-    ),
-    (
-        {"id": "https", "config": {"url": "https://h/a", "method": "put", "body": '{"q": "{{prompt}}"}', "maxRetries": 1}},
-        {"provider": "http", "url": "https://h/a", "method": "PUT", "body": {"q": "{{prompt}}"}, "max_retries": 1},
-    ),
-    (
-        {"id": "http://h/a", "config": {"transformResponse": "json.choices[0]?.message['content']"}},
-        {"provider": "http", "url": "http://h/a", "answer": "$.choices[0].message['content']"},
-    ),
-    ("echo", {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}),
-    ("file://more.yaml", {"provider": "openai", "model": "gpt-x"}),
-]  # fmt: skip
+# A provider, and the target that it becomes.
+PROVIDERS: list[Any] = yaml.safe_load("""
+- [openai:chat:gpt-4o, {provider: openai, model: gpt-4o}]
+- [ollama:chat:llama3.2:3b, {provider: ollama, model: llama3.2:3b}]
+- [ollama:completion:llama3.2, {provider: ollama, model: llama3.2}]
+- [openrouter:meta/llama-3:free, {provider: openrouter, model: meta/llama-3:free}]
+- [openai:responses:gpt-5, {provider: openai, model: gpt-5, api: responses}]
+- [bedrock:us.anthropic.claude-x-v1:0, {provider: bedrock, model: us.anthropic.claude-x-v1:0}]
+- - {id: azure:chat:mine, config: {apiHost: h.openai.azure.com, temperature: 0, seed: 7}}
+  - {provider: azure, model: mine, base_url: https://h.openai.azure.com/v1, parameters: {temperature: 0, seed: 7}}
+- - groq:llama-3
+  - {provider: openai, model: llama-3, base_url: https://api.groq.com/openai/v1, api_key: '${{ GROQ_API_KEY }}'}
+- - {id: openai:gpt-4o, config: {apiBaseUrl: http://h/v1, apiKey: '{{ env.KEY }}', max_tokens: 5}}
+  - {provider: openai, model: gpt-4o, base_url: http://h/v1, api_key: '${{ KEY }}', max_tokens: 5}
+- - {'openai:gpt-4o': {config: {apiKeyEnvar: KEY}, label: x}}
+  - {provider: openai, model: gpt-4o, api_key: '${{ KEY }}'}
+- - {id: https, config: {url: https://h/a, method: put, body: '{"q": "{{prompt}}"}', maxRetries: 1}}
+  - {provider: http, url: https://h/a, method: PUT, body: {q: '{{prompt}}'}, max_retries: 1}
+- - {id: http://h/a, config: {transformResponse: "json.choices[0]?.message['content']"}}
+  - {provider: http, url: http://h/a, answer: "$.choices[0].message['content']"}
+- [echo, {provider: cli, command: [printf, '%s', '{PROMPT}']}]
+- [file://more.yaml, {provider: openai, model: gpt-x}]
+""")
 
 
-@pytest.mark.parametrize(("given", "becomes"), PROVIDERS, ids=[str(given)[:40] for given, _ in PROVIDERS])
+@pytest.mark.parametrize(("given", "becomes"), PROVIDERS, ids=lambda value: str(value)[:40])
 def test_providers_become_targets(tmp_path: Path, given: Any, becomes: dict[str, Any]) -> None:
     data = {"prompts": ["p"], "providers": [given], "tests": [{"assert": [CONTAINS]}]}
     made = imported(tmp_path, data, more_dot_yaml="id: openai:gpt-x")
@@ -473,38 +452,23 @@ def test_prompts_are_found_where_they_are(tmp_path: Path) -> None:
         assert word in named
 
 
-def test_targets_of_agentv_are_found_in_its_own_file(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            ".agentv/targets.yaml": """
+TARGETS = """
 targets:
   - {name: desk, provider: anthropic, model: "${{ DESK_MODEL }}", api_key: "${{ DESK_KEY }}", temperature: 0}
   - {name: tool, provider: cli, command: "python3 run.py {PROMPT}", timeout_seconds: 30, judge_target: desk}
   - {name: other, provider: vscode}
 """
-        },
-    )
+
+
+def test_targets_of_agentv_are_found_in_its_own_file(tmp_path: Path) -> None:
     tests = [{"id": "t", "input": "hi", "criteria": "be good"}]
-    made = imported(tmp_path, {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}, AGENTV)
-    assert made.targets == {
-        "targets": [
-            {
-                "name": "desk",
-                "provider": "anthropic",
-                "model": "${{ DESK_MODEL }}",
-                "api_key": "${{ DESK_KEY }}",
-                "parameters": {"temperature": 0},
-            },
-            {
-                "name": "tool",
-                "provider": "cli",
-                "command": ["python3", "run.py", "{PROMPT}"],
-                "cwd": ".",
-                "timeout_seconds": 30.0,
-            },
-        ]
-    }
+    data = {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}
+    made = imported(tmp_path, data, AGENTV, **{".agentv/targets_dot_yaml": TARGETS})
+    assert made.targets == yaml.safe_load("""
+targets:
+  - {name: desk, provider: anthropic, model: "${{ DESK_MODEL }}", api_key: "${{ DESK_KEY }}", parameters: {temperature: 0}}
+  - {name: tool, provider: cli, command: [python3, run.py, "{PROMPT}"], cwd: ., timeout_seconds: 30.0}
+""")
     assert made.suite["execution"] == {"targets": ["desk", "tool", "other", "nobody"]}
     assert [(Path(str(item.path)).name, item.line, item.message.partition(";")[0]) for item in made.findings] == [
         ("targets.yaml", 4, "judge_target of provider cli has no counterpart"),
@@ -539,22 +503,20 @@ tests:
     assert test["assert"][1] == {"type": "contains-any", "name": "m", "value": ["A", "B"], "negate": True}
 
 
+WORKSPACE = """
+workspace:
+  template: ./box
+  repos: [{path: r}]
+  hooks: {before_all: {command: [make], timeout_ms: 5}, after_each: {command: rm -rf x}}
+execution: {target: a, workers: 2}
+evaluate_options: {repeat: {count: 3, strategy: pass_all}}
+tests: [{id: t, input: hi, criteria: be good, workspace: {template: b}}]
+"""
+
+
 def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     (tmp_path / "box").mkdir()
-    made = imported(
-        tmp_path,
-        {
-            "workspace": {
-                "template": "./box",
-                "repos": [{"path": "r"}],
-                "hooks": {"before_all": {"command": ["make"], "timeout_ms": 5}, "after_each": {"command": "rm -rf x"}},
-            },
-            "execution": {"target": "a", "workers": 2},
-            "evaluate_options": {"repeat": {"count": 3, "strategy": "pass_all"}},
-            "tests": [{"id": "t", "input": "hi", "criteria": "be good", "workspace": {"template": "b"}}],
-        },
-        AGENTV,
-    )
+    made = imported(tmp_path, WORKSPACE, AGENTV)
     assert made.suite["workspace"] == {
         "template": "box",
         "before_all": {"script": ["make"], "timeout_ms": 5.0},
@@ -562,11 +524,11 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     }
     assert "workspace" not in made.suite["tests"][0]
     assert made.suite["execution"] == {"target": "a", "trials": {"count": 3, "strategy": "all"}}
-    assert [finding.message for finding in made.findings] == [
+    assert [finding.message.partition(";")[0] for finding in made.findings] == [
         "workspace.repos has no counterpart",
-        "target a is not described here; describe it in targets.yaml",
+        "target a is not described here",
         "execution.workers has no counterpart",
-        "workspace.template: folder 'b' does not exist; it is left out",
+        "workspace.template: folder 'b' does not exist",
     ]
 
 

@@ -10,7 +10,9 @@ import yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
+from persona_pipeline.suites.answering.base import load_responses
 from persona_pipeline.suites.running.conversations import END
+from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, load, run, target, write
 
@@ -191,28 +193,16 @@ class TestSimulatedUser:
 
 class TestRecorded:
     def test_a_run_is_replayed_from_its_own_rows(self, tmp_path: Path) -> None:
-        latency = {"type": "latency", "max_ms": 5}
-        suite = conversation(
-            tmp_path, turns=["one", {"user": "two", "assert": [latency]}], each_turn=[latency], **{"assert": [OK]}
-        )
-        first = held(
-            suite,
-            target(
-                lambda request: {
-                    "text": "ok",
-                    "duration_ms": [3, 7][request.turn],
-                    "token_usage": {"input": 2, "output": 1},
-                }
-            ),
-        )
-        rows = [test.to_dict() for test in first.tests]
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        (tmp_path / "targets.yaml").write_text(
-            "targets: [{name: default, provider: replay, path: rows.jsonl}]", encoding="utf-8"
-        )
-        from persona_pipeline.suites.answering.base import load_responses
-        from persona_pipeline.suites.running.opening import load_targets
+        def answer(request: Request) -> dict[str, Any]:
+            took = {"duration_ms": [3, 7][request.turn], "token_usage": {"input": 2, "output": 1}}
+            return {"text": "ok", **took}
 
+        latency = {"type": "latency", "max_ms": 5}
+        turns = ["one", {"user": "two", "assert": [latency]}]
+        suite = conversation(tmp_path, turns=turns, each_turn=[latency], **{"assert": [OK]})
+        rows = [test.to_dict() for test in held(suite, target(answer)).tests]
+        replay = "targets: [{name: default, provider: replay, path: rows.jsonl}]"
+        write(tmp_path, {"rows.jsonl": "".join(json.dumps(row) + "\n" for row in rows), "targets.yaml": replay})
         by_target = run_suite(suite, targets=load_targets(tmp_path / "targets.yaml"))
         by_file = run_suite(suite, responses=load_responses(tmp_path / "rows.jsonl"))
         for again in (by_target, by_file):
@@ -227,8 +217,6 @@ class TestRecorded:
         assert run(suite, {"chat": {"output_messages": said}}).tests[0].score == 1.0
 
     def test_who_would_play_the_user_is_nothing_that_a_recorded_conversation_rests_on(self, tmp_path: Path) -> None:
-        from persona_pipeline.suites.running.opening import load_targets
-
         said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "ok"}]
         (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "chat", "output_messages": said}), "utf-8")
         suite = conversation(tmp_path, user=USER, **{"assert": [OK]})
@@ -273,47 +261,27 @@ def test_a_kept_answer_to_a_file_that_has_changed_is_not_taken(tmp_path: Path) -
     assert (len(first.asked), len(again.asked), len(second.asked)) == (2, 0, 2)
 
 
-class TestFading:
-    def held(
-        self, folder: Path, root: Path, lost_at: int | None, *, turns: int = 12, at_least: int = 6, **fields: Any
-    ) -> Any:
-        """A conversation in which the agent is out of character from a turn on."""
+@pytest.mark.parametrize(
+    ("lost_at", "turns", "score", "reason"),
+    [(None, 12, 1.0, None), (7, 12, 1.0, None), (6, 12, 0.0, None), (1, 12, 0.0, None),
+     (None, 5, None, "too_short"), (None, 3, None, "too_short")],
+    ids=["held", "lost after", "lost at", "never there", "ends too early", "too few messages"],
+)  # fmt: skip
+def test_the_turn_from_which_a_character_is_lost(
+    tmp_path: Path, sample_root: Path, lost_at: int | None, turns: int, score: float | None, reason: str | None
+) -> None:
+    def points(request: JudgeRequest) -> int:
+        *_, entry = request.trajectory.content()
+        number = int(str(entry["text"]).partition(":")[0])
+        return 8 if lost_at is None or number < lost_at else 2
 
-        def score(request: JudgeRequest) -> int:
-            *_, entry = request.trajectory.content()
-            number = int(str(entry["text"]).partition(":")[0])
-            return 8 if lost_at is None or number < lost_at else 2
-
-        suite = conversation(
-            folder,
-            turns=[f"line {n}" for n in range(turns)],
-            **{"assert": [{"type": "fades", "agent": "pam", "half_life_at_least": at_least}]},
-            **fields,
-        )
-        return held(suite, target(echo), judge=lambda: judged(score), world_root=lambda: root)
-
-    @pytest.mark.parametrize(
-        ("lost_at", "turns", "score", "reason"),
-        [(None, 12, 1.0, None), (7, 12, 1.0, None), (6, 12, 0.0, None), (1, 12, 0.0, None),
-         (None, 5, None, "too_short"), (None, 3, None, "too_short")],
-        ids=["held", "lost after", "lost at", "never there", "ends too early", "too few messages"],
-    )  # fmt: skip
-    def test_the_turn_from_which_a_character_is_lost(
-        self,
-        tmp_path: Path,
-        sample_root: Path,
-        lost_at: int | None,
-        turns: int,
-        score: float | None,
-        reason: str | None,
-    ) -> None:
-        (test,) = self.held(tmp_path, sample_root, lost_at, turns=turns).tests
-        (item,) = test.best.results
-        assert item.score == score
-        assert (item.error.reason if item.error else None) == reason
-        if item.details:
-            assert item.details["lost_from"] == lost_at
-            assert len(item.details["scores"]) == turns
+    fades = {"type": "fades", "agent": "pam", "half_life_at_least": 6}
+    suite = conversation(tmp_path, turns=[f"line {n}" for n in range(turns)], **{"assert": [fades]})
+    (test,) = held(suite, target(echo), judge=lambda: judged(points), world_root=lambda: sample_root).tests
+    (item,) = test.best.results
+    assert (item.score, item.error and item.error.reason) == (score, reason)
+    if item.details:
+        assert (item.details["lost_from"], len(item.details["scores"])) == (lost_at, turns)
 
 
 @pytest.mark.parametrize(

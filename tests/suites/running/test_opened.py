@@ -261,17 +261,20 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.id)
 def test_a_change_of_what_a_program_reads_is_seen(repository: Repository, layout: Layout) -> None:
+    # The others have the sensor's digest.
+    readers = READERS if layout is LAYOUTS[0] else READERS[:2]
+
     def seen() -> list[list[str]]:
-        return [repository.seen(reader) for reader in READERS]
+        return [repository.seen(reader) for reader in readers]
 
     repository.make(layout)
     repository.remember()
-    assert seen() == [[]] * len(READERS), "nothing has changed"
+    assert seen() == [[]] * len(readers), "nothing has changed"
     if layout.precise:
         write(repository.root, {"unrelated/other.py": "OTHER = 2\n", "docs/page.md": "another page\n"})
-        assert seen() == [[]] * len(READERS), "it reads nothing of that"
+        assert seen() == [[]] * len(readers), "it reads nothing of that"
     layout.change(repository.root)
-    assert seen() == [["t"]] * len(READERS)
+    assert seen() == [["t"]] * len(readers)
 
 
 def _first_record(root: Path) -> Path:

@@ -12,7 +12,6 @@ from persona_pipeline.suites import RunOptions, TestResult, run_suite
 from persona_pipeline.suites.running.opening import load_targets
 from tests.suites.support import load, write
 from tests.suites.targets.conftest import Agent
-from tests.suites.targets.test_model_servers import completion, message
 
 TURNS = ["Where is it?", "And when?"]
 SUITE = {"tests": [{"id": "chat", "turns": TURNS, "assert": [{"type": "contains", "value": "second"}]}]}
@@ -41,19 +40,6 @@ def texts(messages: list[Any]) -> list[tuple[str, str]]:
         (item["role"], item["content"] if isinstance(item["content"], str) else item["content"][0]["text"])
         for item in messages
     ]
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_a_model_gets_the_conversation(tmp_path: Path, agent: Agent, provider: str) -> None:
-    reply = message if provider == "anthropic" else completion
-    agent.replies = [(200, reply(text), {"content-type": "application/json"}) for text in ("first", "second")]
-    base = agent.url if provider == "anthropic" else f"{agent.url}/v1"
-    test = held(tmp_path, provider=provider, model="m", base_url=base, api_key="k")
-    assert texts(bodies(agent)[1]["messages"]) == SAID
-    assert test.best.output is not None
-    assert test.best.output.token_usage is not None
-    took = [turn.token_usage.total for turn in test.best.output.turns if turn.token_usage]
-    assert test.best.output.token_usage.total == sum(took)
 
 
 def test_an_agent_behind_a_url_that_remembers_gets_what_is_new(tmp_path: Path, agent: Agent) -> None:
