@@ -22,7 +22,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (340, 400),
     "lines": (70_656, 63_000),
-    "lines of the core": (32_096, 28_500),
+    "lines of the core": (32_094, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (136, 70),
     "class names in several modules": (3, 8),
@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "shares", "status", "telemetry", "text", "turns",
+        "options", "settings", "shares", "status", "telemetry", "text", "turn_forms", "turns",
     },
     "cli": {
         "",
@@ -60,7 +60,7 @@ SHOWN = {
         "report", "trust",
     },
     "importing": {
-        "run", "traces.collector", "traces.otlp",
+        "run", "traces.collector",
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",

@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -123,41 +122,39 @@ async def _cancelled() -> None:
 _MOST_AGENTS = 1000
 
 
+@dataclass(kw_only=True)
 class Breaker:
     """Refuses calls while open, after ``threshold`` identical failures in a row, for ``cooldown`` seconds.
 
     After the cool-down one call may try; its success closes the breaker.
     """
 
-    def __init__(
-        self, *, threshold: int = 10, cooldown: float = 30.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.threshold = threshold
-        self.cooldown = cooldown
-        self._clock = clock
-        self._signature = ""
-        self._count = 0
-        self._open_until: float | None = None
-        self._succeeded_at = float("-inf")
-        self._why = ""
+    threshold: int = 10
+    cooldown: float = 30.0
+    clock: Callable[[], float] = time.monotonic
+    _signature: str = field(default="", init=False)
+    _count: int = field(default=0, init=False)
+    _open_until: float | None = field(default=None, init=False)
+    _succeeded_at: float = field(default=float("-inf"), init=False)
+    _why: str = field(default="", init=False)
 
     def refusal(self) -> str | None:
         """Return why no call may go now, or None. After the cool-down the first caller is the trial."""
         if self._open_until is None:
             return None
-        if self._clock() < self._open_until:
+        if self.clock() < self._open_until:
             return self._why
-        self._open_until = self._clock() + self.cooldown
+        self._open_until = self.clock() + self.cooldown
         return None
 
     def succeeded(self) -> None:
         self._signature, self._count, self._open_until = "", 0, None
-        self._succeeded_at = self._clock()
+        self._succeeded_at = self.clock()
 
     def abandoned(self) -> None:
         """Note a call that this side gave up. If it was the trial, the next call may be one."""
         if self._open_until is not None:
-            self._open_until = self._clock()
+            self._open_until = self.clock()
 
     def failed(self, signature: str, detail: str, *, fatal: bool = False, started: float | None = None) -> None:
         """Count a failure of the server or the network, with a ``signature`` that is equal for identical ones.
@@ -175,7 +172,7 @@ class Breaker:
             self._why = f"not asked after {self._count} identical failures in a row: {detail}"
         else:
             return
-        self._open_until = self._clock() + self.cooldown
+        self._open_until = self.clock() + self.cooldown
 
 
 class AgentBreakers:
@@ -183,7 +180,7 @@ class AgentBreakers:
 
     def __init__(self, *, threshold: int = 10, cooldown: float = 30.0) -> None:
         self._threshold, self._cooldown = threshold, cooldown
-        self._of: OrderedDict[str, Breaker] = OrderedDict()
+        self._of: dict[str, Breaker] = {}
 
     def refusal(self, agent_id: str) -> str | None:
         """Return why no request of this agent may go now, or None."""
@@ -195,9 +192,8 @@ class AgentBreakers:
 
     def failed(self, agent_id: str, detail: str) -> None:
         """Count a request of this agent that the endpoint rejected."""
-        breaker = self._of.get(agent_id) or Breaker(threshold=self._threshold, cooldown=self._cooldown)
+        breaker = self._of.pop(agent_id, None) or Breaker(threshold=self._threshold, cooldown=self._cooldown)
         breaker.failed("request", detail)
         self._of[agent_id] = breaker
-        self._of.move_to_end(agent_id)
-        while len(self._of) > _MOST_AGENTS:
-            self._of.popitem(last=False)
+        if len(self._of) > _MOST_AGENTS:
+            del self._of[next(iter(self._of))]

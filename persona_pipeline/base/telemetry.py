@@ -123,7 +123,7 @@ class Emitter:
             for event in events:
                 self._logger.emit(
                     timestamp=time.time_ns(),
-                    context=_context_of(event.span),
+                    context=_context_from(f"00-{span.trace_id}-{span.span_id}-01") if (span := event.span) else None,
                     attributes=event.to_attributes(explained=self._explained),
                     event_name=EVENT,
                 )
@@ -236,10 +236,6 @@ def _exporter(name: str) -> Any:
 
 def _install(name: str) -> str:
     return f"pip install 'persona-pipeline[{'otel' if name == 'otlp' else name}]'"
-
-
-def _context_of(span: SpanIds | None) -> Any:
-    return _context_from(f"00-{span.trace_id}-{span.span_id}-01") if span else None
 
 
 def _context_from(traceparent: str) -> Any:

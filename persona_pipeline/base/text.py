@@ -25,6 +25,28 @@ _LIKE_AN_ESCAPE, _ESCAPED = re.compile(r"\\u(?=[0-9a-f]{4})"), re.compile(r"\\u(
 # What a spreadsheet would take for a formula.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
+# Thinking in front of an answer, as models and servers mark it.
+_TAG = r"(?:\w+:)?(?:ant)?(?:think|thinking|thoughts?|reasoning|scratchpad)"
+_OPENED = (
+    rf'(?:<{_TAG}(?:\s[^<>]*)?>|\[{_TAG}\]|◁{_TAG}▷|<details type="reasoning"[^<>]*>'
+    r"|<\|(?:START_THINKING|begin_of_thought)\|>|(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>)"
+)
+_CLOSED = rf"(?:</{_TAG}>|\[/{_TAG}\]|◁/{_TAG}▷|<\|(?:END_THINKING|end_of_thought)\|>)"
+_ENDED = rf"(?:{_CLOSED}|</details>|<\|end\|>(?=(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>))"
+# Between tags, before a closing tag that has no opening one, or cut off before its end. A closing tag in quotes is a word about
+# the tag.
+_THINKING = re.compile(
+    rf"\s*{_OPENED}((?:(?!{_OPENED}|{_ENDED}).)*){_ENDED}\s*"
+    rf"|((?:(?!{_OPENED}|{_ENDED}).)*)(?<![`'\"]){_CLOSED}(?![`'\"])\s*|\s*{_OPENED}(.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_MAY_BE_THINKING = re.compile(f"{_OPENED}|{_CLOSED}", re.IGNORECASE)
+# Marks of a model's template around an answer's words.
+_AROUND_WORDS = re.compile(
+    r"\A\s*(?:<\|(?:START_RESPONSE|begin_of_solution)\|>|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>)\s*"
+    r"|\s*<\|(?:END_RESPONSE|end_of_solution|return)\|>\s*\Z"
+)
+
 
 def storable(text: str) -> str:
     """Return the text with NUL and lone surrogates, which no database or UTF-8 file holds, as U+FFFD."""
@@ -118,3 +140,11 @@ def some(texts: Sequence[str], most: int = 3, between: str = ", ") -> str:
 def names_in(text: str) -> list[str]:
     """Return the names in a text with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Return the thinking in front of an answer, ``""`` where there is none, and the answer's words."""
+    thinking = ""
+    while _MAY_BE_THINKING.search(text) and (found := _THINKING.match(text)):
+        thinking, text = thinking + (found[1] or found[2] or found[3] or ""), text[found.end() :]
+    return thinking, _AROUND_WORDS.sub("", text) if "<|" in text else text

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
-from persona_pipeline.base.turns import split_thinking
+from persona_pipeline.base.text import split_thinking
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.messages.verdicts import Role

@@ -16,7 +16,9 @@ from typing import Any, ClassVar
 from persona_pipeline.base.documents.json import decoded_text, rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular
-from persona_pipeline.base.turns import Turn, TurnError, read_message, split_thinking
+from persona_pipeline.base.text import split_thinking
+from persona_pipeline.base.turn_forms import TurnError
+from persona_pipeline.base.turns import Turn, read_message
 from persona_pipeline.importing.times import moment_of_seconds
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.models import Message

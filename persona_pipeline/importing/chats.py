@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, read_message
+from persona_pipeline.base.turn_forms import ASSISTANT, TurnError
+from persona_pipeline.base.turns import Turn, read_message
 from persona_pipeline.importing.base import (
     Found,
     Importer,

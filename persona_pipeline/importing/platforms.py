@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.turns import ASSISTANT, USER, Turn, find_turns, unpacked
+from persona_pipeline.base.turn_forms import ASSISTANT, USER, unpacked
+from persona_pipeline.base.turns import Turn, find_turns
 from persona_pipeline.importing.base import (
     Found,
     Importer,

@@ -18,8 +18,7 @@ from persona_pipeline.base.documents.json import (
     object_schema,
     strict_json,
 )
-from persona_pipeline.base.text import clean, shortened, storable_json
-from persona_pipeline.base.turns import split_thinking
+from persona_pipeline.base.text import clean, shortened, split_thinking, storable_json
 from persona_pipeline.judging.injection import reads_as_injection as reads_as_injection
 from persona_pipeline.judging.injection import suspicious_entries as suspicious_entries
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict

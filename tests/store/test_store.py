@@ -20,7 +20,7 @@ from persona_pipeline.base.database.engine import (
     open_store,
     upsert,
 )
-from persona_pipeline.base.database.migration import _add_missing
+from persona_pipeline.base.database.schema import _add_missing
 from persona_pipeline.base.database.tables import SCHEMA, metadata
 from persona_pipeline.base.errors import ConfigError, NewerStoreError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.base.turns import UnknownCallError
+from persona_pipeline.base.turn_forms import UnknownCallError
 from persona_pipeline.importing.traces.spans import SaidMessage, read_span
 
 TEXT = st.text("abcXYZ .,!?()'äß日本語😀\n", min_size=1, max_size=30).filter(lambda text: text.strip())

@@ -111,14 +111,16 @@ def test_21_a_reading_that_takes_too_long_is_ended_and_the_next_is_read() -> Non
     import asyncio
 
     body = SPANS.SerializeToString()
+    several = request(chat(2, ["Hi " * 9000], "Yes?")).SerializeToString()
     large = within(1, within(2, b"\x12\x00" * 40_000))
 
     async def run() -> tuple[int, int]:
         reader = ReadingProcess(RequestBudget(seconds=LONG))
         try:
-            plain = await reader.read(body, " Identity ", PROTOBUF, logs=False)
-            assert plain.pieces and reader._pool is None, "what is small and not packed needs no process"
-            first = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)
+            for small, encoding in ((body, " Identity "), (gzip.compress(body), "gzip")):
+                assert (await reader.read(small, encoding, PROTOBUF, logs=False)).pieces
+            assert reader._pool is None, "what is small unpacked needs no process"
+            first = await reader.read(gzip.compress(several), "gzip", PROTOBUF, logs=False)
             assert reader._pool is not None
             (child,) = reader._pool._processes.values()
             assert child.pid is not None
@@ -129,7 +131,7 @@ def test_21_a_reading_that_takes_too_long_is_ended_and_the_next_is_read() -> Non
             # The pool waits for it too: who comes second is told for a moment that it lives.
             wait_until(lambda: not child.is_alive())
             object.__setattr__(reader._budget, "seconds", LONG)
-            again = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)
+            again = await reader.read(gzip.compress(several), "gzip", PROTOBUF, logs=False)
             return len(first.pieces), len(again.pieces)
         finally:
             reader.close()

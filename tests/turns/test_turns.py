@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.base.turns import (
-    ToolCall,
-    Turn,
-    TurnError,
-    UnknownCallError,
-    find_turns,
-    read_message,
-    read_turns,
-    split_thinking,
-)
+from persona_pipeline.base.text import split_thinking
+from persona_pipeline.base.turn_forms import ToolCall, TurnError, UnknownCallError
+from persona_pipeline.base.turns import Turn, find_turns, read_message, read_turns
 from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
 
 
 def test_half_a_character_in_encoded_json_is_replaced() -> None:
     for value in (r'{"role": "user", "content": "a \ud83d"}', r'"{\"text\": \"a \\ud83d\"}"'):
         assert [turn.text for turn in find_turns(value, "user")] == ["a \ufffd"]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", ""])
+def test_a_role_that_is_written_counts_wherever_a_message_is_found(role: str) -> None:
+    said = {"_role": "system", "_content": [{"text": "Be Otto."}]}, {"type": "human", "data": {"content": "Hi"}}
+    turns = find_turns({"messages": [*said]}, role)
+    assert [(turn.role, turn.text) for turn in turns] == [("system", "Be Otto."), ("user", "Hi")]
 
 
 def calls_in(turns: list[Turn]) -> list[ToolCall]:

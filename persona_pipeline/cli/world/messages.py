@@ -290,12 +290,10 @@ def collect(
         end(looked_at=count, looked_for=f"spans in {explain}")
     token = token_in(token_env)
     require_token(token, token_env, host)
-    from persona_pipeline.importing.traces.otlp import require_otel
+    from persona_pipeline.base.http_server import Access, ServerLimits, serve
+    from persona_pipeline.importing.traces.collector import Bounds, create_app, require_otel
 
     require_otel()
-    from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, create_app
-
     world = open_world(sync=True)
     application = create_app(
         world,

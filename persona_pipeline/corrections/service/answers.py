@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from persona_pipeline.base.turns import split_thinking
+from persona_pipeline.base.text import split_thinking
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import GateDecision

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.turns import ASSISTANT, TOOL, USER, TurnError, unpacked
+from persona_pipeline.base.turn_forms import ASSISTANT, TOOL, USER, TurnError, unpacked
 from persona_pipeline.importing.traces.otlp import OtlpRecord, plain
 from persona_pipeline.importing.traces.spans import (
     DETAILS,

@@ -19,7 +19,7 @@ from persona_pipeline.base.database.engine import pruning_time
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
 from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
-from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
+from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, NotTakenError, require_otel
 from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget
 from persona_pipeline.world.world import World
 
@@ -98,6 +98,8 @@ _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
 
 
 _RETRY_SECONDS = "1"
+# For which requests wait for others to share their transaction with.
+_GATHER_SECONDS = 0.005
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
 # What gRPC calls the answers (google.rpc.Code).
@@ -117,14 +119,6 @@ class Bounds:
     request: RequestBudget = field(default_factory=RequestBudget)
     waiting: int = 64
     keep_days: float = 2.0
-
-
-class NotTakenError(Exception):
-    """A request that is not taken: the status of the answer, and the reason in the metrics."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason = status, reason
 
 
 # Ends with the reason why pieces are not stored, or None.
@@ -152,14 +146,14 @@ class _Collector:
         try:
             brought = await self._take(request, content_type, logs)
         except Exception as error:
-            refusal = (
-                error if isinstance(error, NotTakenError | TooLargeError | UnreadableError) else _not_stored(error)
-            )
+            from google.rpc.status_pb2 import Status
+
+            refusal = error if isinstance(error, NotTakenError) else _not_stored(error)
             self.metrics.count("requests", str(refusal.status))
             self.metrics.count("turned_away", refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
-            body = _status(refusal.status, str(refusal))
-            return Response(_written(body, answer_type), refusal.status, headers, answer_type)
+            body = _written(Status(code=_CODES[refusal.status], message=str(refusal)), answer_type)
+            return Response(body, refusal.status, headers, answer_type)
         finally:
             self._waiting -= 1
         self.metrics.read(brought.scopes)
@@ -170,9 +164,9 @@ class _Collector:
     async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
         """Store a request's content and return it."""
         if content_type not in (PROTOBUF, JSON):
-            raise NotTakenError(415, "content_type", f"send {PROTOBUF} or {JSON}")
+            raise NotTakenError(f"send {PROTOBUF} or {JSON}", 415, "content_type")
         if self._waiting > self.bounds.waiting:
-            raise NotTakenError(503, "busy", "too many requests wait to be stored; come again")
+            raise NotTakenError("too many requests wait to be stored; come again", 503, "busy")
         body, reader = await request.body(), await self._readers.get()
         try:
             brought = await reader.read(body, request.headers.get("content-encoding", ""), content_type, logs=logs)
@@ -189,6 +183,9 @@ class _Collector:
         """Store the pieces of requests: those of all requests that wait share a transaction."""
         while True:
             waiting = [await self._unwritten.get()]
+            if self._waiting > 1:
+                # Others are under way.
+                await asyncio.sleep(_GATHER_SECONDS)
             while not self._unwritten.empty():
                 waiting.append(self._unwritten.get_nowait())
             await self._write(waiting)
@@ -227,10 +224,9 @@ class _Collector:
 def _not_stored(error: Exception) -> NotTakenError:
     if isinstance(error, OperationalError | InterfaceError):
         _LOGGER.error("not stored: %s", error.orig)
-        return NotTakenError(503, "unavailable", f"the store cannot be written ({error.orig})")
+        return NotTakenError(f"the store cannot be written ({error.orig})", 503, "unavailable")
     _LOGGER.error("not stored", exc_info=error)
-    said = f"this could not be stored ({type(error).__name__}); the log says more"
-    return NotTakenError(500, "internal_error", said)
+    return NotTakenError(f"this could not be stored ({type(error).__name__}); the log says more")
 
 
 def create_app(
@@ -241,8 +237,9 @@ def create_app(
 ) -> FastAPI:
     """Return the application of the collector.
 
-    ``access``: by default no token and localhost only.
+    ``access``: by default no token and localhost only. ConfigError: OpenTelemetry's packages are missing.
     """
+    require_otel()
     _flush_every_commit(world)
     collector = _Collector(world, bounds or Bounds())
 
@@ -308,17 +305,8 @@ def _answer(brought: ReadRequest, logs: bool) -> "Proto":
     if brought.refused:
         more = brought.refused - len(brought.reasons)
         answer.partial_success.error_message = "; ".join([*brought.reasons, *([f"and {more} more"] if more else [])])
-        if isinstance(answer, ExportLogsServiceResponse):
-            answer.partial_success.rejected_log_records = brought.refused
-        else:
-            answer.partial_success.rejected_spans = brought.refused
+        setattr(answer.partial_success, "rejected_log_records" if logs else "rejected_spans", brought.refused)
     return answer
-
-
-def _status(status: int, message: str) -> "Proto":
-    from google.rpc.status_pb2 import Status
-
-    return Status(code=_CODES[status], message=message)
 
 
 def _written(message: "Proto", content_type: str) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -18,7 +19,7 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.turns import ASSISTANT, USER
+from persona_pipeline.base.turn_forms import ASSISTANT, USER
 from persona_pipeline.importing.traces.calls import PIECE, Piece, exchange, last_words, without_answer
 from persona_pipeline.importing.traces.spans import SaidMessage
 from persona_pipeline.world.messages.revision import touch_windows
@@ -374,7 +375,7 @@ def _write(connection: Connection, turns: dict[str, Message], before: Mapping[st
     kept, left_out = as_said(turns.values())
     removed = _remove(connection, [known[key] for key in (gone | left_out) - kept.keys() if key in known])
     changed = [turn for turn in kept.values() if turn != known.get(turn.id)]
-    return WriteResult(removed=removed) + write_messages_in(connection, changed)
+    return WriteResult(removed=removed) + write_messages_in(connection, changed, known=known)
 
 
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
@@ -395,8 +396,8 @@ def _known(connection: Connection, turns: Mapping[str, Message], former: Collect
     """
     places = sorted({turn.channel or "" for turn in turns.values()})
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
-    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
-    conditions += [ours & _MESSAGES.c.channel_id.in_(chunk) for chunk in chunks(places)]
+    each = zip_longest(chunks(sorted({*turns, *former})), chunks(places), fillvalue=())
+    conditions = [_MESSAGES.c.id.in_(ids) | (ours & _MESSAGES.c.channel_id.in_(some)) for ids, some in each]
     found = (connection.execute(sa.select(_MESSAGES).where(condition)) for condition in conditions)
     return {row.id: message_of(row) for rows in found for row in rows}
 

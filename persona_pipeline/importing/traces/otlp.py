@@ -17,13 +17,23 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 _HEX_IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
 
 
-class UnreadableError(ValueError):
+class NotTakenError(ValueError):
+    """A request that is not taken: the status of the answer, and the reason in the metrics."""
+
+    status, reason = 500, "internal_error"
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status, self.reason = status or self.status, reason or self.reason
+
+
+class UnreadableError(NotTakenError):
     """A body in the wrong format. Sending it again does not help."""
 
     status, reason = 400, "unreadable"
 
 
-class TooLargeError(ValueError):
+class TooLargeError(NotTakenError):
     """A body that is larger than is taken."""
 
     status, reason = 413, "too_large"

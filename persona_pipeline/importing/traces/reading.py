@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, read_req
 
 # Refusals that are reported one by one; further ones are counted.
 MOST_NAMED = 5
-# Bytes of a body, not packed, that can hold nothing large: they are read without the other process.
+# Bytes of an unpacked body that can hold nothing large: they are read without the other process.
 _SMALL = 16_384
 # Memory of the process in bytes.
 _MEMORY = 2 * 1024**3
@@ -87,7 +88,8 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudg
         # Each field and each element but the first of its kind comes after one of these.
         if body.count(b",") + body.count(b"{") + body.count(b"[") > budget.fields:
             raise _too_many(budget)
-    else:
+    elif len(body) // 2 > min(budget.items, budget.fields):
+        # A field has two bytes at least.
         _count_protobuf(body, budget, logs=logs)
     brought = ReadRequest()
     found = read_request(body, content_type, logs=logs)
@@ -170,8 +172,8 @@ class ReadingProcess:
 
     async def read(self, body: bytes, encoding: str, content_type: str, *, logs: bool) -> ReadRequest:
         """Return what a request brings; raises like ``read_body``, and ``TooSlowError``."""
-        if len(body) <= _SMALL and encoding.strip().lower() in ("", "identity"):
-            return read_body(body, encoding, content_type, self._budget, logs=logs)
+        with suppress(TooLargeError):
+            return read_body(unpack(body, encoding, _SMALL), "", content_type, self._budget, logs=logs)
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
             # The start does not count for the request's time.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from persona_pipeline.base.text import storable
-from persona_pipeline.base.turns import ASSISTANT, TOOL, USER, Turn, TurnError, UnknownCallError, find_turns, unpacked
+from persona_pipeline.base.turn_forms import ASSISTANT, TOOL, USER, TurnError, UnknownCallError, unpacked
+from persona_pipeline.base.turns import Turn, find_turns
 from persona_pipeline.world.messages.files import MAX_TEXT
 
 _TABLE = tomllib.loads((Path(__file__).parent / "spans.toml").read_text(encoding="utf-8"))

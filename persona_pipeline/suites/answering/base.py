@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular
-from persona_pipeline.base.turns import is_one_answer
+from persona_pipeline.base.turn_forms import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, ReasonedError
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text

@@ -10,7 +10,8 @@ from typing import Any, Self, TypeGuard
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, is_one_answer, read_turns
+from persona_pipeline.base.turn_forms import ASSISTANT, TurnError, UnknownCallError, is_one_answer
+from persona_pipeline.base.turns import Turn, read_turns
 from persona_pipeline.suites.format.files import ReasonedError
 from persona_pipeline.suites.format.models import present
 from persona_pipeline.suites.format.text import parse_object, stringify

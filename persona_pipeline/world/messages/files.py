@@ -19,8 +19,7 @@ from persona_pipeline.base.documents.json import JsonError, content_hash, is_sha
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.base.options import parse_time as parse_time
-from persona_pipeline.base.text import clean, shortened, storable_data
-from persona_pipeline.base.turns import split_thinking
+from persona_pipeline.base.text import clean, shortened, split_thinking, storable_data
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 

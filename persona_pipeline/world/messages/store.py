@@ -155,13 +155,20 @@ def write_messages(store: Store, messages: Sequence[Message]) -> WriteResult:
 
 
 def write_messages_in(
-    connection: Connection, messages: Sequence[Message], *, mirrored: str | None = None
+    connection: Connection,
+    messages: Sequence[Message],
+    *,
+    mirrored: str | None = None,
+    known: Mapping[str, Message] | None = None,
 ) -> WriteResult:
-    """Like ``write_messages``, in the caller's transaction; ``mirrored``: their source, whose other messages are removed."""
+    """Like ``write_messages``, in the caller's transaction.
+
+    ``mirrored``: their source, whose other messages are removed. ``known``: those of them that are stored, where they were read.
+    """
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
-    stored = known_rows(connection, [message.id for message in messages])
-    known = {key: message_of(row) for key, row in stored.items()}
+    if known is None:
+        known = {key: message_of(row) for key, row in known_rows(connection, [item.id for item in messages]).items()}
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
     gone: list[str] = []

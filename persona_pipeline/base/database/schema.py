@@ -1,6 +1,9 @@
-"""Triggers that note agent and time of each message written, edited or removed, in the writer's transaction."""
+"""A store's schema beyond its tables: triggers that note changes of messages, and what brings a store of release 0.2 up to date."""
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+
+from persona_pipeline.base.database.tables import SCHEMA, message_revisions, metadata, run_messages
 
 _SAID = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at", "synthetic")
 # A runtime may write times in another form, or no time at all.
@@ -70,7 +73,7 @@ _POSTGRES = {
 
 
 def create_triggers(connection: Connection) -> None:
-    """Create the triggers."""
+    """Create the triggers that note agent and time of each message written, edited or removed, in the writer's transaction."""
     if connection.dialect.name == "sqlite":
         statements = [f"CREATE TRIGGER {name} {what}" for name, what in _SQLITE.items()]
     else:
@@ -78,3 +81,56 @@ def create_triggers(connection: Connection) -> None:
         statements = [_FUNCTION, *(f"CREATE TRIGGER {name} AFTER {what} {each}" for name, what in _POSTGRES.items())]
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def migrate(connection: Connection) -> None:
+    """Change the schema and the rows of a store of release 0.2."""
+    _drop_counts(connection)
+    _add_missing(connection)
+    create_triggers(connection)
+    # Every agent with messages begins at 1: it is looked at once more.
+    agents = sa.select(run_messages.c.agent_id, sa.literal(1)).distinct()
+    connection.execute(sa.insert(message_revisions).from_select(["agent_id", "revision"], agents))
+
+
+def _add_missing(connection: Connection) -> None:
+    """Create the tables, columns and indexes that the store does not have."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+
+    known, schema = sa.inspect(connection), _schema(connection)
+    operations = Operations(MigrationContext.configure(connection))
+    there = set(known.get_table_names(schema))
+    metadata.create_all(connection)
+    for table in metadata.sorted_tables:
+        if table.name not in there:
+            continue
+        names = {column["name"] for column in known.get_columns(table.name, schema)}
+        for column in table.columns:
+            if column.name not in names:
+                operations.add_column(table.name, column._copy(), schema=schema)
+        for index in table.indexes:
+            connection.execute(sa.schema.CreateIndex(index, if_not_exists=True))
+
+
+def _schema(connection: Connection) -> str | None:
+    """Return the schema of tables that are only named: the map that removes it on SQLite does not apply to them."""
+    return None if connection.dialect.name == "sqlite" else SCHEMA
+
+
+def _drop_counts(connection: Connection) -> None:
+    """Drop counts and copies of messages, claims and newest runs of earlier releases, and their triggers."""
+    if schema := _schema(connection):
+        connection.execute(sa.text(f"DROP FUNCTION IF EXISTS {schema}.count_messages CASCADE"))
+    else:
+        for what in ("replaced", "inserted", "deleted", "updated"):
+            connection.execute(sa.text(f"DROP TRIGGER IF EXISTS count_{what}"))
+    for name in (
+        "message_changes",
+        "message_copies",
+        "message_days",
+        "message_totals",
+        "newest_runs",
+        "proposition_sets",
+    ):
+        connection.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData(schema=schema)), if_exists=True))
