@@ -69,17 +69,11 @@ def test_what_passes_fails_and_is_unscored_whichever_worker_runs_it(project: Pat
     assert "3 failed, 4 passed, 3 unscored" in done.stdout.splitlines()[-1]
     # Claim, quote, and the line of the transcript it stands in.
     for said in (
-        "michael: adherence is 0.34, below 7 (8 of 8 judged, recorded, 22 messages up to 2026-06-19 17:12Z)",
-        "  0.0  Michael Scott falls back on corporate boilerplate",
+        "Michael Scott falls back on corporate boilerplate",
         'quote: "I completely understand your perspective."',
         "messages/direct.jsonl:38: to Dwight Schrute 2026-06-16 16:28Z Michael Scott: Great question, Dwight. I completely",
-        "fluency 8.5 → 0.9",
-        "jim: fluency is unscored: unrecorded",
         "to judge and record it: pytest --persona-judge anthropic --persona-record",
-        "0.00  a time of day, required",
         "line 1: assistant: Later today, I promise.",
-        "UNSCORED suites/van.eval.yaml::is-helpful",
-        "FAILED suites/van.eval.yaml::says-when-it-comes - Failed: says-when-it-comes",
     ):
         assert said in done.stdout, said
     assert "Traceback" not in done.stdout + done.stderr

@@ -94,13 +94,6 @@ def test_children_keep_their_results_and_prefix_their_sentences(tmp_path: Path) 
     assert found.misses == ["[no] The answer does not contain 'NO'."]
 
 
-def test_a_member_that_cannot_be_judged_makes_the_composite_an_error(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, composite([YES, {"type": "llm_judge", "name": "j"}], type="weighted_average"))
-    (test,) = run(suite, {"t": "ok"}).tests
-    assert (test.score, test.verdict, test.error and test.error.reason) == (None, "error", "unrecorded")
-    assert "[j]" in str(test.error)
-
-
 def test_every_member_that_cannot_be_judged_is_named_and_the_first_one_gives_the_reason(tmp_path: Path) -> None:
     members = [YES, {"type": "llm_judge", "name": "j"}, {"type": "code_judge", "name": "k", "script": ["x"]}]
     with pytest.raises(UngradedError) as caught:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from persona_pipeline.suites.format.registry import BUILT_IN, find_type
 from tests.suites.support import calls, run, suite_of
@@ -67,27 +68,17 @@ def test_without_evidence_a_test_cannot_be_told(tmp_path: Path, name: str, negat
 
 
 # Answers that something stopped, as SDKs write them.
-STOPPED = {
-    "an OpenAI filter": {
-        "choices": [{"message": {"role": "assistant", "content": "I"}, "finish_reason": "content_filter"}]
-    },
-    "a Gemini filter": {"candidates": [{"content": {"parts": [{"text": "I"}]}, "finishReason": "SAFETY"}]},
-    "a Bedrock guardrail": {
-        "output": {"message": {"role": "assistant", "content": [{"text": "I"}]}},
-        "stopReason": "guardrail_intervened",
-    },
-    "an Anthropic context": {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "I"}],
-        "stop_reason": "model_context_window_exceeded",
-    },
-    "an Anthropic refusal": {"role": "assistant", "content": [{"type": "text", "text": "I"}], "stop_reason": "refusal"},
-    "a Vercel failure": {"text": "I", "finishReason": "error"},
-    "a failed response": {
-        "status": "failed",
-        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I"}]}],
-    },
-}
+STOPPED: dict[str, Any] = yaml.safe_load("""
+an OpenAI filter: {choices: [{message: {role: assistant, content: I}, finish_reason: content_filter}]}
+a Gemini filter: {candidates: [{content: {parts: [{text: I}]}, finishReason: SAFETY}]}
+a Bedrock guardrail: {output: {message: {role: assistant, content: [{text: I}]}}, stopReason: guardrail_intervened}
+an Anthropic context:
+  {role: assistant, content: [{type: text, text: I}], stop_reason: model_context_window_exceeded}
+an Anthropic refusal: {role: assistant, content: [{type: text, text: I}], stop_reason: refusal}
+a Vercel failure: {text: I, finishReason: error}
+a failed response:
+  {status: failed, output: [{type: message, role: assistant, content: [{type: output_text, text: I}]}]}
+""")
 
 
 @pytest.mark.parametrize("name", STOPPED)

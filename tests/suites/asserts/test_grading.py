@@ -1,11 +1,12 @@
 """One assert graded: verdicts, negation, what goes wrong, and weighted means."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
@@ -43,14 +44,14 @@ def test_verdicts(score: float, verdict: str) -> None:
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0.001, 100)), min_size=1, max_size=20)
 
 
-@given(SCORES)
+@drawn(SCORES)
 def test_the_mean_lies_between_the_least_and_the_greatest(pairs: list[tuple[float, float]]) -> None:
     mean = weighted_mean(pairs)
     scores = [score for score, _ in pairs]
     assert min(scores) - 1e-9 <= mean <= max(scores) + 1e-9
 
 
-@given(SCORES, st.data())
+@drawn(SCORES, st.data())
 def test_raising_one_score_never_lowers_the_mean(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(pairs) - 1))
     raised = list(pairs)
@@ -58,52 +59,38 @@ def test_raising_one_score_never_lowers_the_mean(pairs: list[tuple[float, float]
     assert weighted_mean(raised) >= weighted_mean(pairs) - 1e-9
 
 
-class Raises(Assert):
-    def grade(self, output: Output, context: Context) -> Grade:
-        raise ZeroDivisionError("division by zero")
-
-
-class Says(Assert):
-    score: float
+class Gives(Assert):
+    given: Callable[[], Any]
 
     def grade(self, output: Output, context: Context) -> Grade:
-        return Grade(self.score)
-
-
-def graded(folder: Path, item: Assert) -> AssertResult:
-    suite = suite_of(folder, {"type": "is_json"})
-    return run_assert(item, Output(), Context(suite, suite.tests[0]))
+        return self.given()
 
 
 @pytest.mark.parametrize("negate", [False, True])
-def test_a_crash_is_an_error_also_when_it_is_negated(tmp_path: Path, negate: bool) -> None:
-    found = graded(tmp_path, Raises(type="raises", name="r", negate=negate))
-    assert (found.score, found.verdict) == (None, "error")
-    assert found.error == Failure("crashed", "ZeroDivisionError: division by zero")
-
-
-@pytest.mark.parametrize("score", [math.nan, math.inf, 1.1, -0.1])
-def test_a_score_outside_0_to_1_is_an_error(tmp_path: Path, score: float) -> None:
-    found = graded(
-        tmp_path, Says.model_construct(type="says", name="s", score=score, weight=1.0, required=False, negate=False)
-    )
-    assert found.error == Failure("invalid_score", f"the score {score!r} is not a number from 0 to 1")
-
-
-@pytest.mark.parametrize(("score", "kept"), [(1 + TOLERANCE, 1.0), (-TOLERANCE, 0.0), (0.25, 0.25)])
-def test_what_rounding_puts_outside_0_to_1_is_put_back(tmp_path: Path, score: float, kept: float) -> None:
-    assert graded(tmp_path, Says(type="says", name="s", score=score)).score == kept
-
-
-class Counts(Assert):
-    def grade(self, output: Output, context: Context) -> Grade:
-        return Grade(1.0, details={"mean": math.nan})
-
-
-def test_details_that_are_no_json_are_an_error(tmp_path: Path) -> None:
-    found = graded(tmp_path, Counts(type="counts", name="c"))
-    assert found.error is not None
-    assert found.error.reason == "crashed"
+@pytest.mark.parametrize(
+    ("given", "score", "said"),
+    [
+        (lambda: 1 / 0, None, "crashed: ZeroDivisionError: division by zero"),
+        (lambda: Grade(math.nan), None, "invalid_score: the score nan is not a number from 0 to 1"),
+        (lambda: Grade(math.inf), None, "invalid_score"),
+        (lambda: Grade(1.1), None, "invalid_score"),
+        (lambda: Grade(-0.1), None, "invalid_score"),
+        (lambda: Grade(1.0, details={"mean": math.nan}), None, "crashed: ValueError"),
+        # What rounding puts outside 0 to 1 is put back.
+        (lambda: Grade(1 + TOLERANCE), 1.0, ""),
+        (lambda: Grade(-TOLERANCE), 0.0, ""),
+        (lambda: Grade(0.25), 0.25, ""),
+    ],
+)
+def test_only_a_score_from_0_to_1_is_one(
+    tmp_path: Path, given: Callable[[], Any], score: float | None, said: str, negate: bool
+) -> None:
+    suite = suite_of(tmp_path, {"type": "is_json"})
+    item = Gives(type="gives", name="g", given=given, negate=negate)
+    found = run_assert(item, Output(), Context(suite, suite.tests[0]))
+    assert found.score == (score if score is None or not negate else 1 - score)
+    assert (found.verdict == "error", bool(found.error)) == (score is None, score is None)
+    assert found.error is None or str(found.error).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,10 @@ from tests.suites.support import grade, judging, load, suite_of, write
         ({"type": "equals", "value": "4"}, "equals-4"),
         ({"type": "regex", "value": "a" * 40}, "regex-" + "a" * 30),
         ({"type": "is_json"}, "is_json"),
+        # Any other type is named as it is spelled.
         ({"type": "is-json"}, "is-json"),
-        ({"type": "rubrics", "criteria": ["a"]}, "rubrics"),
         ({"type": "rubric", "rubrics": ["a"]}, "rubric"),
-        ({"type": "llm_judge"}, "llm_judge"),
         ({"type": "llm_judge", "rubrics": ["a"]}, "llm_judge"),
-        ({"type": "code_judge", "script": ["x"]}, "code_judge"),
-        ({"type": "code", "script": ["x"]}, "code"),
-        ({"type": "tool_trajectory", "mode": "exact", "expected": []}, "tool_trajectory"),
-        ({"type": "field_accuracy", "fields": [{"path": "a"}]}, "field_accuracy"),
-        ({"type": "agent_judge"}, "agent_judge"),
-        ({"type": "execution_metrics", "max_tokens": 1}, "execution_metrics"),
-        ({"type": "latency", "max_ms": 1}, "latency"),
-        ({"type": "cost", "max_usd": 1}, "cost"),
-        ({"type": "token-usage", "max_total": 1}, "token-usage"),
         ({"type": "propositions", "agent": "pam"}, "propositions-pam-adherence"),
         ({"type": "persona_drift", "agent": "pam"}, "persona_drift-pam"),
         ({"type": "is_json", "name": "mine"}, "mine"),
@@ -43,49 +33,48 @@ def test_every_type_has_a_name_without_being_given_one(tmp_path: Path, item: dic
     assert (found.weight, found.required, found.negate) == (1.0, False, False)
 
 
+MEAN = {"type": "weighted_average"}
+OLD_CALL = {"tool": "a", "input": {"b": 1}, "output": "c"}
+MEMBER = {"name": "is_json", "type": "is_json", "weight": 1.0, "required": False}
+
+
 @pytest.mark.parametrize(
-    ("item", "expected"),
+    ("item", "expected", "said"),
     [
-        ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
-        ({"type": "latency", "threshold": 5, "max_ms": 6}, {"max_ms": 6}),
-        ({"type": "cost", "budget": 0.5}, {"type": "cost", "max_usd": 0.5}),
-        ({"type": "code", "script": "run 'a b' | b"}, {"type": "code_judge", "script": ["sh", "-lc", "run 'a b' | b"]}),
-        ({"type": "code_judge", "command": ["run"], "a": 1}, {"script": ["run"], "config": {"a": 1}}),
-        ({"type": "code_judge", "command": "run"}, {"script": ["sh", "-lc", "run"]}),
-        (
-            {"type": "composite", "assertions": [{"type": "is_json"}], "aggregator": {"type": "weighted_average"}},
-            {"assert": [{"name": "is_json", "type": "is_json", "weight": 1.0, "required": False}]},
-        ),
-        (
-            {"type": "rubrics", "criteria": [{"id": "a", "description": "Kind"}]},
-            {"criteria": [{"id": "a", "outcome": "Kind", "weight": 1.0, "required": False}]},
-        ),
-        (
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "input": {"b": 1}, "output": "c"}]},
-            {"expected": [{"tool": "a", "args": {"b": 1}}]},
-        ),
-        (
-            {"type": "code_judge", "script": ["x"], "config": {"a": 1}, "b": 2},
-            {"config": {"a": 1, "b": 2}},
-        ),
-        (
-            {"type": "icontains-any", "value": ["a"]},
-            {"type": "contains", "name": "icontains-any-a", "ignore_case": True, "of": "any"},
-        ),
-        ({"type": "is_json", "required": 0.5}, {"required": 0.5}),
-        ({"type": "is_json", "required": 1}, {"required": 1.0}),
-        ({"type": "is_json", "negate": True}, {"negate": True}),
-        ({"type": "llm_judge", "rubrics": ["a"], "model": "m"}, {"type": "rubrics", "model": "m"}),
-        ({"type": "rubric", "rubrics": ["a"], "model": "m"}, {"type": "rubrics", "model": "m"}),
-        ({"type": "persona_drift", "agent": "pam", "dimension": "fluency"}, {"dimensions": ["fluency"]}),
-        ({"type": "agent_judge"}, {"max_steps": 10}),
-        ({"type": "execution-metrics", "target_exploration_ratio": 0.5}, {"exploration_tolerance": 0.2}),
+        ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}, []),
+        ({"type": "latency", "threshold": 5, "max_ms": 6}, {"max_ms": 6}, []),
+        ({"type": "cost", "budget": 0.5}, {"type": "cost", "max_usd": 0.5}, []),
+        ({"type": "code", "script": "run 'a b' | b"}, {"type": "code_judge", "script": ["sh", "-lc", "run 'a b' | b"]}, []),
+        ({"type": "code_judge", "command": ["run"], "a": 1}, {"script": ["run"], "config": {"a": 1}},
+         ["command is deprecated; rename it to script"]),
+        ({"type": "composite", "assertions": [{"type": "is_json"}], "aggregator": MEAN}, {"assert": [MEMBER]},
+         ["assertions is deprecated; rename it to assert"]),
+        ({"type": "rubrics", "criteria": [{"id": "a", "description": "Kind"}]},
+         {"criteria": [{"id": "a", "outcome": "Kind", "weight": 1.0, "required": False}]},
+         ["criteria[0].description is deprecated; rename it to outcome"]),
+        ({"type": "tool_trajectory", "mode": "exact", "expected": [OLD_CALL]}, {"expected": [{"tool": "a", "args": {"b": 1}}]},
+         ["expected[0].input is deprecated; rename it to args", "expected[0].output is deprecated; remove it"]),
+        ({"type": "code_judge", "script": ["x"], "config": {"a": 1}, "b": 2}, {"config": {"a": 1, "b": 2}}, []),
+        ({"type": "icontains-any", "value": ["a"]},
+         {"type": "contains", "name": "icontains-any-a", "ignore_case": True, "of": "any"}, []),
+        ({"type": "is_json", "required": 0.5}, {"required": 0.5}, []),
+        ({"type": "is_json", "required": 1}, {"required": 1.0}, []),
+        ({"type": "is_json", "negate": True}, {"negate": True}, []),
+        ({"type": "rubric", "rubrics": ["a"], "model": "m"}, {"type": "rubrics", "model": "m"}, []),
+        ({"type": "persona_drift", "agent": "pam", "dimension": "fluency"}, {"dimensions": ["fluency"]}, []),
+        ({"type": "agent_judge"}, {"max_steps": 10}, []),
+        ({"type": "execution-metrics", "target_exploration_ratio": 0.5}, {"exploration_tolerance": 0.2}, []),
     ],
-)
-def test_other_spellings_and_defaults(tmp_path: Path, item: dict[str, Any], expected: dict[str, Any]) -> None:
-    data = suite_of(tmp_path, item).tests[0].asserts[0].dump()
+)  # fmt: skip
+def test_other_spellings_and_defaults(
+    tmp_path: Path, item: dict[str, Any], expected: dict[str, Any], said: list[str]
+) -> None:
+    suite = suite_of(tmp_path, item)
+    data = suite.tests[0].asserts[0].dump()
     assert data.items() >= expected.items()
     assert not {"threshold", "budget", "rubrics", "dimension"} & data.keys()
+    assert [text in str(warning) for warning, text in zip(suite.warnings, said, strict=True)] == [True] * len(said)
+    assert all(warning.line and warning.line > 1 for warning in suite.warnings)
 
 
 TOOLS: dict[str, Any] = {"type": "tool_trajectory"}
@@ -212,38 +201,6 @@ def test_composites_nest_but_not_without_end(tmp_path: Path) -> None:
         item = {"type": "composite", "assert": [item], "aggregator": {"type": "weighted_average"}}
     with pytest.raises(ConfigError, match="nests deeper"):
         suite_of(tmp_path, item)
-
-
-@pytest.mark.parametrize(
-    ("item", "old", "new"),
-    [
-        ({"type": "code_judge", "command": ["x"]}, "command", "rename it to script"),
-        (
-            {"type": "rubrics", "criteria": [{"id": "a", "description": "b"}]},
-            "criteria[0].description",
-            "rename it to outcome",
-        ),
-        (
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "input": {}}]},
-            "expected[0].input",
-            "rename it to args",
-        ),
-        (
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a", "output": {}}]},
-            "expected[0].output",
-            "remove it: outputs are not compared",
-        ),
-        (
-            {"type": "composite", "assertions": [{"type": "is_json"}], "aggregator": {"type": "weighted_average"}},
-            "assertions",
-            "rename it to assert",
-        ),
-    ],
-)
-def test_an_older_spelling_is_said_with_its_place(tmp_path: Path, item: dict[str, Any], old: str, new: str) -> None:
-    (warning,) = suite_of(tmp_path, item).warnings
-    assert f"{old} is deprecated; {new}" in str(warning)
-    assert warning.line and warning.line > 1
 
 
 def test_a_prompt_file_need_not_name_the_answer_which_is_among_the_evidence(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import load_suite, read_responses, run_suite
 from persona_pipeline.suites.format.registry import BUILT_IN
+from persona_pipeline.suites.format.suite import SuiteFields
+from persona_pipeline.suites.format.tests import TestFields as FieldsOfATest
 from tests.conftest import PROJECT
 
 WORDS = st.sampled_from([
@@ -35,43 +38,19 @@ ASSERTS = st.builds(
     TYPES,
     st.dictionaries(KEYS, VALUES, max_size=6),
 )
-TESTS = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": WORDS | SCALARS,
-        "input": WORDS | VALUES,
-        "input_messages": VALUES,
-        "criteria": SCALARS,
-        "expected_output": VALUES,
-        "expected_messages": VALUES,
-        "assert": st.lists(ASSERTS | VALUES, max_size=3) | VALUES,
-        "evaluators": st.lists(ASSERTS, max_size=2),
-        "rubrics": VALUES,
-        "execution": VALUES,
-        "workspace": VALUES,
-        "metadata": VALUES,
-        "skip_defaults": SCALARS,
-        "unknown": SCALARS,
-    },
-)
-SUITES = st.fixed_dictionaries(
-    {"tests": st.lists(TESTS | WORDS, max_size=3) | VALUES},
-    optional={
-        "name": SCALARS,
-        "description": SCALARS,
-        "tags": VALUES,
-        "requires": VALUES,
-        "license": SCALARS,
-        "version": SCALARS,
-        "assert": st.lists(ASSERTS, max_size=2) | VALUES,
-        "execution": VALUES,
-        "workspace": VALUES,
-        "input": VALUES,
-        "dataset": SCALARS,
-        "evaluator": WORDS,
-        "$schema": WORDS,
-    },
-)
+LISTS = st.lists(ASSERTS | VALUES, max_size=3) | VALUES
+
+
+def under(model: type[BaseModel], **needed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Any data under some keys of a model, and under one that it lacks. ``needed``: keys that are always there."""
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    usual = {name: LISTS if name in ("assert", "evaluators", "each_turn") else WORDS | VALUES for name in names}
+    optional = {name: given for name, given in usual.items() if name not in needed}
+    return st.fixed_dictionaries(needed, optional={**optional, "unknown": SCALARS})
+
+
+TESTS = under(FieldsOfATest)
+SUITES = under(SuiteFields, tests=st.lists(TESTS | WORDS, max_size=3) | VALUES)
 
 
 def load(name: str, content: bytes) -> None:

@@ -52,6 +52,15 @@ targets:
   - {name: said, provider: mock}
   - {name: program, provider: cli, command: "echo {PROMPT}"}
   - {name: unset, provider: replay, path: "${{ NO_SUCH_VARIABLE }}"}
+  - {name: visitor, provider: cli, command: x}
+"""
+CONVERSATION = """
+tests:
+  - id: chat
+    turns: [{user: hi, assert: [{type: contains, value: a, name: says a}]}, bye]
+    user: {target: visitor, goal: g, turns: 3}
+    assert: [{type: contains, value: b, name: says b}]
+    each_turn: [{type: contains, value: c, name: says c}]
 """
 HOOKED = "workspace: {before_each: {script: [sh, a.sh]}}\n"
 
@@ -67,6 +76,8 @@ HOOKED = "workspace: {before_each: {script: [sh, a.sh]}}\n"
         pytest.param("", TARGETS, ("target default (there is none)",), id="no default"),
         pytest.param("", "targets: [{name: only, provider: cli, command: x}]", ("code (target only)",), id="the only one"),
         pytest.param("execution: {target: program}\n", None, (), id="no targets file"),
+        pytest.param("execution: {target: said}\n" + CONVERSATION, TARGETS, ("code (target visitor)",), id="a user is played"),
+        pytest.param("execution: {target: unset}\n" + CONVERSATION, TARGETS, (), id="a user is recorded too"),
         pytest.param(HOOKED, None, ("code (workspace hooks)",), id="hooks of a workspace"),
     ],
 )  # fmt: skip
@@ -74,37 +85,12 @@ def test_a_test_says_what_its_answer_needs(
     tmp_path: Path, top: str, targets: str | None, needs: tuple[str, ...]
 ) -> None:
     write(tmp_path, {"targets.yaml": targets or ""})
-    suite = load(tmp_path, top + "tests: [{id: t, input: hi, criteria: c}]\n")
+    suite = load(tmp_path, top if "tests:" in top else top + "tests: [{id: t, input: hi, criteria: c}]\n")
     (found,) = explain(suite, suite.tests, None if targets is None else load_targets(tmp_path / "targets.yaml"))
     assert tuple(found["needs"]) == needs
-
-
-CONVERSATION = """
-tests:
-  - id: chat
-    turns: [{user: hi, assert: [{type: contains, value: a, name: says a}]}, bye]
-    user: {target: visitor, goal: g, turns: 3}
-    assert: [{type: contains, value: b, name: says b}]
-    each_turn: [{type: contains, value: c, name: says c}]
-"""
 
 
 def test_the_asserts_of_a_conversation_are_named_as_their_results_are(tmp_path: Path) -> None:
     suite = load(tmp_path, CONVERSATION)
     (found,) = explain(suite, suite.tests)
     assert [item["name"] for item in found["asserts"]] == ["says b", "turn 1: says a", "each turn: says c"]
-
-
-@pytest.mark.parametrize(
-    ("answering", "needs"),
-    [("said", ("code (target visitor)",)), ("recorded", ())],
-    ids=["the user is asked", "the user's lines are recorded too"],
-)
-def test_who_plays_the_user_is_needed_where_a_conversation_is_held(
-    tmp_path: Path, answering: str, needs: tuple[str, ...]
-) -> None:
-    more = "  - {name: visitor, provider: cli, command: x}\n  - {name: recorded, provider: replay, path: x.jsonl}\n"
-    write(tmp_path, {"targets.yaml": TARGETS + more})
-    suite = load(tmp_path, f"execution: {{target: {answering}}}\n{CONVERSATION}")
-    (found,) = explain(suite, suite.tests, load_targets(tmp_path / "targets.yaml"))
-    assert tuple(found["needs"]) == needs

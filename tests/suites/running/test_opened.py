@@ -151,6 +151,13 @@ LAYOUTS = [
         precise=False,
     ),
     Layout(
+        "what a shell reads before it becomes a Python of the same arguments",
+        WORDS,
+        "''':'\ncat ../data/words.txt\nexec python3 $0\n'''\n",
+        command=("sh", "answer.py"),
+        precise=False,
+    ),
+    Layout(
         "what a Python without the record reads",
         WORDS,
         f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-E', '-c', {ANSWER!r}])\n",
