@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, read_responses, run_suite
-from persona_pipeline.suites.targets import Request
 from tests.suites.support import Given, load, run, suite_of, target, three, verdicts, write
 from tests.support.clock import LONG
 
@@ -121,30 +120,17 @@ class TestTargets:
             "  - {id: u, input: hi, assert: [{type: is_json}], execution: {targets: [a]}}\n",
         )
         targets = Given.of(target(name="a"), target(name="b"), target(name="c"))
-        assert list(verdicts(run_suite(suite, targets=targets))) == ["t@a", "t@b", "u@a"]
-        assert list(verdicts(run_suite(suite, targets=targets, options=RunOptions(targets=("b", "a"))))) == [
-            "t@b",
-            "t@a",
-            "u@a",
-        ]
-        assert list(verdicts(run_suite(suite, targets=targets, options=RunOptions(targets=("b",))))) == ["t"]
+        for asked, ids in (((), ["t@a", "t@b", "u@a"]), (("b", "a"), ["t@b", "t@a", "u@a"]), (("b",), ["t"])):
+            result = run_suite(suite, targets=targets, options=RunOptions(targets=asked))
+            assert list(verdicts(result)) == ids
 
 
-class TestWorkers:
-    def test_tests_run_at_once_and_keep_their_order(self, tmp_path: Path) -> None:
-        barrier = threading.Barrier(3, timeout=LONG)
-
-        def answer(request: Request) -> str:
-            barrier.wait()
-            return "ok"
-
-        result = run_suite(three(tmp_path), targets=Given.of(target(answer)), options=RunOptions(workers=3))
-        assert list(verdicts(result).items()) == [("sum-1", "pass"), ("sum-2", "pass"), ("other", "pass")]
-
-    def test_a_target_says_how_many_it_takes(self, tmp_path: Path) -> None:
-        barrier = threading.Barrier(3, timeout=LONG)
-        answering = target(lambda request: str(barrier.wait()) and "ok", workers=3)
-        assert run_suite(three(tmp_path), targets=Given.of(answering)).exit_code == 0
+@pytest.mark.parametrize(("of_target", "of_run"), [(None, 3), (3, None)], ids=["the run says so", "its target says so"])
+def test_tests_run_at_once_and_keep_their_order(tmp_path: Path, of_target: int | None, of_run: int | None) -> None:
+    barrier = threading.Barrier(3, timeout=LONG)
+    answering = target(lambda request: str(barrier.wait()) and "ok", workers=of_target)
+    result = run_suite(three(tmp_path), targets=Given.of(answering), options=RunOptions(workers=of_run))
+    assert list(verdicts(result).items()) == [("sum-1", "pass"), ("sum-2", "pass"), ("other", "pass")]
 
 
 def test_a_test_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
