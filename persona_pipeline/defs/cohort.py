@@ -137,7 +137,7 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
         report, folder = evaluate_by_config(context, place, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report))
+        context.instance.add_run_tags(context.run_id, {run_tags.VERDICT: verdict(lines, report)})
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
@@ -168,16 +168,12 @@ def week_outcome(report: AgentReport | None) -> AssetOutcome:
     """Return an agent's scores in a week, as numbers that Dagster plots. ``report`` None: there were no messages."""
     if report is None:
         return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING.word})
-    found = outcomes.run_outcome(report.evaluation)
-    facts = {
-        # Every number is a plot: the costs would come before the scores.
-        **{name: fact for name, fact in found.metadata.items() if not name.startswith("judge/")},
-        **metadata.conclusion_metadata(report.conclusion),
-        "regressions": len(report.comparison.regressions),
-        "proposition_drops": len(report.comparison.drops),
-        "findings": len(report.findings),
-    }
-    return AssetOutcome(found.version, facts)
+    found = outcomes.verdict_outcome(report)
+    # Every number is a plot: the costs would come before the scores.
+    facts = {name: fact for name, fact in found.metadata.items() if not name.startswith("judge/")}
+    return AssetOutcome(
+        found.version, {name: fact for name, fact in facts.items() if isinstance(fact, str | int | float)}
+    )
 
 
 def build_weekly_scores(specs: Specs) -> list[dg.AssetsDefinition]:

@@ -4,7 +4,7 @@ A suite's targets are known only once its files are read, and definitions are ma
 partitions: the sensor ``source_changes`` keeps them in step with the files, and a run registers those it asks.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,15 +55,6 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult
 
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
-
-
-@dataclass(frozen=True)
-class SuiteCheck:
-    """A check of a suite's run. ``find`` returns the failures as lines."""
-
-    name: str
-    description: str
-    find: "Callable[[SuiteResult], Sequence[str]]"
 
 
 def run_target(
@@ -163,9 +154,11 @@ def failed_tests(run: "SuiteResult") -> list[str]:
     return [f"{test.id}: {reason_of(test) or test.verdict.value}" for test in bad]
 
 
-GATES = SuiteCheck("gates", "Every required assert is met.", failed_gates)
-VERDICT = SuiteCheck("verdict", "No test failed, and every test could be judged; borderline is fine.", failed_tests)
-CHECKS = (GATES, VERDICT)
+# By name: the description, and what returns the failures as lines.
+CHECKS: "Mapping[str, tuple[str, Callable[[SuiteResult], Sequence[str]]]]" = {
+    "gates": ("Every required assert is met.", failed_gates),
+    "verdict": ("No test failed, and every test could be judged; borderline is fine.", failed_tests),
+}
 
 
 def _judge(evaluation: EvaluationSettings, world: World) -> SuiteJudge:
@@ -243,10 +236,8 @@ def build_suite(place: Place, specs: SuiteSpecs) -> dg.AssetsDefinition:
         name=key.to_python_identifier(),
         specs=[specs.source, specs.results],
         check_specs=[
-            dg.AssetCheckSpec(
-                check.name, asset=key, blocking=True, description=check.description, partitions_def=specs.targets
-            )
-            for check in CHECKS
+            dg.AssetCheckSpec(name, asset=key, blocking=True, description=text, partitions_def=specs.targets)
+            for name, (text, _) in CHECKS.items()
         ],
         # A missing check of a target that could not be asked is not an error too.
         can_subset=True,
@@ -336,13 +327,13 @@ def run_suite_file(
         except ConfigError as error:
             problems += error.problems
             continue
-        lines += [f"{target}: {line}" for line in VERDICT.find(run)]
+        lines += [f"{target}: {line}" for line in failed_tests(run)]
         remedies |= {ALLOW_CODE} if needs_leave(run) else set()
         outcome, about = suite_outcome(run), {source: (versions.get(target), events.get(target))}
         tags = lineage_tags(outcome.version, specs.results.code_version, about)
         yield dg.AssetMaterialization(specs.results.key, partition=target, metadata=outcome.metadata, tags=tags)
-        said = [metadata.check_result(check.name, check.find(run), {}) for check in CHECKS]
-        yield from (evaluated(specs.results.key, target, result) for result in said)
+        for name, (_, find) in CHECKS.items():
+            yield evaluated(specs.results.key, target, metadata.check_result(name, find(run), {}))
     if problems:
         raise ConfigError(problems)
     if lines:

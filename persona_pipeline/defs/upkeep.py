@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -113,7 +112,8 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
             }
             for item in due
         ]
-        check = _warning(NOTHING_DUE, names, {"to_review": ", ".join(names) or "nobody"})
+        facts = {"to_review": ", ".join(names) or "nobody"}
+        check = metadata.check_result(NOTHING_DUE, names, facts, severity=dg.AssetCheckSeverity.WARN)
         return dg.MaterializeResult(
             metadata={
                 "baselines": sum(item.captured_at is not None for item in reviewed),
@@ -124,9 +124,6 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         )
 
     return baseline_review
-
-
-_warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)
 
 
 ALL_TIME = "all"

@@ -1,9 +1,4 @@
 import json
-import os
-import socket
-import subprocess
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,8 +9,6 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.world import CorrectionSettings, World
-from tests.support.clock import LONG
-from tests.support.forking import forked_python
 
 
 @pytest.fixture
@@ -69,41 +62,3 @@ def test_mistakes_are_named(root: Path, arguments: tuple[str, ...], message: str
 def test_statistics_of_nothing(root: Path, option: tuple[str, ...]) -> None:
     assert json.loads(run("statistics", *option).stdout)["total"]["actions"] == 0
     assert run("statistics").stdout == "Nothing was checked.\n"
-
-
-def test_the_service_runs_as_a_process(root: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    code = "from persona_pipeline.cli.corrections import app; app()"
-    arguments = ["serve", "--port", str(port), "--judge", "recorded", "--token-env", "MY_TOKEN"]
-    process = subprocess.Popen(
-        [forked_python(), "-c", code, *arguments],
-        env=os.environ | {"MY_TOKEN": "abc"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        health = _wait_for(f"http://127.0.0.1:{port}/health")
-        assert (health["status"], health["judge"]) == ("ok", "recorded")
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/gate",
-            json.dumps({"agent_id": "ann", "text": "hi", "channel": "general"}).encode(),
-            {"Content-Type": "application/json", "Authorization": "Bearer abc"},
-        )
-        with urllib.request.urlopen(request, timeout=LONG) as response:
-            assert json.load(response)["outcome"] == "disabled"
-    finally:
-        process.terminate()
-        process.wait(LONG)
-
-
-def _wait_for(url: str) -> dict[str, str]:
-    deadline = time.monotonic() + LONG
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10) as response:
-                return json.load(response)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)

@@ -2,7 +2,6 @@ import asyncio
 import json
 import logging
 import uuid
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -94,34 +93,40 @@ def test_a_world_says_in_its_own_words_what_the_gate_wants(world: World) -> None
         ActionGate(world, TextBackend())
 
 
-def test_a_retry_that_passes_is_logged_with_both_texts(either_world: World) -> None:
-    gate = ActionGate(either_world, TextBackend())
-    first = check(gate, "bad 1")
-    second = check(gate, "good 8", attempt=2)
-    assert second.action_id == first.action_id
-    assert second.outcome is Outcome.PASSED_AFTER_RETRY
-    log = rows(either_world, tables.correction_logs)[-1]
-    assert (log.outcome, log.original_text, log.corrected_text) == ("passed_after_retry", "bad 1", "good 8")
-    assert log.action_id == first.action_id
+STRICT = GATED.model_copy(update={"action_gate_threshold": 7.5, "max_correction_attempts": 0})
 
 
-def test_the_third_bad_text_goes_out_all_the_same(world: World) -> None:
-    gate = ActionGate(world, TextBackend())
-    decisions = [check(gate, f"bad {n}", attempt=n) for n in (1, 2, 3)]
-    assert [item.action for item in decisions] == [Action.RETRY, Action.RETRY, Action.FORCE]
-    assert decisions[-1].text == "bad 3"
-    assert len({item.action_id for item in decisions}) == 1
-    logs = rows(world, tables.correction_logs)
-    assert [log.outcome for log in logs] == ["corrected", "corrected", "forced_through"]
-    assert (logs[-1].original_text, logs[-1].corrected_text) == ("bad 1", "bad 3")
-
-
-def test_an_action_is_recognized_by_its_id_in_another_process(either_world: World) -> None:
-    first = check(ActionGate(either_world, TextBackend()), "bad 1")
-    second = check(ActionGate(either_world, TextBackend()), "bad 2", attempt=2, action_id=first.action_id)
-    third = check(ActionGate(either_world, TextBackend()), "bad 3", attempt=3, action_id=first.action_id)
-    assert (second.action, third.action) == (Action.RETRY, Action.FORCE)
-    assert rows(either_world, tables.correction_logs)[-1].original_text == "bad 1"
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["one gate", "a gate an attempt"])
+@pytest.mark.parametrize(
+    ("settings", "texts", "outcomes", "last"),
+    [
+        (GATED, ["bad 1", "good 8"], ["corrected", "passed_after_retry"], ("bad 1", "good 8")),
+        (GATED, ["bad 1", "bad 2", "bad 3"], ["corrected", "corrected", "forced_through"], ("bad 1", "bad 3")),
+        (STRICT, ["nearly 7"], ["forced_through"], ("nearly 7", None)),
+    ],
+)
+def test_an_action_ends_and_is_logged_with_its_first_and_its_last_text(
+    either_world: World,
+    settings: CorrectionSettings,
+    texts: list[str],
+    outcomes: list[str],
+    last: tuple[str, str | None],
+    elsewhere: bool,
+) -> None:
+    write_config(either_world.store, "ann", settings)
+    gate, decisions = ActionGate(either_world, TextBackend()), list[GateDecision]()
+    for attempt, text in enumerate(texts, start=1):
+        # Another process has the action by its id alone.
+        known = {"action_id": decisions[0].action_id} if elsewhere and decisions else {}
+        gate = ActionGate(either_world, TextBackend()) if elsewhere else gate
+        decisions.append(check(gate, text, attempt=attempt, **known))
+    assert [item.outcome for item in decisions] == outcomes
+    assert [item.sends for item in decisions] == [False] * (len(texts) - 1) + [True]
+    assert {item.threshold for item in decisions} == {settings.action_gate_threshold}
+    logs = rows(either_world, tables.correction_logs)
+    assert [log.outcome for log in logs] == outcomes
+    assert (logs[-1].original_text, logs[-1].corrected_text) == last
+    assert {log.action_id for log in logs} == {item.action_id for item in decisions} == {decisions[0].action_id}
 
 
 def test_a_first_attempt_starts_a_new_action(world: World) -> None:
@@ -148,18 +153,6 @@ def test_all_corrections_are_off_by_default(world: World) -> None:
     assert (decision.action, decision.outcome) == (Action.COMMIT, Outcome.DISABLED)
     assert backend.questions == []
     assert rows(world, tables.gate_checks) == []
-
-
-def test_the_threshold_and_the_attempts_are_the_agents_own(world: World) -> None:
-    write_config(
-        world.store,
-        "ann",
-        CorrectionSettings(action_gate_enabled=True, action_gate_threshold=7.5, max_correction_attempts=0),
-    )
-    decision = check(ActionGate(world, TextBackend()), "nearly 7")
-    assert (decision.action, decision.threshold) == (Action.FORCE, 7.5)
-    log = rows(world, tables.correction_logs)[-1]
-    assert (log.outcome, log.original_text, log.corrected_text) == ("forced_through", "nearly 7", None)
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Unscored if not reason.is_answer])
@@ -274,14 +267,6 @@ def test_a_place_no_database_can_name_is_no_reason_to_fail(either_world: World, 
     assert check(ActionGate(either_world, TextBackend()), "fine 7", **place).outcome is Outcome.PASSED
 
 
-def test_the_same_action_has_the_same_recording_key(world: World) -> None:
-    backend = TextBackend()
-    for text in ("hello 7", "hello 7", "hello 8"):
-        check(ActionGate(world, backend), text)
-    keys = [question.key for question in backend.questions]
-    assert keys[0] == keys[1] != keys[2]
-
-
 def test_a_run_id_is_kept_with_the_correction(either_world: World) -> None:
     run_id = uuid.uuid4()
     check(ActionGate(either_world, TextBackend()), "bad 1", run_id=run_id)
@@ -298,24 +283,6 @@ def test_an_answer_about_other_claims_lets_the_text_through(world: World) -> Non
     wrong = Answer({"verdicts": []})
     decision = check(ActionGate(world, TextBackend(lambda _: wrong)), "bad 0")
     assert (decision.action, decision.reason) == (Action.COMMIT, "internal_error")
-
-
-def test_the_gate_leaves_the_sample_worlds_agents_alone_unless_told(sample_root: Path) -> None:
-    world = World.open(sample_root)
-    world.sync()
-    backend = TextBackend()
-    gate = ActionGate(world, backend)
-
-    async def run() -> dict[str, Outcome]:
-        return {agent: (await gate.check(agent, "hi 7", channel="general")).outcome for agent in world.agent_ids()}
-
-    outcomes = asyncio.run(run())
-    expected = {
-        agent: Outcome.PASSED if world.sync_persona(agent).corrections.action_gate_enabled else Outcome.DISABLED
-        for agent in world.agent_ids()
-    }
-    assert outcomes == expected
-    world.store.close()
 
 
 def test_an_instruction_as_the_name_of_a_channel_is_evidence_and_no_order(world: World) -> None:

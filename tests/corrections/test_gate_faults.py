@@ -319,7 +319,7 @@ def test_an_agent_with_settings_that_are_not_valid_is_no_outage_for_the_others(w
 
 def test_more_text_than_a_judge_can_read_is_not_asked_about(world: World) -> None:
     backend = TextBackend()
-    decisions = checks(ActionGate(world, backend), "x" * 20_000_000, "bad 1")
+    decisions = checks(ActionGate(world, backend), "x" * 1_000_001, "bad 1")
     assert [(item.action, item.reason) for item in decisions] == [(Action.COMMIT, "too_long"), (Action.RETRY, None)]
     assert len(backend.questions) == 1
 

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.corrections import ActionGate, correction_statistics
+from persona_pipeline.corrections import ActionGate
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.scoring.messages.verdicts import Role
@@ -52,12 +52,10 @@ def checked(
         pytest.param("out", None, "Certainly! 1", Action.RETRY, Role.OUT, id="out with a low mean"),
         pytest.param("out", None, "Certainly! n", Action.RETRY, Role.OUT, id="out where no claim applies"),
         pytest.param("out", "Sure thing", TEXT, Action.COMMIT, Role.UNCLEAR, id="out by words that are not there"),
-        pytest.param("out", "Sure thing", "Bad. 1", Action.RETRY, Role.UNCLEAR, id="such words and a low mean"),
-        pytest.param("unclear", "", TEXT, Action.COMMIT, Role.UNCLEAR, id="unclear"),
         pytest.param("in", "", TEXT, Action.COMMIT, Role.IN, id="in"),
-        pytest.param("in", "", "Bad. 1", Action.RETRY, Role.IN, id="in with a low mean"),
-        pytest.param(None, None, TEXT, Action.COMMIT, None, id="an answer from before the question"),
-        pytest.param(None, None, "Bad. 1", Action.RETRY, None, id="such an answer with a low mean"),
+        pytest.param(
+            None, None, "Bad. 1", Action.RETRY, None, id="an answer from before the question, with a low mean"
+        ),
     ],
 )
 def test_out_is_below_the_threshold_and_nothing_else_changes(
@@ -76,13 +74,6 @@ def test_attempts_end_as_they_do_by_score(world: World) -> None:
     settings = GATED.model_copy(update={"max_correction_attempts": 1})
     found = checked(world, answering("out"), TEXT, TEXT, settings=settings)
     assert [item.outcome for item in found] == [Outcome.CORRECTED, Outcome.FORCED_THROUGH]
-
-
-def test_a_gate_that_only_watches_counts_what_it_would_hold(world: World) -> None:
-    (decision,) = checked(world, answering("out"), TEXT, settings=GATED.model_copy(update={"shadow_mode": True}))
-    assert (decision.action, decision.feedback) == (Action.COMMIT, None)
-    ann = correction_statistics(world.store).agents["ann"]
-    assert (ann.shadowed, ann.would_hold) == (1, 1)
 
 
 def test_the_verdict_is_written_down_and_its_words_only_where_words_can_be_forgotten(world: World) -> None:

@@ -81,21 +81,14 @@ def test_feedback_is_in_the_agents_language(language: str) -> None:
     claims = (Proposition("a", "AAA {{action}}.", 2.0, False, "CCC"), Proposition("b", "BBB。", 1.0, True))
     texts = Nudges().of("ann", language).gate
     found = feedback_text(review(2, 9, propositions=claims), 5.0, texts)
-    assert all(
-        part in found for part in ("1.3", "5.0", "AAA " + texts.your_message, "BBB", "reason 0", "reason 1", "CCC")
-    )
+    parts = ("1.3", "5.0", "AAA " + texts.your_message, "BBB", "reason 0", "reason 1", "CCC")
+    assert all(part in found for part in parts)
     assert "{{" not in found and found.count("\n") == 4 and "。。" not in found
+    first, *_ = feedback_text(review(9, 0, 9, message=said("out")), 5.0, texts).splitlines()
+    assert "Certainly! Here are three" in first and "An assistant speaks." in first
     if language != "en":
-        assert not {*found.lower().split()} & {
-            "missing:",
-            "avoid:",
-            "instead:",
-            "of",
-            "your",
-            "the",
-            "needed.",
-            "rewrite",
-        }
+        english = {"missing:", "avoid:", "instead:", "of", "your", "the", "needed.", "rewrite"}
+        assert not {*found.lower().split()} & english and "out of character" not in first
 
 
 @pytest.mark.parametrize(
@@ -133,14 +126,6 @@ def test_feedback_on_a_message_that_is_out_leads_with_the_quote_and_the_claim() 
         "Rewrite and resend.",
     ]
     assert found.reasoning(5.0).splitlines()[0] == 'out (fact): "Certainly! Here are three" An assistant speaks.'
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_verdict_is_said_in_the_agents_language(language: str) -> None:
-    texts = Nudges().of("ann", language).gate
-    lines = feedback_text(review(9, 0, 9, message=said("out")), 5.0, texts).splitlines()
-    assert "Certainly! Here are three" in lines[0] and "An assistant speaks." in lines[0]
-    assert language == "en" or "out of character" not in lines[0]
 
 
 def test_only_a_message_that_is_out_changes_the_feedback() -> None:

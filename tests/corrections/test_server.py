@@ -27,6 +27,7 @@ def service(world: World, *options: str) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     environment = os.environ | {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": str(world.store.engine.url)}
+    environment["MY_TOKEN"] = "abc"
     code = "from persona_pipeline.cli import main; main()"
     arguments = ["corrections", "serve", "--judge", "recorded", "--port", str(port), *options]
     process = subprocess.Popen([forked_python(), "-c", code, *arguments], env=environment, stderr=subprocess.DEVNULL)
@@ -146,19 +147,24 @@ def test_one_address_has_no_more_than_its_connections(world: World) -> None:
         wait_until(lambda: is_served(port), pause=0.05)
 
 
-def test_on_a_unix_socket_this_user_alone_is_served(world: World, tmp_path: Path) -> None:
+def test_on_a_unix_socket_this_user_alone_is_served_with_the_token_of_the_environment(
+    world: World, tmp_path: Path
+) -> None:
     path = tmp_path / "gate.sock"
     with service(world, "--unix-socket", str(path)):
         pass
-    with service(world, "--unix-socket", str(path)):
+    with service(world, "--unix-socket", str(path), "--token-env", "MY_TOKEN"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with unix(str(path)) as connection:
-            said = answer(connection, GATE + f"content-length: {len(BODY)}\r\n\r\n".encode() + BODY)
+        for head, status in ((b"", b" 401 "), (b"authorization: Bearer abc\r\n", b" 200 ")):
+            with unix(str(path)) as connection:
+                said = answer(connection, GATE + head + f"content-length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            assert status in said.split(b"\r\n")[0]
         assert json.loads(said.partition(b"\r\n\r\n")[2])["text"] == "hi"
 
 
 def test_a_body_that_does_not_come_is_a_bypass(world: World) -> None:
     with service(world) as port, ExitStack() as stack:
+        assert json.loads(_get(port, "/health").partition(b"\r\n\r\n")[2])["judge"] == "recorded"
         waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(2)]
         for connection, sent in zip(waiting, (b"", BODY[:10]), strict=True):
             connection.sendall(GATE + f"content-length: {len(BODY)}\r\n\r\n".encode() + sent)

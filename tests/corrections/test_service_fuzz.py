@@ -47,7 +47,7 @@ def test_every_response_is_as_described(
         # They take no input that could be wrong.
         return
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case: schemathesis.Case) -> None:
         case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"})

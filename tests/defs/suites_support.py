@@ -1,6 +1,7 @@
 """A world with eval suites, driven the way Dagster's daemon drives it."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.changes import build_source_changes
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.suites import build_suites, suites_of
-from tests.defs.support import PARTITION, Watched, automation_result
+from persona_pipeline.suites.running.opening import SuiteFile, suite_files
+from tests.defs.support import PARTITION, Watched, automation_result, note_run
 
 DESK = """
 execution: {targets: [good, bad]}
@@ -27,6 +29,17 @@ targets:
   - {name: unused, provider: mock, response: hello}
 """
 ANSWERS = '{"id": "greets", "answer": "go away"}\n{"id": "is-short", "answer": "ok"}\n'
+
+
+@cache
+def _definitions(root: Path, database_url: str, _files: tuple[SuiteFile, ...]) -> dg.Definitions:
+    # Of names alone: what stands in the files is read by who runs them.
+    place = Place(settings=Settings(root=root))
+    suites = suites_of(place, root, ())
+    sensors = [build_source_changes(build_specs(place), suites)]
+    world = WorldResource(root=str(root), database_url=database_url)
+    resources = {"world": world, "evaluation": EvaluationSettings()}
+    return dg.Definitions.merge(build_suites(place, suites, ()), dg.Definitions(sensors=sensors, resources=resources))
 
 
 @dataclass(frozen=True)
@@ -47,13 +60,7 @@ class Suites(Watched):
     @property
     def definitions(self) -> dg.Definitions:
         """What the code location would be made of if it were loaded now."""
-        place = Place(settings=Settings(root=self.root))
-        suites = suites_of(place, self.root, ())
-        sensors = [build_source_changes(build_specs(place), suites)]
-        resources = {"world": self.world, "evaluation": EvaluationSettings()}
-        return dg.Definitions.merge(
-            build_suites(place, suites, ()), dg.Definitions(sensors=sensors, resources=resources)
-        )
+        return _definitions(self.root, self.database_url, tuple(suite_files(self.root)))
 
     @property
     def code(self) -> dg.Definitions:
@@ -86,12 +93,7 @@ class Suites(Watched):
         for key in sorted(suites):
             for target in result.get_requested_partitions(key):
                 asked.append("/".join(key.path[1:]))
-                self.instance.create_run_for_job(
-                    definitions.resolve_implicit_global_asset_job_def(),
-                    asset_selection=frozenset([key]),
-                    tags={PARTITION: target or ""},
-                    status=dg.DagsterRunStatus.FAILURE,
-                )
+                note_run(self.instance, "__ASSET_JOB", [key], target or "", dg.DagsterRunStatus.FAILURE)
         return list(dict.fromkeys(asked))
 
     def observe(self) -> None:

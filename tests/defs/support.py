@@ -1,19 +1,25 @@
 """Driving the Dagster layer the way its daemon does, in this process and on a temporary instance."""
 
+import logging
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
+from dagster._core.events import AssetMaterializationPlannedData
 
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents.specs import build_specs
+from persona_pipeline.defs.platform import resources
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     RANGE,
@@ -23,7 +29,9 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS, WorldResource, known_agents
+from persona_pipeline.judging.verdict import Judge
 
+BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
 PARTITION, RUN_KEY = "dagster/partition", "dagster/run_key"
 
 
@@ -31,6 +39,29 @@ def metadata_of(result: dg.ExecuteInProcessResult, name: str) -> dict[str, dg.Me
     """Return the metadata a run materialized an asset with."""
     [event] = [item for item in result.get_asset_materialization_events() if item.asset_key == dg.AssetKey(name)]
     return dict(event.step_materialization_data.materialization.metadata)
+
+
+def requested_by(
+    schedule: dg.ScheduleDefinition, project: "Project", at: datetime | None = None
+) -> list[dg.RunRequest]:
+    """Return the runs that a schedule asks for. Dagster's context for tests takes an instance on disk only."""
+    context = SimpleNamespace(
+        instance=project.instance,
+        resources=SimpleNamespace(world=project.world),
+        scheduled_execution_time=at,
+        log=logging.getLogger("schedule"),
+    )
+    function: Any = schedule._execution_fn
+    asked = function.decorated_fn(context)
+    asked = [asked] if isinstance(asked, dg.RunRequest | dg.SkipReason) else list(asked)
+    return [item for item in asked if isinstance(item, dg.RunRequest)]
+
+
+@contextmanager
+def judged_by(judge: Judge) -> Iterator[None]:
+    """Have every run judged by this judge."""
+    with patch.object(resources, "open_judge", lambda *_: judge):
+        yield
 
 
 def rows_of(shown: dg.MetadataValue | str) -> list[dict[str, str]]:
@@ -49,6 +80,20 @@ def automation_result(
     """
     with patch.object(instance, "get_dynamic_partitions", cache(instance.get_dynamic_partitions)):
         return dg.evaluate_automation_conditions(definitions, instance, dg.AssetSelection.assets(*assets))
+
+
+def note_run(
+    instance: dg.DagsterInstance, job: str, assets: Iterable[dg.AssetKey], partition: str, status: dg.DagsterRunStatus
+) -> None:
+    """Note a run that does nothing, and what it planned; ``create_run_for_job`` makes a snapshot of the job first."""
+    keys = frozenset(assets)
+    run = instance.add_run(
+        dg.DagsterRun(job_name=job, tags={PARTITION: partition}, asset_selection=keys, status=status)
+    )
+    for key in keys:
+        planned = AssetMaterializationPlannedData(key, partition=partition)
+        event = dg.DagsterEvent.build_asset_materialization_planned_event(job, "evaluate", planned)
+        instance.report_dagster_event(event, run.run_id)
 
 
 EVALUATED = ("adherence_scores", "consistency_scores", "convergence_scores", "fluency_scores", "ideas_quantity_scores")
@@ -123,11 +168,8 @@ class Watched:
         """Note a run as the daemon does when it starts it; it does nothing."""
         partition = {PARTITION: request.partition_key} if request.partition_key else {}
         key = {RUN_KEY: request.run_key} if request.run_key else {}
-        self.instance.create_run_for_job(
-            defs.resolve_job_def(request.job_name or "run_eval_suites"),
-            run_config=request.run_config,
-            tags={**request.tags, **partition, **key},
-        )
+        tags, job = {**request.tags, **partition, **key}, request.job_name or "run_eval_suites"
+        self.instance.add_run(dg.DagsterRun(job_name=job, run_config=request.run_config, tags=tags))
 
 
 @dataclass(frozen=True)
@@ -163,12 +205,7 @@ class Project(Watched):
             for agent_id in result.get_requested_partitions(dg.AssetKey(name)):
                 found[agent_id or ""].append(name)
         for agent_id, names in found.items() if started else ():
-            self.instance.create_run_for_job(
-                defs.resolve_job_def("evaluate_agent"),
-                asset_selection=frozenset(map(dg.AssetKey, names)),
-                tags={PARTITION: agent_id},
-                status=dg.DagsterRunStatus.FAILURE,
-            )
+            note_run(self.instance, "evaluate_agent", map(dg.AssetKey, names), agent_id, dg.DagsterRunStatus.FAILURE)
         return [Requested(agent_id, tuple(sorted(names))) for agent_id, names in sorted(found.items())]
 
     def tick(self) -> list[Requested]:
@@ -190,12 +227,8 @@ class Project(Watched):
                     dg.AssetMaterialization(spec.key, partition=agent_id, tags=tags)
                 )
         for agent_id in agent_ids:
-            self.instance.create_run_for_job(
-                defs.resolve_job_def("evaluate_agent"),
-                asset_selection=frozenset(spec.key for spec in specs.judged),
-                tags={PARTITION: agent_id},
-                status=dg.DagsterRunStatus.SUCCESS,
-            )
+            judged = [spec.key for spec in specs.judged]
+            note_run(self.instance, "evaluate_agent", judged, agent_id, dg.DagsterRunStatus.SUCCESS)
 
     def _newest(self, key: dg.AssetKey, agent_ids: Sequence[str]) -> dict[str, tuple[str | None, int | None]]:
         """Return version and event of an asset's newest materialization of each agent."""

@@ -1,6 +1,7 @@
 """What is said when a run failed."""
 
 import json
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -12,6 +13,7 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings, orche
 from persona_pipeline.defs.upkeep import alert_notice
 from tests.defs.support import Project
 
+Ran = tuple[Project, dg.ExecuteInProcessResult]
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})
 
 
@@ -33,8 +35,8 @@ def webhook(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> HTTPServ
     return httpserver
 
 
-def test_a_regression_is_posted_with_agent_and_reasons(sample: Project, webhook: HTTPServer) -> None:
-    alert_about(sample, sample.evaluate("michael"))
+def test_a_regression_is_posted_with_agent_and_reasons(drifted: Ran, webhook: HTTPServer) -> None:
+    alert_about(*drifted)
     [(request, _)] = webhook.log
     text = json.loads(request.data)["text"]
     assert text.startswith("*evaluate_agent for michael failed*\n• no_regression: ")
@@ -49,14 +51,14 @@ def test_a_broken_file_is_posted_with_file_and_line(small: Project, webhook: HTT
 
 
 def test_the_world_names_whom_and_the_environment_says_where(
-    sample: Project, webhook: HTTPServer, monkeypatch: pytest.MonkeyPatch
+    drifted: Ran, small_root: Path, webhook: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PERSONA_ROOT", str(sample.root))
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
     get_settings.cache_clear()
-    (sample.root / "persona.yaml").write_text("alerts: [voice-team, nobody]\n", encoding="utf-8")
+    (small_root / "persona.yaml").write_text("alerts: [voice-team, nobody]\n", encoding="utf-8")
     webhook.expect_request("/team", method="POST").respond_with_data("ok")
     monkeypatch.setenv("PERSONA_ALERT_WEBHOOK_VOICE_TEAM", webhook.url_for("/team"))
-    alert_about(sample, sample.evaluate("michael"))
+    alert_about(*drifted)
     assert [request.path for request, _ in webhook.log] == ["/team"]
 
 
@@ -72,9 +74,9 @@ def test_where_to_look_is_said() -> None:
 
 
 def test_an_alert_that_is_not_delivered_fails_the_look_without_showing_the_address(
-    sample: Project, webhook: HTTPServer
+    drifted: Ran, webhook: HTTPServer
 ) -> None:
     webhook.clear()
     with pytest.raises(RuntimeError, match="PERSONA_ALERT_WEBHOOK did not take it") as caught:
-        alert_about(sample, sample.evaluate("michael"))
+        alert_about(*drifted)
     assert "secret" not in str(caught.value)

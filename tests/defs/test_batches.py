@@ -12,7 +12,7 @@ from persona_pipeline.guard.anchors import FILE, Anchor, AnchoredAgent, save_anc
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import World
 from persona_pipeline.world.runs import runs_by_window
-from tests.defs.support import Project, metadata_of
+from tests.defs.support import Project, metadata_of, requested_by
 from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
@@ -40,17 +40,10 @@ def collected(project: Project) -> dict[str, Any]:
     return facts(result, "collected_batches")
 
 
-@pytest.fixture
-def small(small_root: Path, instance_on_disk: dg.DagsterInstance) -> Project:
-    # A schedule opens its instance by reference, as the daemon's code server does.
-    return Project(small_root, instance_on_disk)
-
-
 def polled(project: Project) -> list[dict[str, str]]:
     """Return the tags of the collections that the schedule asks for."""
     schedule = defs.get_repository_def().get_schedule_def("open_batches")
-    with dg.build_schedule_context(instance=project.instance, resources={"world": project.world}) as context:
-        return [dict(request.tags) for request in schedule.evaluate_tick(context).run_requests or ()]
+    return [dict(request.tags) for request in requested_by(schedule, project)]
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
@@ -157,8 +150,7 @@ def test_collections_do_not_pile_up(small: Project, server: MessagesServer) -> N
     submitted(small)
     [tags] = polled(small)
     assert tags["persona/reason"] == "1 open batches"
-    job = defs.resolve_job_def("upkeep")
-    run = small.instance.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus.STARTED)
+    run = small.instance.add_run(dg.DagsterRun(job_name="upkeep", tags=tags, status=dg.DagsterRunStatus.STARTED))
     assert not polled(small)
     small.instance.delete_run(run.run_id)
     assert polled(small)

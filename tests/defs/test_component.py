@@ -1,7 +1,10 @@
 """Worlds in somebody's own Dagster project: beside each other, beside what is there, and in nobody's way."""
 
+import json
 import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,12 @@ from dagster.components.testing import create_defs_folder_sandbox
 import persona_pipeline as pp
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.defs.platform.dagster_internals import RANGE
+from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.defs.shop import CHATS, COLUMNS, OWN, Shop, open_shop
+from tests.support.worlds import copy_sample, replace_in
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "office": {"settings": {"automation": True, "sensor_seconds": 7, "alert_webhook": "http://127.0.0.1:1/nobody"}},
@@ -37,11 +44,31 @@ def roots(sample_root: Path, small_root: Path) -> dict[str, Path]:
     return {"office": sample_root, "lab": small_root}
 
 
+@pytest.fixture(scope="module")
+def _loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Path]]:
+    """The project of somebody who has chats, with the sample world as its office and a lab that talks in those chats.
+
+    It is loaded once. Beside it a folder with its worlds as they were.
+    """
+    kept, base = tmp_path_factory.mktemp("kept"), tmp_path_factory.mktemp("shop")
+    copy_sample(kept / "office")
+    shutil.rmtree(write_small_world(kept / "lab") / "messages")
+    roots = {name: Path(shutil.copytree(kept / name, base / name)) for name in ("office", "lab")}
+    with dg.DagsterInstance.ephemeral() as instance, open_shop(instance, roots, ATTRIBUTES) as opened:
+        yield opened, kept
+
+
 @pytest.fixture
-def shop(roots: dict[str, Path], instance: dg.DagsterInstance) -> Iterator[Shop]:
-    """The project of somebody who has chats, with the sample world as its office and a lab that talks in those chats."""
-    with open_shop(instance, roots, ATTRIBUTES) as opened:
-        yield opened
+def shop(_loaded: tuple[Shop, Path], instance: dg.DagsterInstance) -> Iterator[Shop]:
+    """That project with its worlds as they were, and an instance that knows nothing."""
+    opened, kept = _loaded
+    for name, root in opened.roots.items():
+        shutil.rmtree(root)
+        shutil.copytree(kept / name, root)
+    yield replace(opened, instance=instance)
+    for resource in (opened.defs.resources or {}).values():
+        if isinstance(resource, WorldResource):
+            resource.teardown_after_execution(dg.build_init_resource_context())
 
 
 def saved(shop: Shop, name: str) -> tuple[int, int]:
@@ -94,19 +121,12 @@ def test_nothing_of_a_world_has_a_name_of_another_or_of_what_was_there(shop: Sho
 
 
 def test_a_world_is_evaluated_in_its_own_store_and_leaves_the_other_alone(shop: Shop) -> None:
-    assert shop.run("office__evaluate_agent", "jim").success
-    assert shop.instance.get_dynamic_partitions("office/agents") == ["dwight", "jim", "michael", "pam"]
-    assert [*shop.instance.get_dynamic_partitions("lab/agents"), *shop.instance.get_dynamic_partitions("agents")] == []
-    assert saved(shop, "office")[1] == 1 and not shop.has_store("lab")
-    keys = {key.path[0] for key in shop.instance.get_asset_keys()}
-    assert keys == {"office"}
-
-
-def test_many_agents_at_once_are_reported_under_the_worlds_own_keys(shop: Shop) -> None:
     shop.instance.add_dynamic_partitions("office/agents", ["jim", "pam"])
-    tags = {"dagster/asset_partition_range_start": "jim", "dagster/asset_partition_range_end": "pam"}
-    shop.run("office__evaluate_agent", tags=tags)
+    shop.run("office__evaluate_agent", tags=dict(zip(RANGE, ("jim", "pam"), strict=True)))
     assert shop.instance.get_materialized_partitions(dg.AssetKey(["office", "verdicts"])) == {"jim", "pam"}
+    assert {*shop.instance.get_dynamic_partitions("office/agents")} == {"dwight", "jim", "michael", "pam"}
+    assert [*shop.instance.get_dynamic_partitions("lab/agents"), *shop.instance.get_dynamic_partitions("agents")] == []
+    assert saved(shop, "office")[1] == 2 and not shop.has_store("lab")
     assert {key.path[0] for key in shop.instance.get_asset_keys()} == {"office"}
 
 
@@ -128,21 +148,18 @@ def test_rows_of_an_asset_become_messages_of_the_world_that_names_it(shop: Shop)
     assert shop.materialize("messages", "lab/message_rows").success and saved(shop, "lab")[0] == 2
 
 
-DAYS = f"""
+DAYS = """
 import dagster as dg
 
 @dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-03-20"), io_manager_key="days")
-def messages(context):
-    hour = f"{{context.partition_key}}T09:00:00Z"
-    return [{{**row, "sent_at": hour, "body": f"{{row['body']}} {{context.partition_key}}"}} for row in {CHATS[:2]!r}]
+def messages():
+    raise NotImplementedError
 
 class Days(dg.ConfigurableIOManager):
     folder: str
 
     def handle_output(self, context, rows):
-        import json, pathlib
-        pathlib.Path(self.folder).mkdir(exist_ok=True)
-        pathlib.Path(self.folder, context.partition_key).write_text(json.dumps(rows))
+        raise NotImplementedError
 
     def load_input(self, context):
         import json, pathlib
@@ -150,7 +167,7 @@ class Days(dg.ConfigurableIOManager):
             print(context.partition_key, file=log)
         return json.loads(pathlib.Path(self.folder, context.partition_key).read_text())
 
-defs = dg.Definitions(assets=[messages], resources={{"days": Days(folder=dg.EnvVar("SHOP_VALUES"))}})
+defs = dg.Definitions(assets=[messages], resources={"days": Days(folder=dg.EnvVar("SHOP_VALUES"))})
 """
 
 
@@ -162,15 +179,14 @@ def test_of_a_partitioned_asset_only_what_came_is_loaded_by_its_own_io_manager(
 
     def brought(*days: str) -> tuple[list[str], int, dg.ExecuteInProcessResult]:
         for day in days:
-            assert job.execute_in_process(
-                instance=instance, asset_selection=[dg.AssetKey("messages")], partition_key=day
-            ).success
+            said = [{**row, "sent_at": f"{day}T09:00:00Z", "body": f"{row['body']} {day}"} for row in CHATS[:2]]
+            (values / day).write_text(json.dumps(said))
+            instance.report_runless_asset_event(dg.AssetMaterialization("messages", partition=day))
         loads.write_text("")
         result = shop.materialize("lab/message_rows")
         return loads.read_text().split(), saved(shop, "lab")[0] if shop.has_store("lab") else 0, result
 
     with open_shop(instance, {"lab": small_root}, ATTRIBUTES, DAYS) as shop:
-        job = shop.defs.resolve_implicit_global_asset_job_def()
         values = Path(os.environ["SHOP_VALUES"])
         values.mkdir()
         loads = values / "loads"
@@ -196,7 +212,7 @@ def test_of_a_partitioned_asset_only_what_came_is_loaded_by_its_own_io_manager(
         assert brought()[0] == ["2026-03-02"]
 
 
-def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:
+def test_sensors_of_a_world_see_that_world_and_its_edits_make_its_own_assets_stale(shop: Shop) -> None:
     shop.materialize("messages", "lab/message_rows")
     seen = shop.look("lab__source_changes")
     assert isinstance(seen, dg.SensorResult)
@@ -210,19 +226,10 @@ def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:
         asked = dg.evaluate_automation_conditions(shop.defs, shop.instance, dg.AssetSelection.key_prefixes(world))
         assert asked.get_requested_partitions(dg.AssetKey([world, "verdicts"])) == expected
     assert not isinstance(shop.look("office__source_changes"), dg.SkipReason)
-
-
-def test_an_edit_in_one_world_makes_nothing_of_the_other_stale(shop: Shop) -> None:
-    shop.materialize("messages", "lab/message_rows")
-    seen = shop.look("lab__source_changes")
-    assert isinstance(seen, dg.SensorResult)
-    for event in seen.asset_events:
-        shop.instance.report_runless_asset_event(event)
     # Nothing is recorded, so its gate fails, but all is made.
     shop.run("lab__evaluate_agent", "ann")
     assert stale(shop, "ann") == set()
-    path = shop.roots["lab"] / "personas" / "ann.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("dry", "wry"), encoding="utf-8")
+    replace_in(shop.roots["lab"] / "personas" / "ann.yaml", "dry", "wry")
     again = shop.look("lab__source_changes")
     assert isinstance(again, dg.SensorResult)
     for event in again.asset_events:

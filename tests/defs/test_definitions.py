@@ -4,14 +4,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
 
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import BatchConfig
+from persona_pipeline.defs.component import build_world
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.defs.suites import SuitesConfig
 from persona_pipeline.defs.upkeep import CorrectionsConfig
 from persona_pipeline.judging.claims import PROMPT_VERSION
@@ -67,27 +72,34 @@ def test_only_sensors_that_cost_nothing_run_from_the_start() -> None:
     assert running == {"source_changes"}
 
 
-@pytest.mark.parametrize(("value", "off"), [("true", "['run_failure_alert']"), ("", None)])
-def test_one_setting_switches_everything_on_that_starts_runs(value: str, off: str | None) -> None:
-    code = "from persona_pipeline.definitions import defs; r = defs.get_repository_def();"
-    code += "print([s.name for s in [*r.sensor_defs, *r.schedule_defs] if s.default_status.value != 'RUNNING'])"
-    environment = {**os.environ, "PERSONA_AUTOMATION": value, "PERSONA_MAX_USD": "2.5"}
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+@pytest.mark.parametrize(
+    ("value", "off"), [("true", {"run_failure_alert"}), ("", {"automation", "nightly", "voice_alarms"})]
+)
+def test_one_setting_switches_everything_on_that_starts_runs(
+    value: str, off: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_AUTOMATION", value)
+    orchestration.cache_clear()
+    built = build_world(Place())
+    found = {item.name for item in [*(built.sensors or ()), *(built.schedules or ())] if not _runs(item)}
     # The alert has a switch of its own: an address. An empty variable is not set.
-    assert done.stdout.strip() == off if off else "'automation'" in done.stdout
+    assert found == off if value else off <= found
 
 
-@pytest.mark.parametrize("missing", [False, True], ids=["every file is broken", "there is no world at all"])
-def test_the_code_location_loads_whatever_the_files_say(small_root: Path, missing: bool) -> None:
+def _runs(item: Any) -> bool:
+    return item.default_status.value == "RUNNING"
+
+
+def test_the_code_location_loads_whatever_the_files_say(small_root: Path) -> None:
+    place = Place(settings=Settings(root=small_root / "nowhere"))
+    assert build_world(place).resolve_all_asset_keys(), "there is no world at all"
     for path in ("personas/ann.yaml", "propositions/fluency/_default.yaml", "baselines/ann.json", "suites/x.eval.yaml"):
         target = small_root / path
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(b"{[\xff: ")
-    root = small_root / "nowhere" if missing else small_root
     code = f"import sys, persona_pipeline.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
     command = [sys.executable, "-W", "ignore", "-c", code]
-    environment = {**os.environ, "PERSONA_ROOT": str(root)}
+    environment = {**os.environ, "PERSONA_ROOT": str(small_root)}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "[]", "loading imports nothing heavy"
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,10 +27,11 @@ OLD = {"id": "old", "agent_id": "ann", "channel": "c", "text": "Long ago.", "cre
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """The small world and a message of a year before, everybody evaluated on the newest week; to be copied."""
+    """The small world and messages of a year before, everybody evaluated on the newest week; to be copied."""
     with dg.DagsterInstance.ephemeral() as instance:
         small = Project(write_small_world(tmp_path_factory.mktemp("judged") / "small"), instance)
-        write_jsonl(small.root / "messages/old.jsonl", [OLD])
+        for name in ("old", "older", "gone"):
+            write_jsonl(small.root / f"messages/{name}.jsonl", [{**OLD, "id": name}])
         small.tick()
         for agent_id in ("ann", "bob"):
             small.evaluate(agent_id)
@@ -52,32 +53,46 @@ def by_hand(root: Path, statement: str) -> None:
     connection.close()
 
 
-CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-    "edited long ago": (lambda root: replace_in(root / "messages/old.jsonl", "Long ago.", "Long, long ago."), []),
-    "edited long ago by a runtime": (lambda root: by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'old'"), []),
-    "removed long ago": (lambda root: (root / "messages/old.jsonl").unlink(), []),
-    "said long ago, and late": (
-        lambda root: write_jsonl(root / "messages/late.jsonl", [{**OLD, "id": "late", "agent_id": "bob"}]), [],
-    ),
-    "of the future": (
-        lambda root: write_jsonl(root / "messages/f.jsonl", [{**OLD, "id": "f", "created_at": "2099-01-01T00:00:00Z"}]), [],
-    ),
-    "in the week that was judged": (lambda root: replace_in(root / "messages/all.jsonl", "You oiled", "They oiled"), ["ann"]),
-    "in the week before it": (lambda root: replace_in(root / "messages/all.jsonl", "Kettles do not age", "They do"), ["bob"]),
-    "in the week, by a runtime": (lambda root: by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'm6'"), ["ann"]),
-    "deleted by a runtime": (lambda root: by_hand(root, "DELETE FROM run_messages WHERE id = 'm7'"), ["bob"]),
-    "written by a runtime": (
-        lambda root: by_hand(root, "INSERT INTO run_messages (id, agent_id, channel_id, text, created_at) "
-        "VALUES ('sql', 'bob', 'general', 'Hello.', '2026-03-12 09:00:00.000000')"), ["bob"],
-    ),
-}  # fmt: skip
+def leave_alone(root: Path) -> None:
+    """Change what no verdict of a week rests on: long ago, the future, what is there already."""
+    replace_in(root / "messages/old.jsonl", "Long ago.", "Long, long ago.")
+    by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'older'")
+    (root / "messages/gone.jsonl").unlink()
+    write_jsonl(root / "messages/late.jsonl", [{**OLD, "id": "late", "agent_id": "bob"}])
+    write_jsonl(root / "messages/f.jsonl", [{**OLD, "id": "f", "created_at": "2099-01-01T00:00:00Z"}])
+    (root / "messages/copy.jsonl").write_bytes((root / "messages/all.jsonl").read_bytes())
+
+
+def edit_two(root: Path) -> None:
+    """In the week that was judged, and in the one before it."""
+    (root / "messages/copy.jsonl").unlink()
+    replace_in(root / "messages/all.jsonl", "You oiled", "They oiled")
+    replace_in(root / "messages/all.jsonl", "Kettles do not age", "They do")
+
+
+def edit_two_by_a_runtime(root: Path) -> None:
+    by_hand(root, "UPDATE run_messages SET text = 'x' WHERE id = 'm6'")
+    by_hand(root, "DELETE FROM run_messages WHERE id = 'm7'")
+
+
+def write_by_a_runtime(root: Path) -> None:
+    by_hand(
+        root,
+        "INSERT INTO run_messages (id, agent_id, channel_id, text, created_at) "
+        "VALUES ('sql', 'bob', 'general', 'Hello.', '2026-03-12 09:00:00.000000')",
+    )
 
 
 def test_only_what_changes_in_a_window_that_was_judged_or_is_newer_starts_a_run(judged: Project) -> None:
-    for name, (change, expected) in CHANGES.items():
+    for change, expected in (
+        (leave_alone, []),
+        (edit_two, ["ann", "bob"]),
+        (edit_two_by_a_runtime, ["ann", "bob"]),
+        (write_by_a_runtime, ["bob"]),
+    ):
         change(judged.root)
-        assert (name, judged.agents_requested()) == (name, expected)
-        assert judged.agents_requested() == []
+        assert (change.__name__, judged.agents_requested()) == (change.__name__, expected)
+    assert judged.agents_requested() == []
 
 
 def test_a_look_opens_no_message_file_and_asks_for_one_run_at_a_time(

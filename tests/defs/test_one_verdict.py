@@ -183,7 +183,8 @@ def test_a_new_week_of_which_nothing_is_recorded_fails_the_run(sample: Project) 
     checked = {item.check_name: item.passed for item in result.get_asset_check_evaluations()}
     assert checked["full_coverage"] is False and checked["all_in_character"] is False
     assert not sample.evaluate("pam", ("in_character",)).success
-    assert not sample.materialize("regression_report").success
+    about = {"ops": {"regression_report": {"config": {"agents": ["pam"]}}}}
+    assert not sample.materialize("regression_report", about).success
 
 
 # What a dimension's comparison may be, as its type says.

@@ -1,6 +1,5 @@
 """An evaluation as of a past moment is history: it is kept, and what is newest stays as it is."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -10,11 +9,9 @@ from persona_pipeline.defs.agents.freshness import RECENTLY
 from persona_pipeline.defs.agents.verdicts import ALL_IN_CHARACTER, GATE
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
-from tests.defs.support import Project, metadata_of
+from tests.defs.support import BEFORE_THE_DRIFT, Project, metadata_of
 from tests.support.evaluating import latest_runs
-from tests.support.worlds import copy_sample, replace_in
-
-PAST = "2026-06-14T23:59:59Z"
+from tests.support.worlds import replace_in
 
 
 def newest(project: Project) -> dict[str, object]:
@@ -37,26 +34,21 @@ def observed(result: dg.ExecuteInProcessResult) -> set[str]:
     }
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """michael, evaluated on the window he drifted in; to be copied."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        sample = Project(copy_sample(tmp_path_factory.mktemp("red") / "world"), instance)
-        sample.observe()
-        assert not sample.evaluate("michael").success
-        yield sample
-
-
 @pytest.fixture
-def red(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
-    return finished.copied(tmp_path / "red", instance)
+def red(drifted: tuple[Project, object], tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    """michael, evaluated on the window he drifted in."""
+    return drifted[0].copied(tmp_path / "red", instance)
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["alone", "in a cohort"])
 def test_the_past_changes_nothing_that_is_newest(red: Project, several: bool) -> None:
     before = newest(red)
     assert before["check"] == ["FAILED"]
-    result = red.evaluate_all(agent_ids=["michael"], as_of=PAST) if several else red.evaluate("michael", as_of=PAST)
+    result = (
+        red.evaluate_all(agent_ids=["michael"], as_of=BEFORE_THE_DRIFT)
+        if several
+        else red.evaluate("michael", as_of=BEFORE_THE_DRIFT)
+    )
     assert result.success, "before the drift nothing had fallen"
     made = {event.asset_key.path[0] for event in result.get_asset_materialization_events() if event.asset_key}
     assert made <= {"personas", "proposition_sets", "messages", "baseline_files"}
@@ -67,11 +59,15 @@ def test_the_past_changes_nothing_that_is_newest(red: Project, several: bool) ->
     )
     assert observed(result) == {"verdicts"}
     assert newest(red) == before
+    world = World.open(red.root)
+    ends = [run.evaluation.window_end for run in latest_runs(world.store, "michael")]
+    world.store.close()
+    assert ends[0] == parse_time(BEFORE_THE_DRIFT, name="as_of") and len(ends) == 2, "it is kept in the history"
 
 
 def test_a_claim_edited_after_a_look_at_the_past_is_scored_on_the_newest_window(red: Project) -> None:
     ends = [metadata_of(red.evaluate("michael"), "verdicts")["window_end"].value]
-    red.evaluate("michael", as_of=PAST)
+    red.evaluate("michael", as_of=BEFORE_THE_DRIFT)
     replace_in(red.root / "propositions/fluency/michael.yaml", "claim: ", "claim:  ")
     part = ("proposition_sets/fluency", "fluency_scores", "verdicts")
     result = red.evaluate("michael", part)
@@ -79,13 +75,5 @@ def test_a_claim_edited_after_a_look_at_the_past_is_scored_on_the_newest_window(
     assert not result.success and ends[0] == ends[1]
 
 
-def test_the_past_is_kept_and_shown_in_the_history(red: Project) -> None:
-    red.evaluate("michael", as_of=PAST)
-    world = World.open(red.root)
-    ends = [run.evaluation.window_end for run in latest_runs(world.store, "michael")]
-    world.store.close()
-    assert ends[0] == parse_time(PAST, name="as_of") and len(ends) == 2
-
-
 def test_an_agent_that_was_never_evaluated_begins_wherever_it_is_asked_for(sample: Project) -> None:
-    assert metadata_of(sample.evaluate("pam", as_of=PAST), "messages")
+    assert metadata_of(sample.evaluate("pam", as_of=BEFORE_THE_DRIFT), "messages")

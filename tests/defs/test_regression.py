@@ -3,9 +3,8 @@
 import dagster as dg
 import pytest
 
-from tests.defs.support import Project
-
-BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
+from tests.defs.support import BEFORE_THE_DRIFT, Project
+from tests.defs.test_several import tag_of
 
 
 def config(**values: object) -> dict[str, object]:
@@ -14,7 +13,7 @@ def config(**values: object) -> dict[str, object]:
 
 def test_a_drift_fails_the_run_and_the_report_is_kept(sample: Project) -> None:
     result = sample.run("persona_regression")
-    assert not result.success
+    assert not result.success and (tag_of(sample, result) or "").startswith("drifted: michael")
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.blocking
     assert "michael: adherence 8.7 → 0.3" in (check.description or "")
@@ -43,16 +42,14 @@ def test_a_broken_file_fails_with_file_and_line_before_anything_is_judged(sample
     assert result.asset_materializations_for_node("regression_report") == []
 
 
-def test_lines_that_were_left_out_are_in_the_log(sample: Project, capfd: pytest.CaptureFixture[str]) -> None:
-    (sample.root / "messages/more.jsonl").write_text('{"id": "x1", "agent_id": "jim"}\n', encoding="utf-8")
-    assert sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT, agents=["pam"])).success
-    assert "left out: messages/more.jsonl:1: text is missing" in capfd.readouterr().err
-
-
-def test_the_report_is_linked_where_it_is_served(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_were_left_out_are_in_the_log_and_the_report_is_linked_where_it_is_served(
+    sample: Project, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PERSONA_REPORTS_URL", "https://reports.example/")
+    (sample.root / "messages/more.jsonl").write_text('{"id": "x1", "agent_id": "jim"}\n', encoding="utf-8")
     result = sample.run("persona_regression", run_config=config(as_of=BEFORE_THE_DRIFT, agents=["pam"]))
     metadata = result.asset_materializations_for_node("regression_report")[0].metadata
+    assert result.success and "left out: messages/more.jsonl:1: text is missing" in capfd.readouterr().err
     assert metadata["report"] == dg.MetadataValue.url("https://reports.example/report.html")
 
 

@@ -1,6 +1,6 @@
 """The weekly look at the baselines."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,23 +10,13 @@ import pytest
 from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.world import World
 from tests.defs.support import Project
-from tests.support.worlds import copy_sample, replace_in
-
-BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """The sample world, evaluated before the drift; to be copied."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        sample = Project(copy_sample(tmp_path_factory.mktemp("evaluated") / "world"), instance)
-        sample.evaluate_all(as_of=BEFORE_THE_DRIFT)
-        yield sample
+from tests.support.worlds import edit_json, replace_in
 
 
 @pytest.fixture
-def evaluated(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
-    return finished.copied(tmp_path / "evaluated", instance)
+def evaluated(healthy: tuple[Project, object], tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    """The sample world, evaluated before the drift."""
+    return healthy[0].copied(tmp_path / "evaluated", instance)
 
 
 def remarks(project: Project, agent_id: str, *, days: int = 100_000) -> str:
@@ -36,32 +26,28 @@ def remarks(project: Project, agent_id: str, *, days: int = 100_000) -> str:
     return "; ".join(found)
 
 
-def test_a_baseline_that_fits_needs_nobody(evaluated: Project) -> None:
+def test_a_baseline_that_fits_needs_nobody_until_it_is_old(evaluated: Project) -> None:
     assert remarks(evaluated, "pam") == ""
-
-
-def test_an_old_baseline_is_named(evaluated: Project) -> None:
     assert "days old" in remarks(evaluated, "pam", days=1) or remarks(evaluated, "pam", days=0)
 
 
-def test_a_missing_baseline_says_how_to_take_one(evaluated: Project) -> None:
-    (evaluated.root / "baselines/pam.json").unlink()
-    assert "capture_baseline" in remarks(evaluated, "pam")
+def outgrow(path: Path) -> None:
+    edit_json(path, lambda data: data["dimensions"].update(fluency=1.0))
 
 
-def test_a_broken_baseline_is_a_remark_not_an_error(evaluated: Project) -> None:
-    (evaluated.root / "baselines/pam.json").write_text("{", encoding="utf-8")
-    assert "pam.json:1" in remarks(evaluated, "pam")
-
-
-def test_an_outgrown_baseline_is_named(evaluated: Project) -> None:
-    import json
-
-    path = evaluated.root / "baselines/pam.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data["dimensions"]["fluency"] = 1.0
-    path.write_text(json.dumps(data), encoding="utf-8")
-    assert "fluency has outgrown its baseline" in remarks(evaluated, "pam")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(Path.unlink, "capture_baseline", id="missing"),
+        pytest.param(lambda path: path.write_text("{", encoding="utf-8"), "pam.json:1", id="broken"),
+        pytest.param(outgrow, "fluency has outgrown its baseline", id="outgrown"),
+    ],
+)
+def test_what_is_wrong_with_a_baseline_is_a_remark(
+    evaluated: Project, change: Callable[[Path], object], said: str
+) -> None:
+    change(evaluated.root / "baselines/pam.json")
+    assert said in remarks(evaluated, "pam")
 
 
 def test_an_agent_that_was_never_evaluated_is_named(sample: Project) -> None:

@@ -1,7 +1,6 @@
 """What starts runs by the clock."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -12,7 +11,7 @@ from persona_pipeline.defs.cohort import build_nightly
 from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from tests.defs.support import Project
+from tests.defs.support import Project, requested_by
 from tests.support.worlds import write_yaml
 
 
@@ -20,21 +19,10 @@ def nightly_schedule(settings: OrchestrationSettings) -> dg.ScheduleDefinition:
     return build_nightly(build_specs(Place(orchestration_settings=settings)), defs.resolve_job_def("evaluate_agent"))
 
 
-@pytest.fixture
-def small(small_root: Path, instance_on_disk: dg.DagsterInstance) -> Project:
-    # A schedule opens its instance by reference, as the daemon's code server does.
-    return Project(small_root, instance_on_disk)
-
-
 def requested(project: Project, settings: OrchestrationSettings) -> list[tuple[str, str]]:
     """Return the first and last partition of each requested run."""
-    schedule = nightly_schedule(settings)
-    tonight = datetime(2026, 3, 12, 2, tzinfo=UTC)
-    with dg.build_schedule_context(
-        instance=project.instance, resources={"world": project.world}, scheduled_execution_time=tonight
-    ) as context:
-        data = schedule.evaluate_tick(context)
-    return [(request.tags[RANGE[0]], request.tags[RANGE[1]]) for request in data.run_requests or ()]
+    asked = requested_by(nightly_schedule(settings), project, datetime(2026, 3, 12, 2, tzinfo=UTC))
+    return [(request.tags[RANGE[0]], request.tags[RANGE[1]]) for request in asked]
 
 
 def settings_of(**values: object) -> OrchestrationSettings:
@@ -46,13 +34,7 @@ def test_everybody_there_is_tonight_is_asked_for_so_many_in_a_run(small: Project
     write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
     assert requested(small, settings_of(shard_size=2)) == [("ann", "bob"), ("cleo", "cleo")]
     assert requested(small, settings_of(nightly_agents="ann, cleo")) == [("ann", "ann"), ("cleo", "cleo")]
-
-
-def test_the_cohort_can_be_named_and_who_has_no_file_is_left_out(small: Project) -> None:
-    assert requested(small, settings_of(nightly_agents="bob, zoe")) == [("bob", "bob")]
-
-
-def test_a_world_without_agents_skips(small: Project) -> None:
+    assert requested(small, settings_of(nightly_agents="bob, zoe")) == [("bob", "bob")], "zoe has no file"
     for path in (small.root / "personas").iterdir():
         path.unlink()
     assert requested(small, settings_of()) == []

@@ -13,14 +13,6 @@ from persona_pipeline.defs.platform.resources import AGENTS
 from tests.defs.support import JUDGED, Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
-FLUENCY = ("fluency_scores", "in_character", "verdicts")
-COMPARISON = ("in_character", "verdicts")
-
-
-def settle(project: Project) -> None:
-    """Say that everybody was evaluated on what is there."""
-    project.remember()
-
 
 def say(root: Path, agent_id: str, count: int, at: datetime) -> None:
     rows = [
@@ -36,11 +28,6 @@ def say(root: Path, agent_id: str, count: int, at: datetime) -> None:
     write_jsonl(root / "messages" / f"{agent_id}-{at:%H%M%S%f}.jsonl", rows)
 
 
-def test_the_first_tick_adds_and_evaluates_everybody(small: Project) -> None:
-    assert small.agents_requested() == ["ann", "bob"]
-    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
-
-
 def test_nothing_changed_nothing_runs(small: Project) -> None:
     small.tick()
     assert small.why_idle() == "2 agents, nothing changed"
@@ -53,64 +40,30 @@ def test_what_was_evaluated_while_nobody_launched_is_not_asked_for_again(small: 
     assert small.agents_requested() == ["bob"]
 
 
-def test_an_edited_persona_evaluates_its_agent_whole(small: Project) -> None:
-    settle(small)
-    replace_in(small.root / "personas/bob.yaml", "machines", "engines")
-    requested = small.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [("bob", JUDGED)]
-
-
-def test_an_edit_that_is_undone_runs_twice(small: Project) -> None:
-    settle(small)
-    persona = small.root / "personas/bob.yaml"
+def test_an_edit_that_is_undone_runs_twice(settled: Project) -> None:
+    persona = settled.root / "personas/bob.yaml"
     replace_in(persona, "machines", "engines")
-    assert small.agents_requested() == ["bob"]
-    small.remember()
+    assert settled.agents_requested() == ["bob"]
+    settled.remember()
     replace_in(persona, "engines", "machines")
-    assert small.agents_requested() == ["bob"]
-    assert small.agents_requested() == []
+    assert settled.agents_requested() == ["bob"]
+    assert settled.agents_requested() == []
 
 
-def test_an_edit_that_is_undone_before_it_was_evaluated_leaves_the_verdict_that_stands(small: Project) -> None:
-    settle(small)
-    persona = small.root / "personas/bob.yaml"
-    replace_in(persona, "machines", "engines")
-    small.observe()
-    replace_in(persona, "engines", "machines")
-    assert small.agents_requested() == []
+def test_a_burst_of_edits_makes_one_run_an_agent(settled: Project) -> None:
+    replace_in(settled.root / "personas/bob.yaml", "machines", "engines")
+    for dimension in ("fluency", "adherence"):
+        claims = {"dimension": dimension, "propositions": [{"id": "new", "claim": "Varies sentences"}]}
+        write_yaml(settled.root / f"propositions/{dimension}/bob.yaml", claims)
+    write_yaml(settled.root / "baselines/bob.json", {"agentId": "bob"})
+    say(settled.root, "bob", 30, datetime.now(UTC))
+    assert [(item.agent_id, item.assets) for item in settled.tick()] == [("bob", JUDGED)]
 
 
-@pytest.mark.parametrize("stem, expected", [("_default", ["ann", "bob"]), ("bob", ["bob"])])
-def test_an_edited_proposition_file_evaluates_its_dimension(small: Project, stem: str, expected: list[str]) -> None:
-    settle(small)
-    claim = {"dimension": "fluency", "propositions": [{"id": "new", "claim": "Varies sentences"}]}
-    write_yaml(small.root / "propositions/fluency" / f"{stem}.yaml", claim)
-    requested = small.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [(agent_id, FLUENCY) for agent_id in expected]
-
-
-def test_an_edited_baseline_only_compares_again(sample: Project) -> None:
-    settle(sample)
-    replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
-    requested = sample.tick()
-    assert [(item.agent_id, item.assets) for item in requested] == [("pam", COMPARISON)]
-
-
-def test_a_burst_of_edits_makes_one_run_an_agent(sample: Project) -> None:
-    settle(sample)
-    replace_in(sample.root / "personas/pam.yaml", "display_name: ", "display_name:  ")
-    replace_in(sample.root / "propositions/fluency/pam.yaml", "dimension: ", "dimension:  ")
-    replace_in(sample.root / "propositions/adherence/pam.yaml", "dimension: ", "dimension:  ")
-    replace_in(sample.root / "baselines/pam.json", '"pam"', '"pam" ')
-    say(sample.root, "pam", 30, datetime.now(UTC))
-    assert sample.agents_requested() == ["pam"]
-
-
-def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(small: Project) -> None:
-    settle(small)
-    write_yaml(small.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
-    assert small.agents_requested() == ["cleo"]
-    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
+def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(settled: Project) -> None:
+    write_yaml(settled.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
+    assert settled.agents_requested() == ["cleo"]
+    assert settled.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
 
 
 def test_new_agents_of_a_look_are_requested_together(small: Project) -> None:
@@ -120,33 +73,34 @@ def test_new_agents_of_a_look_are_requested_together(small: Project) -> None:
     small.instance.add_dynamic_partitions(AGENTS, ["ann", "bob"])
     requested = []
     # The automation sensor may look between any two of these events.
-    for event in seen.asset_events:
-        small.instance.report_runless_asset_event(event)
+    *earlier, last_of_ann, last_of_bob = seen.asset_events
+    half = len(earlier) // 2
+    for events in (earlier[:half], earlier[half:], [last_of_ann], [last_of_bob]):
+        for event in events:
+            small.instance.report_runless_asset_event(event)
         requested.append([item.agent_id for item in small.asked_for(started=False)])
-    assert requested == [[]] * (len(requested) - 2) + [["ann"], ["ann", "bob"]]
+    assert requested == [[], [], ["ann"], ["ann", "bob"]]
 
 
-def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_comes_back(small: Project) -> None:
-    settle(small)
-    persona = small.root / "personas/bob.yaml"
+def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_comes_back(settled: Project) -> None:
+    persona = settled.root / "personas/bob.yaml"
     kept = persona.read_text(encoding="utf-8")
     persona.unlink()
-    assert small.agents_requested() == []
-    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann"]
+    assert settled.agents_requested() == []
+    assert settled.instance.get_dynamic_partitions(AGENTS) == ["ann"]
     persona.write_text(kept, encoding="utf-8")
-    assert small.agents_requested() == []
-    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
+    assert settled.agents_requested() == []
+    assert settled.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
     replace_in(persona, "machines", "engines")
-    assert small.agents_requested() == ["bob"]
+    assert settled.agents_requested() == ["bob"]
 
 
-def test_few_new_messages_wait_until_it_is_quiet(small: Project) -> None:
-    settle(small)
+def test_few_new_messages_wait_until_it_is_quiet(settled: Project) -> None:
     now = datetime.now(UTC)
-    say(small.root, "ann", 3, now - timedelta(minutes=1))
-    assert small.why_idle() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
-    say(small.root, "ann", 3, now - timedelta(minutes=16))
-    assert small.agents_requested() == [], "the newest message is still fresh"
+    say(settled.root, "ann", 3, now - timedelta(minutes=1))
+    assert settled.why_idle() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
+    say(settled.root, "ann", 3, now - timedelta(minutes=16))
+    assert settled.agents_requested() == [], "the newest message is still fresh"
 
 
 @pytest.mark.parametrize(
@@ -158,30 +112,11 @@ def test_few_new_messages_wait_until_it_is_quiet(small: Project) -> None:
     ],
 )
 def test_new_messages_evaluate_their_agent_once_they_are_settled(
-    small: Project, count: int, age: timedelta, expected: list[str]
+    settled: Project, count: int, age: timedelta, expected: list[str]
 ) -> None:
-    settle(small)
-    say(small.root, "ann", count, datetime.now(UTC) - age)
-    assert small.agents_requested() == expected
-    assert small.agents_requested() == []
-
-
-def test_messages_written_by_the_agents_runtime_are_seen(small: Project) -> None:
-    from persona_pipeline.world import World
-    from persona_pipeline.world.messages.files import Message
-    from persona_pipeline.world.messages.store import write_messages
-
-    settle(small)
-    world = World.open(small.root)
-    write_messages(world.store, [Message("live-1", "bob", "Hello.", datetime(2026, 3, 12, tzinfo=UTC), "general")])
-    world.store.close()
-    assert small.agents_requested() == ["bob"]
-
-
-def test_an_edited_message_is_seen(small: Project) -> None:
-    settle(small)
-    replace_in(small.root / "messages/all.jsonl", "I oiled it.", "I boiled it")
-    assert small.agents_requested() == ["bob"]
+    say(settled.root, "ann", count, datetime.now(UTC) - age)
+    assert settled.agents_requested() == expected
+    assert settled.agents_requested() == []
 
 
 @pytest.mark.parametrize(
@@ -192,22 +127,18 @@ def test_an_edited_message_is_seen(small: Project) -> None:
         ("baselines/bob.json", "{"),
     ],
 )
-def test_a_broken_file_asks_for_its_agent_and_nobody_else(small: Project, path: str, content: str) -> None:
-    settle(small)
-    target = small.root / path
+def test_a_broken_file_asks_for_its_agent_and_nobody_else(settled: Project, path: str, content: str) -> None:
+    target = settled.root / path
     target.parent.mkdir(exist_ok=True)
     target.write_text(content, encoding="utf-8")
-    assert small.agents_requested() == ["bob"]
+    assert settled.agents_requested() == ["bob"]
 
 
-def test_a_file_that_no_agent_can_be_named_after_stops_nobody(small: Project) -> None:
+def test_files_that_cannot_be_used_stop_nobody(small: Project) -> None:
     write_yaml(small.root / "personas/Not An Agent.yaml", {"display_name": "X", "persona": "Y"})
-    assert small.agents_requested() == ["ann", "bob"]
-
-
-def test_a_message_file_that_cannot_be_read_stops_nobody(small: Project) -> None:
     (small.root / "messages/broken.jsonl").write_bytes(b"\xff\xfe\x00{")
     assert small.agents_requested() == ["ann", "bob"]
+    assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
 
 
 def test_partitions_follow_the_personas_without_a_run(small: Project) -> None:

@@ -1,8 +1,14 @@
 """Several partitions are one run, and what the runs say at their end."""
 
+import shutil
+import uuid
+from pathlib import Path
+
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents.freshness import RECENTLY
 from persona_pipeline.defs.agents.outcomes import scores_outcome
@@ -19,12 +25,19 @@ from persona_pipeline.guard.report import (
     RunReport,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation
-from tests.defs.support import Project
+from tests.defs.support import BEFORE_THE_DRIFT, Project
+from tests.support.evaluating import latest_runs
 from tests.support.worlds import write_yaml
 
 NAMES = ("personas", "messages", "fluency_scores", "verdicts")
-PAST = "2026-06-14T23:59:59Z"
+Ran = tuple[Project, dg.ExecuteInProcessResult]
 EVERYBODY = {"dwight", "jim", "michael", "pam"}
+
+
+@pytest.fixture
+def judged(healthy: Ran, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    """A copy of the sample world, everybody judged before the drift."""
+    return healthy[0].copied(tmp_path / "judged", instance)
 
 
 def tag_of(project: Project, result: dg.ExecuteInProcessResult) -> str | None:
@@ -36,8 +49,8 @@ def compared(project: Project) -> set[str]:
     return project.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("verdicts"))
 
 
-def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> None:
-    result = sample.evaluate_all(as_of=PAST)
+def test_all_partitions_are_one_run_that_reports_everybody(healthy: Ran) -> None:
+    sample, result = healthy
     assert result.success and compared(sample) == EVERYBODY
     checks = {(check.check_name, check.partition) for check in result.get_asset_check_evaluations()}
     by_agent = (*(gate.name for gate in GATE), RECENTLY)
@@ -46,24 +59,26 @@ def test_all_partitions_are_one_run_that_reports_everybody(sample: Project) -> N
     assert tag_of(sample, result) == "in character"
 
 
-def test_a_broken_agent_among_them_stops_nobody(sample: Project) -> None:
+def test_broken_files_among_them_stop_nobody_else(sample: Project) -> None:
     (sample.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
-    result = sample.evaluate_all(as_of=PAST)
-    assert not result.success and compared(sample) == EVERYBODY - {"jim"}
-    assert (tag_of(sample, result) or "").startswith("broken: jim")
+    write_yaml(sample.root / "baselines/pam.json", {"agentId": "pam"})
+    result = sample.evaluate_all(as_of=BEFORE_THE_DRIFT)
+    assert not result.success and compared(sample) == EVERYBODY - {"jim", "pam"}
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
+    assert "jim.yaml:2" in failure.error_display_string and "dimensions is required" in failure.error_display_string
+    assert (tag_of(sample, result) or "").startswith("broken: jim, pam")
 
 
-def test_an_agent_to_look_at_comes_last_on_the_pages_of_assets(sample: Project) -> None:
-    sample.evaluate_all()
+def test_an_agent_to_look_at_comes_last_on_the_pages_of_assets(everybody: Ran) -> None:
+    sample, _ = everybody
     event = sample.instance.get_latest_materialization_event(dg.AssetKey("verdicts"))
     shown = event and event.asset_materialization
     assert shown and (shown.partition, shown.metadata["verdict"].value) == ("michael", "drifted")
 
 
-def test_a_part_of_all_partitions_is_that_part_of_everybody(sample: Project) -> None:
-    sample.evaluate_all(as_of=PAST)
+def test_a_part_of_all_partitions_is_that_part_of_everybody(judged: Project) -> None:
     part = ("proposition_sets/fluency", "fluency_scores", "verdicts", "in_character")
-    result = sample.evaluate_all(part, as_of=PAST)
+    result = judged.evaluate_all(part, as_of=BEFORE_THE_DRIFT)
     names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
     assert result.success and names == set(part), (
         "to a backfill, what is planned and stayed as it was must be said again"
@@ -78,34 +93,41 @@ def test_sources_alone_are_brought_in_and_nothing_is_judged(sample: Project) -> 
     assert made == EVERYBODY - {"jim"} and "jim.yaml:2" in failure.error_display_string
 
 
-def test_a_broken_baseline_is_its_agents_alone(sample: Project) -> None:
-    write_yaml(sample.root / "baselines/pam.json", {"agentId": "pam"})
-    result = sample.evaluate_all(as_of=PAST)
-    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
-    assert "dimensions is required" in failure.error_display_string and compared(sample) == EVERYBODY - {"pam"}
+def test_one_run_and_a_run_each_yield_the_same_versions(everybody: Ran, drifted: Ran) -> None:
+    together, alone = (
+        {name: newest_versions(project.instance, dg.AssetKey(name), MATERIALIZED, ["michael"]) for name in NAMES}
+        for project, _ in (everybody, drifted)
+    )
+    assert together == alone and all(together.values())
 
 
-def test_one_run_and_a_run_each_yield_the_same_versions(sample: Project) -> None:
-    versions = []
-    for run in (sample.evaluate_all, lambda: sample.evaluate("michael")):
-        run()
-        found = {name: newest_versions(sample.instance, dg.AssetKey(name), MATERIALIZED, ["michael"]) for name in NAMES}
-        versions.append(found)
-    assert versions[0] == versions[1]
-
-
-def test_baselines_alone_are_compared_again_without_judging(sample: Project) -> None:
-    sample.evaluate_all(as_of=PAST)
-    (sample.root / "recordings").rename(sample.root / "gone")
-    result = sample.evaluate_all(("verdicts", "in_character"))
+def test_baselines_alone_are_compared_again_without_judging(judged: Project) -> None:
+    (judged.root / "recordings").rename(judged.root / "gone")
+    result = judged.evaluate_all(("verdicts", "in_character"))
     names = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
     assert result.success and names == {"verdicts", "in_character"}
 
 
-def test_a_drifted_agent_is_red_and_the_others_are_not(sample: Project) -> None:
-    sample.evaluate_all()
+def test_a_drifted_agent_is_red_and_the_others_are_not(everybody: Ran) -> None:
+    sample, _ = everybody
     red = sample.instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
     assert set(red(dg.AssetKey("in_character"))) == {"michael"}
+
+
+def test_a_dimension_whose_files_were_deleted_is_asked_for_and_is_unscored(judged: Project) -> None:
+    judged.tick()
+    shutil.rmtree(judged.root / "propositions/fluency")
+    [request] = [item for item in judged.tick() if item.agent_id == "pam"]
+    assert "fluency_scores" in request.assets and "adherence_scores" not in request.assets
+    assert not judged.evaluate("pam", request.assets).success
+    world = judged.world.open()
+    *_, run = latest_runs(world.store, "pam")
+    scores = tables.evaluation_scores.c
+    with world.store.connect() as connection:
+        of_run = sa.select(scores.dimension).where(scores.evaluation_run_id == uuid.UUID(run.evaluation.run_id))
+        assert "fluency" not in connection.execute(of_run).scalars().all()
+    world.store.close()
+    assert run.comparison.dimensions["fluency"].current is None and run.conclusion.verdict is Result.CANNOT_TELL
 
 
 def test_who_judged_is_part_of_the_version_of_a_score() -> None:
@@ -125,10 +147,8 @@ def test_many_partitions_are_launched_25_a_run() -> None:
     assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=25)}
 
 
-@pytest.mark.parametrize("job", ["evaluate_agent", "persona_regression"])
-def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
-    result = sample.evaluate("michael") if job == "evaluate_agent" else sample.run(job)
-    assert (tag_of(sample, result) or "").startswith("drifted: michael")
+def test_the_list_of_runs_says_who_regressed(drifted: Ran) -> None:
+    assert (tag_of(*drifted) or "").startswith("drifted: michael")
 
 
 def line(agent_id: str, *exit_codes: int) -> AgentVerdict:

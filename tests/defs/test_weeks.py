@@ -7,6 +7,7 @@ import pytest
 
 from persona_pipeline.defs.cohort import window_end
 from persona_pipeline.defs.component import build_world, world_settings
+from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
@@ -20,15 +21,11 @@ WEEKS = ("2026-06-01", "2026-06-08", "2026-06-15")
 FIRST = date(2026, 6, 1)
 
 
-def definitions_of(prefix: tuple[str, ...] = (), **more: object) -> dg.Definitions:
-    settings = OrchestrationSettings(first_week=FIRST)
-    return build_world(Place(prefix, orchestration_settings=settings), **more)  # type: ignore[arg-type]
-
-
 @pytest.fixture
 def weekly(sample: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The sample world, whose agents have weeks from its first message on."""
-    monkeypatch.setattr(support, "defs", definitions_of())
+    built = build_world(Place(orchestration_settings=OrchestrationSettings(first_week=FIRST)))
+    monkeypatch.setattr(support, "defs", built)
     sample.observe()
     return sample
 
@@ -37,8 +34,7 @@ def backfill(
     project: Project, first: str, last: str, agents: tuple[str, str] = ("dwight", "pam")
 ) -> dg.ExecuteInProcessResult:
     """Launch weeks of some agents as one run, as a backfill does."""
-    edges = zip(("start", "end"), agents, (first, last), strict=True)
-    tags = {f"dagster/asset_partition_range_{edge}": f"{agent}|{week}" for edge, agent, week in edges}
+    tags = {tag: f"{agent}|{week}" for tag, agent, week in zip(RANGE, agents, (first, last), strict=True)}
     return project.run("__ASSET_JOB", tags, ("weekly_scores",))
 
 
@@ -111,29 +107,21 @@ def keys_of(definitions: dg.Definitions) -> set[str]:
     return {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
-    ours = {"office/weekly_scores"}
-    found = definitions_of(("office",))
-    assert ours <= keys_of(found)
-    asset = found.resolve_assets_def(dg.AssetKey(["office", "weekly_scores"]))
+def test_weeks_stand_under_a_prefix_and_can_be_left_out(sample: Project) -> None:
+    place = Place(("office",), **world_settings(sample.root, {"first_week": "2026-06-01"}))
+    key = dg.AssetKey(["office", "weekly_scores"])
+    assert key.to_user_string() not in keys_of(build_world(place, leave_out=["weeks"]))
+    assert not {name for name in keys_of(build_world(Place())) if "weekly" in name}, "without a first week"
+    built = build_world(place)
+    asset = built.resolve_assets_def(key)
     assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
     agents = asset.partitions_def.get_partitions_def_for_dimension("agent")
     assert isinstance(agents, dg.DynamicPartitionsDefinition) and agents.name == "office/agents"
     assert (asset.op.name, asset.op.pool) == ("office__evaluate_weeks", "office__judge")
-    assert not ours & keys_of(definitions_of(("office",), leave_out=["weeks"]))
-    assert not {key for key in keys_of(build_world(Place())) if "weekly" in key}, "without a first week there are none"
-
-
-def test_a_world_under_a_prefix_has_weeks_of_its_own(sample: Project) -> None:
-    place = Place(("office",), **world_settings(sample.root, {"first_week": "2026-06-01"}))
-    job = build_world(place).resolve_implicit_global_asset_job_def()
     # As its sensor does: a range of two dimensions is looked up before a run's resources are there.
     sample.instance.add_dynamic_partitions("office/agents", ["pam"])
-    key = dg.AssetKey(["office", "weekly_scores"])
-    tags = {
-        f"dagster/asset_partition_range_{edge}": f"pam|{week}"
-        for edge, week in (("start", WEEKS[0]), ("end", WEEKS[1]))
-    }
+    tags = dict(zip(RANGE, (f"pam|{WEEKS[0]}", f"pam|{WEEKS[1]}"), strict=True))
+    job = built.resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=sample.instance, tags=tags, asset_selection=[key], raise_on_error=False)
     assert result.success and set(made(result)) == {f"pam|{WEEKS[0]}", f"pam|{WEEKS[1]}"}
     assert {event.asset_key for event in result.get_asset_materialization_events()} == {key}

@@ -22,7 +22,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import Result
 from persona_pipeline.cli.evaluate import _table
-from persona_pipeline.defs.agents.outcomes import run_outcome
+from persona_pipeline.defs.agents.outcomes import verdict_outcome
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.agents.verdicts import GATE, agent_line, all_in_character
 from persona_pipeline.defs.agents.verdicts import verdict as verdict_label
@@ -370,7 +370,7 @@ def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
         "pytest": fallen_text(evaluation, "ann", [item for item in agent.findings if item.exit_code == 1]),
         "view": client_of(viewing_app(world)).get("/agent?id=ann").text,
         "Slack": _payload("hooks.slack.com", notice)["text"],
-        "Dagster's metadata": str(run_outcome(agent.evaluation).metadata["in_character"]),
+        "Dagster's metadata": str(verdict_outcome(agent).metadata["in_character"]),
         "Dagster's check of an agent": gate["no_regression"],
         "Dagster's check of all": everybody,
         "Dagster's run tag": verdict_label([line], report),

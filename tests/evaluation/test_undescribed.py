@@ -24,8 +24,7 @@ from persona_pipeline.lab.versions import KnownJudge, Version
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
-from tests.defs.support import Project
-from tests.support.every_way import _judged_by
+from tests.defs.support import Project, judged_by
 
 TEXTS = {
     "init": "Say here who Bob is, how it writes, and what it never does.",
@@ -112,7 +111,7 @@ def test_strict_or_not_a_broken_agent_is_known_before_a_judge_is_asked(world: Wo
 
 
 def test_dagster_keeps_it_apart(world: World, judge: ScriptedJudge) -> None:
-    with dg.DagsterInstance.ephemeral() as instance, _judged_by(judge):
+    with dg.DagsterInstance.ephemeral() as instance, judged_by(judge):
         project = Project(world.root, instance)
         alone, together = project.evaluate("bob"), project.evaluate_all()
         job = project.run("persona_regression")

@@ -69,5 +69,7 @@ def _connections(patched: pytest.MonkeyPatch) -> None:
 
     for module in (events, runs):
         patched.setattr(module, "create_engine", create_engine)
+        # The revision of its tables, of which nothing in memory is ever upgraded.
+        patched.setattr(module, "stamp_alembic_rev", lambda *_: None)
     patched.setattr(events.InMemoryEventLogStorage, "_connect", connect)
     patched.setattr(runs.InMemoryRunStorage, "connect", connect)

@@ -126,6 +126,10 @@ FILTERS: dict[str, Callable[[Message], bool]] = {
 }
 
 
+# Turned over forwards and backwards, and as a table, in either order: what is listed does not depend on these.
+TURNED = ("", "agent=pam", "q=COMPLETELY+agree", "verdict=out&channel=sales", "since=2026-06-16", "thumb=split")
+
+
 def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "AT_ONCE", 40)
     everything = sorted(anywhere.messages(), key=lambda m: (m.created_at, m.id), reverse=True)
@@ -137,13 +141,16 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
             thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
     write_message_labels(anywhere.root / LABELS, thumbs)
     with client_of(viewing_app(anywhere)) as client:
-        for order, listed in (("", worst_first), ("newest", everything)):
-            for query, is_meant in FILTERS.items():
+        for query, is_meant in FILTERS.items():
+            orders = [("", worst_first), ("newest", everything)]
+            for order, listed in orders if query in TURNED else orders[:1]:
                 wanted = [message for message in listed if is_meant(message)]
                 address = f"/messages?{query}&order={order}"
                 pages = walked(client, address)
                 assert [name for page in pages for name in page] == [message.id for message in wanted], address
                 assert all(len(page) == 40 for page in pages[:-1])
+                if query not in TURNED:
+                    continue
                 rows = csv.DictReader(io.StringIO(client.get(f"/messages.csv?{query}&order={order}").text))
                 assert [row["message_id"] for row in rows] == [message.id for message in wanted], address
                 if wanted:

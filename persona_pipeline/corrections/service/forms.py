@@ -191,9 +191,12 @@ _WORDLESS = re.compile(
 )
 
 
-def answer_forms() -> dict[str, AnswerForm]:
-    """Return the forms of the endpoints that are read, by ``endpoint_of`` their path."""
-    return {"/v1/chat/completions": ChatForm(), "/v1/responses": ResponsesForm(), "/v1/messages": MessagesForm()}
+# The endpoints that are read, by ``endpoint_of`` their path.
+FORMS: dict[str, AnswerForm] = {
+    "/v1/chat/completions": ChatForm(),
+    "/v1/responses": ResponsesForm(),
+    "/v1/messages": MessagesForm(),
+}
 
 
 def endpoint_of(path: str) -> str:

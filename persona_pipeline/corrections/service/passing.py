@@ -23,13 +23,13 @@ from persona_pipeline.corrections.service.answers import Events, HeldAnswer, Spe
 from persona_pipeline.corrections.service.budget import MessageBudget
 from persona_pipeline.corrections.service.forms import (
     ENDPOINT,
+    FORMS,
     NOT_READ,
     NOT_TEXT,
     TOO_LARGE,
     AnswerForm,
     EventPart,
     Json,
-    answer_forms,
     endpoint_of,
     holds_words,
     is_plain_model,
@@ -191,7 +191,7 @@ class PassThrough:
 
     def __init__(self, app: "ASGIApp", upstream: ModelUpstream, access: Access, gate: ActionGate) -> None:
         self._app, self._boundary, self._upstream, self._gate = app, Boundary(app, access), upstream, gate
-        self._forms, self._settings = answer_forms(), StoredSettings(gate.world.store)
+        self._settings = StoredSettings(gate.world.store)
         url = httpx2.URL(upstream.url)
         proxy = None if proxy_bypass(url.host) else getproxies().get(url.scheme)
         # Not a client: it would log addresses, and keep cookies.
@@ -248,7 +248,7 @@ class PassThrough:
         asked = _Asked(scope["method"], target, kept, chunks if has_body else None)
         if asked.method != "POST":
             return asked
-        form = self._forms.get(endpoint_of(scope["path"]))
+        form = FORMS.get(endpoint_of(scope["path"]))
         if form is None:
             unread = ENDPOINT if holds_words(scope["path"]) else ""
             return replace(asked, unread=unread, agent_id=self._upstream.speaker(headers, {}))

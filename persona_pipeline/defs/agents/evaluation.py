@@ -267,7 +267,7 @@ class AgentsStep:
         decides = [*self.asked([self.specs.verdicts, self.specs.in_character]), *self.context.selected_asset_check_keys]
         told = [line for line in lines if decides or line.broken]
         if told:
-            run_tags.label_verdict(self.context.instance, self.context.run_id, verdict(told))
+            self.context.instance.add_run_tags(self.context.run_id, {run_tags.VERDICT: verdict(told)})
         if failure := failure_of(told):
             raise failure
 

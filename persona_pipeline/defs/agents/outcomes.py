@@ -10,7 +10,7 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.verdicts import AgentVerdict
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.voice import VoiceState
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport
+from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import voice_section
@@ -86,40 +86,30 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
     return AssetOutcome(content_hash(seen), facts)
 
 
-def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
-    """Return the run's scores, which Dagster draws over time, its cost, and which run of the store it is."""
-    found: metadata.Metadata = {}
-    if evaluation.overall is not None:
-        found["overall"] = round(evaluation.overall, 4)
-    scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}
-    facts = {
-        **found,
-        **{f"score/{name}": round(score, 4) for name, score in scored.items()},
-        "messages": evaluation.sample_size,
-        **metadata.messages_metadata(evaluation),
-        "window_end": evaluation.window_end.isoformat(),
-        "evaluation_run": evaluation.run_id,
-        **metadata.usage_metadata(evaluation.usage),
-    }
-    return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), facts)
-
-
 def verdict_outcome(report: AgentReport) -> AssetOutcome:
-    """Return the conclusion of a run, its scores, the comparison with the baseline, and the findings."""
-    run = run_outcome(report.evaluation)
-    detectable = [item.power.detectable for item in report.comparison.dimensions.values() if item.power]
+    """Return a run's conclusion, its scores, which Dagster draws over time, its cost, the comparison and the findings."""
+    run, comparison = report.evaluation, report.comparison
+    scored = {name: item.score for name, item in run.dimensions.items() if item.score is not None}
+    detectable = [item.power.detectable for item in comparison.dimensions.values() if item.power]
     facts = {
         **metadata.conclusion_metadata(report.conclusion),
-        **run.metadata,
-        "comparison": metadata.comparison_table(report.comparison),
-        "regressions": len(report.comparison.regressions),
-        "proposition_drops": len(report.comparison.drops),
+        **({} if run.overall is None else {"overall": round(run.overall, 4)}),
+        **{f"score/{name}": round(score, 4) for name, score in scored.items()},
+        "messages": run.sample_size,
+        **metadata.messages_metadata(run),
+        "window_end": run.window_end.isoformat(),
+        "evaluation_run": run.run_id,
+        **metadata.usage_metadata(run.usage),
+        "comparison": metadata.comparison_table(comparison),
+        "regressions": len(comparison.regressions),
+        "proposition_drops": len(comparison.drops),
         **({"detectable_drop": round(max(detectable), 2)} if detectable else {}),
         "judge": judge_check(report).text,
-        **({"p_values_corrected": report.comparison.families} if report.comparison.families else {}),
+        **({"p_values_corrected": comparison.families} if comparison.families else {}),
         **metadata.findings_metadata(report.findings),
     }
-    return AssetOutcome(content_hash([run.version, report.comparison.model_dump(mode="json")]), facts)
+    version = content_hash(run.model_dump(mode="json", exclude={"usage"}))[:32]
+    return AssetOutcome(content_hash([version, comparison.model_dump(mode="json")]), facts)
 
 
 def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:

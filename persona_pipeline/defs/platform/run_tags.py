@@ -15,6 +15,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.world.changes import ask_git
 
 AGENT, JUDGE, WINDOW, COMMIT = "persona/agent", "persona/judge", "persona/window", "persona/commit"
+# The verdict is on the run so that the list of runs shows it without a click.
 REASON, VERDICT, ASKED = "persona/reason", "persona/verdict", "persona/asked"
 
 
@@ -31,11 +32,6 @@ def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[s
     missing = {key: value for key, value in labels.items() if value and key not in run.tags}
     if missing:
         instance.add_run_tags(run.run_id, missing)
-
-
-def label_verdict(instance: dg.DagsterInstance, run_id: str, verdict: str) -> None:
-    """Say on the run how it ended: the list of runs shows it without a click."""
-    instance.add_run_tags(run_id, {VERDICT: verdict})
 
 
 def request_tags(reason: str, *, agent_id: str | None = None, asked: str | None = None) -> Mapping[str, str]:
