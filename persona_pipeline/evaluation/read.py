@@ -40,7 +40,7 @@ from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drif
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.judging.cache import KeptAnswers
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.known import KnownVerdicts
 from persona_pipeline.judging.verdict import Judge
@@ -283,7 +283,7 @@ class WorldReader:
     def known(self) -> KnownVerdicts:
         """The verdicts of all judges on the world's judgments."""
         world = self.world
-        return KnownVerdicts(world.root / RECORDINGS, world.settings.signing_secret, KeptAnswers(world.store))
+        return KnownVerdicts(world.root / RECORDINGS, world.settings.signing_secret, JudgmentCache(world.store))
 
     def label_counts(self) -> tuple[int, int]:
         """Return the numbers of messages and of judgments that people labelled."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,6 +56,21 @@ class JudgmentCache:
                 continue
             found[row.key] = Answer(data, model=row.model, prompt_version=row.prompt_version, cached=True)
         return found
+
+    def keys(self, kind: str) -> dict[str, list[str]]:
+        """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
+        query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
+        rows = grouped(self.store.rows(query), lambda row: row.subject_key)
+        return {subject_key: [row.key for row in own] for subject_key, own in rows.items()}
+
+    def answers(self, keys: Sequence[str]) -> Iterator[tuple[str, Answer]]:
+        """Yield the keys and answers that are there, unchecked. Damaged ones are left out: ``find`` warns of them."""
+        for row in _rows(self.store, keys, _ANSWER, _C.model, _C.prompt_version):
+            with suppress(ValueError):
+                yield (
+                    row.key,
+                    Answer(_unpacked(row.answer), model=row.model, prompt_version=row.prompt_version, cached=True),
+                )
 
     def charge(self, keys: Iterable[str]) -> dict[str, Usage]:
         """Return the cost of answers from message batches that no evaluation has used yet, and mark them as used."""
@@ -141,25 +156,6 @@ def _judgment(
         "usd": answer.usage.usd,
         "created_at": datetime.now(UTC),
     }
-
-
-@dataclass(frozen=True)
-class KeptAnswers:
-    """Paid answers in the store."""
-
-    store: Store
-
-    def keys(self, kind: str) -> dict[str, list[str]]:
-        """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
-        query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
-        rows = grouped(self.store.rows(query), lambda row: row.subject_key)
-        return {subject_key: [row.key for row in own] for subject_key, own in rows.items()}
-
-    def answers(self, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
-        """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""
-        for row in _rows(self.store, keys, _ANSWER, _C.model, _C.prompt_version):
-            with suppress(ValueError):
-                yield row.key, _unpacked(row.answer), row.model, row.prompt_version
 
 
 def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnElement[Any]) -> Iterator[sa.Row[Any]]:

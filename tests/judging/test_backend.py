@@ -130,36 +130,16 @@ def test_grouped_claims_keep_apart_trajectories_and_samples_and_tell_equal_ids_a
     assert [verdict.reasoning for verdict in told] == [f"About {item.claim!r}." for item in asked]
 
 
-def test_unchanged_requests_are_never_paid_for_twice(
-    server: MessagesServer, options: ModelOptions, store: Store
-) -> None:
-    asked = requests(5)
+def test_only_what_changed_is_paid_for_again(server: MessagesServer, options: ModelOptions, store: Store) -> None:
+    asked = [*requests(5), *(request(sample=index) for index in range(3))]
     first = asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge(asked))
     again = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
     second = asyncio.run(again.judge(asked))
-    assert server.paid == 5
+    assert server.paid == len(asked)
     assert [verdict.score for verdict in second] == [verdict.score for verdict in first]
-    assert again.backend.spent.calls == 0
-    assert sum(verdict.usage.calls for verdict in second) == 0
-
-
-def test_one_edited_claim_is_one_call(server: MessagesServer, options: ModelOptions, store: Store) -> None:
-    asked = list(requests(5))
-    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
-    asyncio.run(judge.judge(asked))
-    asked[2] = replace(asked[2], claim="Michael has another habit")
-    asyncio.run(judge.judge(asked))
-    assert server.paid == 6
-
-
-def test_samples_are_asked_for_each_and_cached_each(
-    server: MessagesServer, options: ModelOptions, store: Store
-) -> None:
-    asked = [request(sample=index) for index in range(3)]
-    judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
-    asyncio.run(judge.judge(asked))
-    asyncio.run(judge.judge(asked))
-    assert server.paid == 3
+    assert again.backend.spent.calls == sum(verdict.usage.calls for verdict in second) == 0
+    asyncio.run(again.judge([*asked[1:], replace(asked[0], claim="Michael has another habit")]))
+    assert server.paid == len(asked) + 1
 
 
 def test_equal_questions_are_asked_once(server: MessagesServer, judge: OpenedJudge) -> None:
@@ -185,17 +165,6 @@ def test_structured_output_that_is_rejected_becomes_prompted_json_and_is_remembe
         assert later.notes == backend.notes
         asyncio.run(live_judge(later).judge(requests(4)))
         assert ["output_config" in call.body for call in plain.calls] == [False]
-
-
-def test_prompted_json_may_stand_in_a_code_fence_but_not_twice(options: ModelOptions) -> None:
-    with MessagesServer(structured_output=False) as plain:
-        judge = live_judge(ModelBackend(replace(options, base_url=plain.url)))
-        plain.handler = lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```\n")
-        (fenced,) = asyncio.run(judge.judge([request()]))
-        plain.handler = lambda call: message(2 * json.dumps(verdicts(call.body)))
-        (twice,) = asyncio.run(judge.judge([request()]))
-    assert fenced.score is not None
-    assert twice.unscored is Unscored.INVALID_OUTPUT
 
 
 def test_a_server_that_rejects_plain_requests_too_is_not_taken_to_lack_structured_output(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.judging import batches
-from persona_pipeline.judging.batches import BatchSummary, CollectedBackend, Submission, collect_batches, submit_batch
+from persona_pipeline.judging.batches import CollectedBackend, Submission, collect_batches, submit_batch
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
@@ -282,8 +282,3 @@ def test_a_shared_prefix_is_cached_for_an_hour(server: MessagesServer, options: 
     submit_batch(store, options, questions(requests(2, trajectory=trajectory(length=80))))
     (body,) = server.batches.created.values()
     assert [item["params"]["messages"][3]["content"][0]["cache_control"]["ttl"] for item in body] == ["1h", "1h"]
-
-
-def test_a_summary_counts_reasons() -> None:
-    summary = BatchSummary("b", unscored={"k": ("timeout", "x"), "l": ("timeout", "y"), "m": ("refusal", "z")})
-    assert summary.reasons == {"timeout": 2, "refusal": 1}

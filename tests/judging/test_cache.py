@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
@@ -16,7 +16,7 @@ from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from tests.support.judging import request
-from tests.support.messages_server import MessagesServer, message, status, verdicts
+from tests.support.messages_server import MessagesServer, message, status
 
 QUESTION = proposition_question([request()], max_tokens=500)
 ITEM = {"proposition_id": "_c1", "evidence": [], "reasoning": "r", "ideas": [], "verdict": "scored", "score": 7}
@@ -133,15 +133,3 @@ def test_a_rejection_is_remembered_per_endpoint_and_model(cache: JudgmentCache) 
         cache.rejects_structured_output(*pair) for pair in (("http://here", "m"), ("http://here", "n"), ("x", "m"))
     ]
     assert known == [True, False, False]
-
-
-def test_judgments_written_by_one_process_are_read_by_another(
-    server: MessagesServer, options: ModelOptions, store: Store, store_path: object
-) -> None:
-    asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge([request()]))
-    other = open_store(f"sqlite:///{store_path}", migrate=False)
-    later = live_judge(ModelBackend(options, cache=JudgmentCache(other)))
-    (told,) = asyncio.run(later.judge([request()]))
-    other.close()
-    assert server.paid == 1
-    assert told.score == verdicts(server.calls[0].body)["verdicts"][0]["score"]

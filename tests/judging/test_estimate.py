@@ -41,13 +41,6 @@ def test_without_a_key_tokens_are_guessed_and_it_says_so() -> None:
     assert "10 calls to claude-haiku-5-5" in str(expected)
 
 
-def test_with_a_server_tokens_are_counted_by_it(server: MessagesServer, options: ModelOptions) -> None:
-    expected = estimate(requests(10, trajectory=LONG), options=options)
-    assert expected.counted
-    assert "counted by the API" in str(expected)
-    assert server.requests == [("POST", "/v1/messages/count_tokens")]
-
-
 def test_a_count_that_fails_becomes_a_guess(options: ModelOptions, caplog: pytest.LogCaptureFixture) -> None:
     with MessagesServer() as gone:
         nowhere = replace(options, base_url=gone.url)
@@ -55,11 +48,15 @@ def test_a_count_that_fails_becomes_a_guess(options: ModelOptions, caplog: pytes
     assert "they are guessed" in caplog.text
 
 
-def test_it_can_be_asked_for_inside_an_event_loop(server: MessagesServer, options: ModelOptions) -> None:
-    async def run() -> bool:
-        return estimate([request()], options=options).counted
+def test_with_a_server_tokens_are_counted_by_it_inside_an_event_loop_too(
+    server: MessagesServer, options: ModelOptions
+) -> None:
+    async def run() -> Estimate:
+        return estimate(requests(10, trajectory=LONG), options=options)
 
-    assert asyncio.run(run())
+    expected = asyncio.run(run())
+    assert expected.counted and "counted by the API" in str(expected)
+    assert server.requests == [("POST", "/v1/messages/count_tokens")]
 
 
 def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, options: ModelOptions) -> None:

@@ -80,47 +80,9 @@ FAULTS = {
         lambda call: message(json.dumps(verdicts(call.body)), stop_reason=None), Unscored.INVALID_OUTPUT, "'None'"
     ),
     "empty content": Fault(message(None), Unscored.INVALID_OUTPUT, "the answer has no text"),
-    "blank text": Fault(text(" \n"), Unscored.INVALID_OUTPUT, "the answer has no text"),
-    "truncated JSON": Fault(text('{"verdicts": [{"proposition_id": "ha'), Unscored.INVALID_OUTPUT, "not JSON"),
-    "two objects": Fault(
-        lambda call: message(json.dumps(verdicts(call.body)) * 2), Unscored.INVALID_OUTPUT, "2 objects, not one"
-    ),
     "text alone": Fault(text("Sure, it is an 8."), Unscored.INVALID_OUTPUT, '"Sure, it is an 8."'),
-    "a list": Fault(text("[]"), Unscored.INVALID_OUTPUT, "a JSON list, not an object"),
-    "deep nesting": Fault(text("[" * 100_000), Unscored.INVALID_OUTPUT, "nested too deeply"),
-    "NaN": Fault(text('{"verdicts": NaN}'), Unscored.INVALID_OUTPUT, "NaN"),
-    "duplicate key": Fault(
-        lambda call: message(json.dumps(verdicts(call.body)).replace('"score":', '"score": 9, "score":')),
-        Unscored.INVALID_OUTPUT,
-        "stands twice",
-    ),
-    "no verdict": Fault(altered(lambda data: {"verdicts": []}), Unscored.INVALID_OUTPUT, "no verdict on"),
     "wrong id": Fault(item(proposition_id="habit_2"), Unscored.INVALID_OUTPUT, "nobody asked about"),
-    "duplicate id": Fault(
-        altered(lambda data: {"verdicts": data["verdicts"] * 2}), Unscored.INVALID_OUTPUT, "judged twice"
-    ),
-    "extra verdict": Fault(
-        altered(lambda data: data["verdicts"].append({**data["verdicts"][0], "proposition_id": "other"})),
-        Unscored.INVALID_OUTPUT,
-        "nobody asked about",
-    ),
     "score 10": Fault(item(score=10), Unscored.INVALID_OUTPUT, "score 10"),
-    "score -1": Fault(item(score=-1), Unscored.INVALID_OUTPUT, "score -1"),
-    "score 7.5": Fault(item(score=7.5), Unscored.INVALID_OUTPUT, "score 7.5"),
-    "score true": Fault(item(score=True), Unscored.INVALID_OUTPUT, "score true"),
-    "score 'high'": Fault(item(score="high"), Unscored.INVALID_OUTPUT, 'score "high"'),
-    "score null": Fault(item(score=None), Unscored.INVALID_OUTPUT, "score null"),
-    "score of what is not applicable": Fault(
-        item(verdict="not_applicable"), Unscored.INVALID_OUTPUT, "and yet has a score"
-    ),
-    "unknown verdict": Fault(item(verdict="pass"), Unscored.INVALID_OUTPUT, 'cannot be "pass"'),
-    "field missing": Fault(
-        altered(lambda data: data["verdicts"][0].pop("reasoning") and None),
-        Unscored.INVALID_OUTPUT,
-        "exactly the fields",
-    ),
-    "field too many": Fault(item(passed=True), Unscored.INVALID_OUTPUT, "exactly the fields"),
-    "evidence of numbers": Fault(item(evidence=[1]), Unscored.INVALID_OUTPUT, "the evidence of"),
 }
 
 
@@ -143,7 +105,7 @@ def judged(
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])
+@pytest.mark.parametrize("fault", ["refusal", "text alone", "score 10"])
 def test_what_a_useless_answer_cost_is_counted(fault: str, server: MessagesServer, judge: OpenedJudge) -> None:
     server.handler = lambda call: _outcome(FAULTS[fault], call)
     (verdict,) = asyncio.run(judge.judge([request()]))

@@ -1,10 +1,8 @@
 """Killed at any moment, a run goes on where it was: what was answered is never paid for again."""
 
-import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,9 +15,8 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
 from tests.support.clock import LONG
 from tests.support.forking import forked_python
-from tests.support.messages_replies import message
 from tests.support.messages_server import MessagesServer
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 NEEDED, WIDTH, KILLS = 60, 5, 10
 
@@ -81,38 +78,6 @@ def committed(store: Store) -> int:
 
 def wait_for(count: int, store: Store, server: MessagesServer) -> None:
     wait_until(lambda: server.paid == count == committed(store), pause=0.005)
-
-
-def ask_in_full(server: MessagesServer) -> socket.socket:
-    """Send a whole request, as an SDK does, and return the connection without waiting for an answer."""
-    sent = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
-    body = json.dumps(
-        {
-            "model": "claude-haiku-5-5",
-            "max_tokens": 9,
-            "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
-        }
-    )
-    sent.sendall(
-        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: test\r\nanthropic-version: 2023-06-01\r\n"
-        + f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
-    )
-    return sent
-
-
-def test_nobody_who_was_killed_is_answered_later_however_late_the_server_hears_of_it(server: MessagesServer) -> None:
-    server.handler = lambda call: message("here")
-    server.answer_only(0)
-    for paid in range(30):
-        for asking in [ask_in_full(server) for _ in range(5)]:
-            asking.close()
-        server.drop_unanswered()
-        server.answer_only(paid + 1)
-        with ask_in_full(server) as asking:
-            asking.settimeout(PATIENCE)
-            assert b"here" in asking.recv(65536)
-        wait_until(lambda wanted=paid + 1: server.paid == wanted, pause=0.001)
-    assert not server.problems
 
 
 def test_killed_ten_times_with_calls_under_way_a_run_pays_exactly_what_it_needs(

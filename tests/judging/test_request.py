@@ -85,7 +85,7 @@ def test_the_api_version_is_part_of_the_key() -> None:
     question = proposition_question([BASE], max_tokens=500)
     prefix = prefix_of(STYLE, question)
     keys = [request_key(prefix, question, URL, provider=provider) for provider in (ANTHROPIC, Later())]
-    assert ANTHROPIC.api_version == "2026-10-21" and keys[0] != keys[1]
+    assert keys[0] != keys[1]
 
 
 def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer() -> None:
@@ -109,32 +109,6 @@ def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer
 )
 def test_what_the_judge_never_sees_leaves_the_key_alone(changed: JudgeRequest) -> None:
     assert key(changed) == key()
-
-
-def test_every_field_of_a_body_is_part_of_the_key() -> None:
-    """What goes over the wire differs whenever, and only if, the key does."""
-    question = proposition_question([BASE], max_tokens=500)
-    changes: list[dict[str, Any]] = [
-        {name: value}
-        for name, value in {
-            "system": "s",
-            "context": ("c",),
-            "evidence": "[]",
-            "ask": "a",
-            "schema": {"type": "object"},
-            "max_tokens": 1,
-            "thinking": False,
-            "label": "l",
-            "agent_id": "a",
-        }.items()
-    ]
-    for change in changes:
-        changed = replace(question, **change)
-        same_body = STYLE.body(changed) == STYLE.body(question)
-        same_key = request_key(prefix_of(STYLE, changed), changed, URL, provider=ANTHROPIC) == request_key(
-            prefix_of(STYLE, question), question, URL, provider=ANTHROPIC
-        )
-        assert same_body == same_key, change
 
 
 def test_claims_share_a_prefix_and_other_transcripts_do_not() -> None:

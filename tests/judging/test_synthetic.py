@@ -43,6 +43,8 @@ def test_every_message_is_marked_synthetic_and_has_its_place_and_time(
     assert made.messages[-1].created_at == ENDS
     assert [item.created_at for item in made.messages] == sorted({item.created_at for item in made.messages})
     assert len({item.id for item in made.messages}) == len(made.messages)
+    assert made.usage.calls == 10 and backend.spent == made.usage
+    assert generate(backend).messages == made.messages, "the same answers make the same messages"
 
 
 def test_a_conversation_goes_on_from_what_was_said(server: MessagesServer, backend: ModelBackend) -> None:
@@ -68,15 +70,3 @@ def test_an_empty_message_is_no_message(server: MessagesServer, backend: ModelBa
     made = generate(backend, prompts=[("A?",)])
     assert made.messages == ()
     assert made.failures == ("invalid_output: the message is empty",)
-
-
-def test_the_same_answers_make_the_same_messages(server: MessagesServer, backend: ModelBackend) -> None:
-    server.handler = reply
-    assert generate(backend).messages == generate(backend).messages
-
-
-def test_it_says_what_it_took(server: MessagesServer, backend: ModelBackend) -> None:
-    server.handler = reply
-    made = generate(backend)
-    assert made.usage.calls == 10
-    assert backend.spent == made.usage

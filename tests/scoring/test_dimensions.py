@@ -9,7 +9,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.scoring.text.repetition import catchphrase_part, phrase_uses
+from persona_pipeline.scoring.text.repetition import catchphrase_part
 from persona_pipeline.scoring.text.tokens import vocabulary_stats
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import Message, Window
@@ -426,11 +426,6 @@ def test_each_channel_says_how_near_its_voices_have_come() -> None:
     assert voices["similarity"] is not None
     assert voices["z"] is None
     assert "fewer than" in voices["missing"], "never silently nothing"
-
-
-@pytest.mark.parametrize("phrase", ["", "!!!", " … "])
-def test_a_phrase_without_words_is_used_nowhere(phrase: str) -> None:
-    assert phrase_uses("Well!!! … Hello", phrase) == 0
 
 
 def test_convergence_without_a_lexicon_of_the_language_is_the_mean_of_its_other_parts() -> None:

@@ -1,4 +1,4 @@
-"""Numbers at their ends: a nine in hard mode, coverage of nothing, why nothing is scored, where a conversation breaks."""
+"""Numbers at their ends: coverage of nothing, why nothing is scored, where a conversation breaks."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,17 +8,10 @@ import pytest
 from persona_pipeline.scoring import adherence
 from persona_pipeline.scoring.adherence import MessageValue
 from persona_pipeline.scoring.plan import AgentCase, JudgedPropositions
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, final_score
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.world.models import Message, Window
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("raw", "inverted", "score"), [(9, False, 9.0), (0, True, 9.0), (8, False, 6.4), (1, True, 6.4), (0, False, 0.0)]
-)
-def test_hard_mode_spares_a_nine_alone(raw: float, inverted: bool, score: float) -> None:
-    assert final_score(raw, inverted=inverted, hard=True) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(("scored", "expected", "share"), [(0, 0, 1.0), (0, 4, 0.0), (1, 4, 0.25), (4, 4, 1.0)])

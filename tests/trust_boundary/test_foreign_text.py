@@ -22,7 +22,7 @@ from persona_pipeline.base.documents.json import canonical_json, json_line
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.text import calm_cell, plain_cell, shown_json, storable, storable_data
 from persona_pipeline.cli import machine_failure
-from persona_pipeline.judging.cache import KeptAnswers
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.line import parse_line, signature_of
@@ -175,7 +175,7 @@ def test_an_answer_that_an_earlier_release_kept_heals_when_it_is_read(store: Sto
     row = {"key": "k", "subject_key": "k", "kind": "gate", "model": "m", "prompt_version": PROMPT_VERSION}
     with store.begin() as connection:
         upsert(connection, tables.judgments, [{**row, "answer": answer}])
-    assert [data for _, data, _, _ in KeptAnswers(store).answers(["k"])] == [{"reason": storable(text)}]
+    assert [kept.data for _, kept in JudgmentCache(store).answers(["k"])] == [{"reason": storable(text)}]
 
 
 def failing(make: Callable[[], object]) -> str | None:

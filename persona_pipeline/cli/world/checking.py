@@ -190,7 +190,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
         stale_lines,
         stale_reasons,
     )
-    from persona_pipeline.judging.cache import KeptAnswers
+    from persona_pipeline.judging.cache import JudgmentCache
     from persona_pipeline.judging.open import RECORDINGS
     from persona_pipeline.judging.recordings.known import KnownVerdicts
 
@@ -203,7 +203,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     # A check does not create a store.
     stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
-    kept = KeptAnswers(open_world(root).store) if stored else None
+    kept = JudgmentCache(open_world(root).store) if stored else None
     known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
     reasons = stale_reasons(labels, labelled_claims(root, labels), is_judged=known.knows)
     for path in label_paths(root / LABELS):

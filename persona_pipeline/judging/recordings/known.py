@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
-from persona_pipeline.judging.cache import KeptAnswers
+from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
 from persona_pipeline.judging.recordings.replay import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
@@ -45,7 +45,7 @@ class KnownVerdicts:
 
     recordings: Path
     secret: bytes | None
-    kept: KeptAnswers | None = None
+    kept: JudgmentCache | None = None
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the supported answers to it and its repeats, with model and prompt version.
@@ -82,7 +82,8 @@ class KnownVerdicts:
     def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[Answer]]:
         # A judgment that was repeated has a key for each time.
         keys = [list(takewhile(self.knows, (recording_key(subject, n) for n in count()))) for subject in subjects]
-        rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
+        wanted = [row for own in keys for key in own for row in self._keys.get(key, ())]
+        rows = dict(self.kept.answers(wanted)) if self.kept else {}
         found = []
         for own, subject in zip(keys, subjects, strict=True):
             name, said = str(subject["proposition_id"]), list[Answer]()
@@ -95,10 +96,6 @@ class KnownVerdicts:
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
-
-    def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
-        rows = self.kept.answers(list(wanted)) if self.kept else ()
-        return {key: Answer(data, model=model, prompt_version=prompt, cached=True) for key, data, model, prompt in rows}
 
 
 def _named(answer: Answer, proposition_id: str) -> Answer:

@@ -37,6 +37,7 @@ from persona_pipeline.scoring.style.features import (
 from persona_pipeline.scoring.style.features import (
     languages as languages,
 )
+from persona_pipeline.scoring.style.likeness import by_speaker
 from persona_pipeline.world.models import Message, conversations
 
 # Minimum own messages and conversations to learn a voice; below the second pair only large changes are detected.
@@ -293,10 +294,7 @@ def talk_numbers(own: Sequence[Message]) -> Any:
 
 def _others(agent_id: str, messages: Sequence[Message]) -> dict[str, list[str]]:
     """Return texts of the agents with the most messages, sampled evenly over time, by agent."""
-    said: dict[str, list[str]] = {}
-    for message in messages:
-        if message.agent_id != agent_id and message.text.strip():
-            said.setdefault(message.agent_id, []).append(message.text)
+    said = by_speaker(item for item in messages if item.agent_id != agent_id and item.text.strip())
     most = sorted(
         (name for name in said if len(said[name]) >= FEWEST_OTHERS), key=lambda name: (-len(said[name]), name)
     )

@@ -84,21 +84,6 @@ def test_few_conversations_say_less_than_many() -> None:
     assert one.high - one.low > 1.4 * (many.high - many.low)
 
 
-@pytest.mark.parametrize(
-    ("talks", "low", "high"),
-    [
-        pytest.param(["i" * 36 + "oo"], 0.611, 0.995, id="one conversation: Wilson's of 8.1 messages"),
-        pytest.param(["i" * 30] * 4, 0.889, 1, id="four: of 30.8"),
-        pytest.param(["i" * 30] * 6, 0.950, 1, id="six that are alike: of 73.5"),
-        pytest.param(["i" * 30] * 3 + ["o" * 30] * 3, 0, 1, id="six that differ: of the subsets a ninth are all in"),
-        pytest.param([], 0, 1, id="nothing"),
-    ],
-)
-def test_the_interval(talks: list[str], low: float, high: float) -> None:
-    found = share_in_character(said(*talks))
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.002)
-
-
 @given(TALKS)
 def test_the_share_lies_in_its_interval(talks: list[str]) -> None:
     found = share_in_character(said(*talks))

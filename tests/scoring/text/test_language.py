@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of, packaged_lexicon, unread_language
-from persona_pipeline.scoring.text.tokens import _alone, _weights, _words, languages_of
+from persona_pipeline.scoring.text.tokens import languages_of
 
 SAID = {
     "de": ["Das Paket kommt heute nicht mehr.", "Ich habe es dir doch gesagt, wir sind zu spät."],
@@ -74,21 +74,8 @@ def test_a_lexicon_is_of_its_languages() -> None:
         ),
         pytest.param(["ok", "hm"], ["en"], id="too short all"),
         pytest.param([SAID["de"][0]], ["de"], id="one alone"),
+        pytest.param([*SAID["en"] * 2, "nicht ich", "nicht ich"], ["en"], id="two words tell nothing"),
     ],
 )
 def test_a_fifth_of_the_texts_makes_a_language(texts: list[str], languages: list[str]) -> None:
     assert languages_of(texts) == languages
-
-
-@pytest.mark.parametrize(("text", "language"), [("nicht ich", "unknown"), ("nicht ich das", "de"), ("", "unknown")])
-def test_a_text_alone_is_told_from_three_words_on(text: str, language: str) -> None:
-    assert _alone(text) == language
-
-
-def test_words_of_a_language_are_those_of_its_line() -> None:
-    """A language a line; a line that begins with # says where they are from."""
-    assert {"en", "de", "fr", "sv"} <= _words().keys()
-    assert not any(language.startswith("#") for language in _words())
-    assert all(words for words in _words().values())
-    assert _weights()["nicht"] == ["de"]
-    assert set(_weights()) == {word for words in _words().values() for word in words}

@@ -1,4 +1,3 @@
-import random
 from collections.abc import Iterable
 from itertools import combinations
 from statistics import fmean
@@ -21,22 +20,11 @@ from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngra
 from persona_pipeline.world.propositions.models import Catchphrase
 
 MESSAGES = st.lists(st.text(alphabet="abc ", max_size=24), max_size=12)
-CORRELATED_WORDS = [f"w{index}" for index in range(2000)]
 
 
 def repetition_by_definition(messages: list[str], n: int) -> float:
     grams = [extract_ngrams(message, n) for message in messages]
     return fmean(overlap(a, b) for a, b in combinations(grams, 2))
-
-
-def natural(count: int, seed: int, opener: str = "") -> list[str]:
-    """Messages whose words are as unevenly frequent as a language's."""
-    generator = random.Random(seed)
-    weights = [1 / rank for rank in range(1, len(CORRELATED_WORDS) + 1)]
-    return [
-        opener + " ".join(generator.choices(CORRELATED_WORDS, weights, k=generator.randrange(3, 25)))
-        for _ in range(count)
-    ]
 
 
 @pytest.mark.parametrize("n", [0, -1])
@@ -70,24 +58,6 @@ def test_share_is_a_share_and_ignores_order(messages: list[str]) -> None:
 
 @given(st.lists(st.text(alphabet="abc ", max_size=24), min_size=2, max_size=12), st.integers(1, 3))
 def test_corpus_repetition_is_the_mean_over_pairs(messages: list[str], n: int) -> None:
-    assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        pytest.param(natural(400, 1), id="natural"),
-        pytest.param(natural(400, 2, "Hey everyone, just wanted to say "), id="one opener in all"),
-        pytest.param(natural(200, 3, "So I was thinking ") + natural(200, 4), id="an opener in half"),
-        pytest.param(natural(60, 5) * 5 + [""] * 20, id="many equal messages and empty ones"),
-        pytest.param(
-            [f"the {w} of the {x} is {y} again" for w in "abcdef" for x in "abcdef" for y in "abcdefgh"],
-            id="a template with three slots",
-        ),
-    ],
-)
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: list[str], n: int) -> None:
     assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 
 
@@ -201,7 +171,7 @@ def test_what_is_usual_is_what_few_stretches_exceed(count: int) -> None:
         ("x that", "that is", 0),
         ("that is", "that is", 1),
         ("a that is", "that is", 1),
-        ("anything", "", 0),
+        *(("Well!!! … Hello", phrase, 0) for phrase in ("", "!!!", " … ")),
     ],
 )
 def test_uses_of_a_phrase_do_not_overlap(text: str, phrase: str, uses: int) -> None:
