@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (340, 400),
-    "lines": (70_656, 63_000),
-    "lines of the core": (32_094, 28_500),
+    "lines": (70_606, 63_000),
+    "lines of the core": (32_065, 28_500),
     "modules with one importer": (59, 60),
     "modules that other rooms import": (136, 70),
     "class names in several modules": (3, 8),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_THIS_MACHINE = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d*)?", re.IGNORECASE)
 ARRIVED = "persona_pipeline.arrived"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GATE_PATH = "/v1/gate"
@@ -109,7 +109,7 @@ class Boundary:
             # A proxy that reads the other header takes the rest of the body for a request.
             detail = "a request has a Content-Length or a Transfer-Encoding, not both"
             return _refused(400, detail, {"connection": "close"})
-        if access.token is None and _host_name(host) not in _LOOPBACK_NAMES:
+        if access.token is None and not _THIS_MACHINE.fullmatch(host):
             return _refused(421, "this service answers requests to localhost only; set a token to open it")
         if access.token is None and headers.get("origin") not in (None, f"http://{host}"):
             return _refused(403, "another page sent this request")
@@ -167,19 +167,9 @@ def _replay(body: bytes, receive: "Receive") -> "Receive":
 
 def _bears(headers: dict[str, str], tokens: Sequence[str | None]) -> bool:
     scheme, _, given = headers.get("authorization", "").partition(" ")
-    matches = [
-        hmac.compare_digest(given.strip().encode("utf-8"), token.encode("utf-8"))
-        for token in tokens
-        if token is not None
-    ]
+    own = given.strip().encode("utf-8")
+    matches = [hmac.compare_digest(own, token.encode("utf-8")) for token in tokens if token is not None]
     return scheme.lower() == "bearer" and any(matches)
-
-
-def _host_name(host: str) -> str:
-    """The host header without its port; an IPv6 address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
 
 
 _BACKLOG = 2048

@@ -47,7 +47,8 @@ def marks_of(message: Message, unread: Counter[str]) -> Iterator[MessageLabel]:
         name, value = str(mark.get("name", "")), mark.get("value")
         found = _rated(name, value) if _OF_USERS.search(name) else None
         if found is None:
-            unread[f"{name[:40]} {_shown(value)}".strip()] += 1
+            shown = "" if isinstance(value, Mapping | list) else str(value)[:20]
+            unread[f"{name[:40]} {shown}".strip()] += 1
             continue
         source, liked, rating = found
         yield _label(message, liked, source, _who(mark) or _who(value) or "", rating=rating)
@@ -96,7 +97,3 @@ def _rated(name: str, value: Any) -> tuple[MarkSource, bool, float | None] | Non
 
 def _who(value: Any) -> Any:
     return next((value[key] for key in _BY if value.get(key)), None) if isinstance(value, Mapping) else None
-
-
-def _shown(value: Any) -> str:
-    return "" if isinstance(value, (Mapping, list)) else str(value)[:20]

@@ -122,6 +122,12 @@ def _csv(text: str, decode: Collection[str]) -> Iterator[Record]:
         yield problem.line or 1, ValueError(problem.message)
 
 
+def header_of(source: Source) -> list[str]:
+    """Return the names in the first line of a CSV file, also of columns that are empty."""
+    text = source.beginning.lstrip()
+    return _names(next((cells for _, cells in csv_rows(text, "", [], delimiter=delimiter_of(text))), []))
+
+
 def _names(cells: Sequence[str]) -> list[str]:
     """Return names of columns, each once: a second one of a name gets a number."""
     names: list[str] = []

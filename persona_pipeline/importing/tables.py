@@ -26,7 +26,7 @@ from persona_pipeline.importing.base import (
     object_of,
     value_at,
 )
-from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.importing.records import first_records, header_of, records
 from persona_pipeline.importing.times import Times, UnclearOrderError, words, zone_of
 from persona_pipeline.world.messages.files import FIELDS, ORDERS, ROLE, Row
 from persona_pipeline.world.names import plain_words
@@ -311,6 +311,10 @@ class HelpdeskTable:
             columns.setdefault("agent_id", "")
         missing = [name for name in _SAID if name not in columns]
         if missing:
+            empty = [name for name in header_of(self.source) if name not in self.names and not self.source.is_json]
+            if (left := Layout.of(empty, {}).columns).keys() & {*missing}:
+                said = f"the column {listed(left.values())} is empty in every row; export it again with what it holds"
+                raise UnclearTableError(said, self.source, self.names)
             said = (
                 f"it is unclear which column has {', '.join(_SAID[name] for name in missing)}; the columns are "
                 f"{listed(self.names)}: name it with {' '.join(f'--map COLUMN={name}' for name in missing)}"

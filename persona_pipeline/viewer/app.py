@@ -1,5 +1,6 @@
 """The application of ``view``: an address for each page, and forms for thumbs."""
 
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,7 +48,7 @@ def create_app(world: World, labeller: str, token: str) -> FastAPI:
     _add_thumbs(app, viewer)
     _add_file(app, "view.css", "text/css", page_style())
     _add_file(app, "view.js", "text/javascript")
-    statuses = {ConfigError: 409, HTTPException: None, RequestValidationError: 422, DBAPIError: 503, OSError: 507}
+    statuses = {ConfigError: 409, HTTPException: None, RequestValidationError: 422, DBAPIError: 503, OSError: None}
     for error, status in statuses.items():
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
@@ -260,7 +261,8 @@ def _failed(viewer: Viewer, status: int | None) -> Callable[[Request, Exception]
             detail = f"The store did not answer ({said[0][:200]}). Reload the page in a moment."
         else:
             detail = str(error)
-        code = status or getattr(error, "status_code", 500)
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = 507 if is_full else status or getattr(error, "status_code", 500)
         return viewer.page("error.html.j2", code, detail=detail)
 
     return respond

@@ -17,6 +17,12 @@ TEXTS = (
 )  # fmt: skip
 
 
+def write_json(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    return path
+
+
 def own(folder: Path, count: int) -> Path:
     rows = [
         {"id": f"m{n}", "agent_id": who, "channel": "general", "text": text, "created_at": at}
@@ -60,13 +66,9 @@ def slack(folder: Path, count: int) -> Path:
         if n == 2:
             item |= {"thread_ts": items[1]["ts"], "edited": {"user": "U1", "ts": f"{seconds + 9}.000000"}}
         items.append(item)
-    for name, data in (("users.json", members), ("channels.json", [{"id": "C1", "name": "general"}])):
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(data), encoding="utf-8")
-    day = root / "general" / "2026-03-01.json"
-    day.parent.mkdir(exist_ok=True)
-    day.write_text(json.dumps(items, indent=4), encoding="utf-8")
+    write_json(root / "users.json", members)
+    write_json(root / "channels.json", [{"id": "C1", "name": "general"}])
+    write_json(root / "general" / "2026-03-01.json", items)
     return root
 
 
@@ -106,9 +108,7 @@ def langsmith(folder: Path, count: int) -> Path:
             run |= {"end_time": TEXTS[n + 1][2], "outputs": outputs}
             rows.append({**run, "id": f"r{n}-llm", "parent_run_id": f"r{n}", "run_type": "llm", "outputs": {}})
         rows.append(run)
-    path = folder / "runs.json"
-    path.write_text(json.dumps({"runs": rows}, indent=1), encoding="utf-8")
-    return path
+    return write_json(folder / "runs.json", {"runs": rows})
 
 
 def sillytavern(folder: Path, count: int) -> Path:
@@ -189,9 +189,7 @@ def chatgpt(folder: Path, count: int) -> Path:
             add(f"c{n}", "assistant", None, ["search()"], at, recipient="web")
         add(f"n{n}", "user" if who == "ann" else "assistant", who, [text], at, metadata={"model_slug": "m"})
     whole = {"title": "A talk", "create_time": 1, "mapping": nodes, "current_node": last, "conversation_id": "general"}
-    path = folder / "conversations.json"
-    path.write_text(json.dumps([whole]), encoding="utf-8")
-    return path
+    return write_json(folder / "conversations.json", [whole])
 
 
 def claude(folder: Path, count: int) -> Path:
@@ -205,9 +203,7 @@ def claude(folder: Path, count: int) -> Path:
         }
         for n, (who, text, at) in enumerate(TEXTS[:count])
     ]
-    path = folder / "claude.json"
-    path.write_text(json.dumps([{"uuid": "general", "name": "A talk", "chat_messages": said}]), encoding="utf-8")
-    return path
+    return write_json(folder / "claude.json", [{"uuid": "general", "name": "A talk", "chat_messages": said}])
 
 
 def discord(folder: Path, count: int) -> Path:
@@ -228,9 +224,7 @@ def discord(folder: Path, count: int) -> Path:
         "exportedAt": TEXTS[0][2],
         "messages": said,
     }
-    path = folder / "discord.json"
-    path.write_text(json.dumps(whole, indent=2), encoding="utf-8")
-    return path
+    return write_json(folder / "discord.json", whole)
 
 
 SAMPLES: dict[str, Callable[[Path, int], Path]] = {

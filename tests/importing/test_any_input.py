@@ -89,17 +89,3 @@ def test_a_damaged_file_is_no_crash(name: str, cut: int, noise: bytes, tmp_path:
 def test_the_overlap_is_the_longest(known: list[str], told: list[str]) -> None:
     longest = max(n for n in range(min(len(known), len(told)) + 1) if n == 0 or known[-n:] == told[:n])
     assert overlap([("r", text) for text in known], [("r", text) for text in told]) == longest
-
-
-def test_lines_that_cannot_be_decoded_stand_where_they_stand(tmp_path: Path) -> None:
-    path = tmp_path / "chats.jsonl"
-    good = {"messages": [{"role": "user", "content": "hi"}], "created": 1}
-    path.write_text(f'{json.dumps(good)}\n{{"a": 1, "a": 2}}\n{{\n{json.dumps(good)}\n', encoding="utf-8")
-    found = read(importer_of(Source(path, "it")), Source(path, "it"))
-    said = [
-        (item.line, str(item.found)[:40])
-        for item in found
-        if isinstance(item, Row) and isinstance(item.found, ValueError)
-    ]
-    assert said == [(2, "is not JSON (the key 'a' stands twice in"), (3, "is not JSON (Expecting property name enc")]
-    assert len(found) == 4

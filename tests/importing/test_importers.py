@@ -11,7 +11,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source, run
-from persona_pipeline.importing.base import TurnIds, as_text, text_of, value_at
+from persona_pipeline.importing.base import TurnIds, as_text, value_at
 from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of, read_export
 from persona_pipeline.world import World
@@ -136,8 +136,9 @@ def test_chats_without_ids_and_times_are_known_by_how_they_begin(empty_world: Wo
     )
     written = take(empty_world, later, **options).result.written
     assert (written.inserted, written.updated, written.unchanged) == (3, 0, 6)
-    channels = {message.channel for message in empty_world.messages()}
-    assert len(channels) == 4, "two chats that begin alike are two"
+    assert len({message.channel for message in empty_world.messages()}) == 4, "two chats that begin alike are two"
+    times = {(message.text, f"{message.created_at:%H:%M:%S}") for message in empty_world.messages()}
+    assert {("hi", "09:00:00"), ("ho", "09:00:01"), ("hi", "09:02:00"), ("new", "09:03:00")} <= times, "a minute a line"
 
 
 SLACK = {"type": "message", "user": "U9", "ts": "1772352000.000100"}
@@ -215,17 +216,21 @@ def test_every_time_sillytavern_ever_wrote(sent: Any, moment: str | None) -> Non
         assert sent_at(sent).isoformat() == moment
 
 
-def test_a_group_chat_to_the_minute_keeps_its_order_and_its_names(tmp_path: Path) -> None:
-    sent = "June 19, 2023 2:20pm"
+@pytest.mark.parametrize("user", [None, 5, "unused", "Kim"])
+def test_a_group_chat_to_the_minute_keeps_its_order_and_its_names(tmp_path: Path, user: Any) -> None:
+    sent, name = {"send_date": "June 19, 2023 2:20pm"}, user if user == "Kim" else "Zoe"
     lines = [
-        {"name": "Zoe", "is_user": True, "mes": "Hi {{char}}, I am {{user}}.", "send_date": sent},
-        {"name": "Ann", "is_user": False, "mes": "{{char}} here, <USER>.", "send_date": sent},
-        {"name": "Bob", "is_user": False, "mes": "{{Char}} too.", "send_date": sent},
+        *([{"user_name": user, "character_name": "Ann", "chat_metadata": {}}] if user else []),
+        {"name": "Zoe", "is_user": True, "mes": "Hi {{char}}, I am {{user}}.", "gen_id": 7, **sent},
+        {"name": "Ann", "is_user": False, "mes": "{{char}} here, <USER>.", **sent},
+        {"name": "Bob", "is_user": False, "mes": "{{Char}} too.", **sent},
     ]
     found = rows_of(tmp_path, "group.jsonl", "\n".join(map(json.dumps, lines)))
-    assert [message.text for message in found] == ["Hi Ann, I am Zoe.", "Ann here, Zoe.", "Bob too."]
-    assert sorted(found, key=lambda message: message.created_at) == found
-    assert len({message.created_at for message in found}) == 3
+    said = [message for message in found if isinstance(message, Message)]
+    assert [message.text for message in said] == [f"Hi Ann, I am {name}.", f"Ann here, {name}.", "Bob too."]
+    assert sorted(said, key=lambda message: message.created_at) == said
+    assert len({message.created_at for message in said}) == 3
+    assert said[0].extras == {"is_user": True, "gen_id": 7, **sent}, "name and text stand in their own places"
 
 
 @pytest.mark.parametrize(
@@ -237,29 +242,11 @@ def test_a_group_chat_to_the_minute_keeps_its_order_and_its_names(tmp_path: Path
         ("langsmith", {"id": "r", "run_type": "llm", "start_time": "2026-03-01T10:00:00"}, "x"),
     ],
 )
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "x",
-        {"role": "assistant", "content": "x"},
-        {"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]},
-        {"choices": [{"message": {"role": "assistant", "content": "x"}}]},
-        {"generations": [[{"text": "x", "message": {"lc": 1, "id": ["AIMessage"], "kwargs": {"content": "x"}}}]]},
-        {"output": {"type": "ai", "content": "x"}},
-        {"output": "x"},
-        [{"type": "ai", "data": {"content": "x"}}],
-        {"role": "model", "parts": [{"type": "text", "content": "x"}]},
-        json.dumps({"answer": "x"}),
-    ],
-)
-def test_answers_are_found_in_whatever_form(tmp_path: Path, name: str, data: Any, text: str, answer: Any) -> None:
-    key = "outputs" if name == "langsmith" else "output"
-    message = message_of(tmp_path, "traces.jsonl", {**data, key: answer})
-    assert (message.agent_id, message.text, message.channel) == (
-        "assistant",
-        text,
-        data["id"] if "trace" not in str(data) else "t",
-    )
+def test_a_lone_answer_is_a_message(tmp_path: Path, name: str, data: Any, text: str) -> None:
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}
+    message = message_of(tmp_path, "traces.jsonl", {**data, "outputs" if name == "langsmith" else "output": answer})
+    place = data["id"] if "trace" not in str(data) else "t"
+    assert (message.agent_id, message.text, message.channel) == ("assistant", text, place)
 
 
 def test_who_and_where_can_be_mapped(tmp_path: Path) -> None:
@@ -387,20 +374,6 @@ def test_a_folder_of_files_is_read_file_by_file(empty_world: World, tmp_path: Pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"has no file in it that ends in \.jsonl"):
         take(empty_world, tmp_path / "empty")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("a", "a"),
-        (["a", {"text": "b"}, {"type": "text", "content": "c"}, {"type": "image_url", "text": "no"}], "a\nb\nc"),
-        ([{"type": "output_text", "text": "a"}, 7, {"text": 7}, "", ["x"]], "a"),
-        ({"text": "x"}, ""),
-        (None, ""),
-    ],
-)
-def test_the_text_of_content_is_that_of_its_parts(value: Any, text: str) -> None:
-    assert text_of(value) == text
 
 
 @pytest.mark.parametrize(
@@ -661,10 +634,6 @@ def test_a_row_of_a_table_is_what_its_cells_say(tmp_path: Path) -> None:
     one, two, three = rows_of(tmp_path, "own.csv", head + rows)
     assert (one.id, one.extras, two.extras) == ("1", {}, {"more": "x"})
     assert isinstance(three, ValueError)
-    five, four = rows_of(
-        tmp_path, "t2.csv", "id,timestamp,output\nt,2026-03-01T10:00:00Z,x\nu,2026-03-01T10:00:00Z,x,y\n"
-    )
-    assert (four.text, isinstance(five, ValueError)) == ("x", True)
 
 
 @pytest.mark.parametrize(
@@ -815,6 +784,7 @@ def test_parts_that_are_no_text_are_kept_beside_it(tmp_path: Path, content: Any,
         ('{"runs": [{"a": 1}, 7]}', [(1, {"a": 1}), (1, "record 2 is not an object; export it again")]),
         ('{"other": [{"a": 1}]}', [(1, {"other": [{"a": 1}]})]),
         ('{"a": 1}\n\n{"a": 2}\n7\n{', [(1, {"a": 1}), (3, {"a": 2}), (4, "is not an object"), (5, "is not JSON")]),
+        ('{"a": 1}\n{"a": 1, "a": 2}', [(1, {"a": 1}), (2, "is not JSON (the key 'a' stands twice in")]),
         ('[\n{"a": 1},\n7\n]', [(2, {"a": 1}), (3, "is not an object; export it again")]),
         ('[{"a": 1}]', [(1, {"a": 1})]),
         ('[1]\n{"a": 1}', [(1, "is not an object"), (2, {"a": 1})]),

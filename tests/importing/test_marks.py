@@ -19,147 +19,82 @@ from persona_pipeline.importing.run import ImportOptions, import_messages
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import bounded_extras
 from persona_pipeline.world.models import Message
+from tests.importing.samples import SAMPLES, TEXTS
 from tests.support.worlds import write_jsonl
 
 AT = "2026-03-01T09:0{}:00Z"
-TEXTS = ("Ahoy!", "How are you?", "Aye, well.", "Good.")
 
 
 def sillytavern(folder: Path) -> Path:
     rows: list[dict[str, Any]] = [{"user_name": "Kim", "character_name": "ann", "create_date": AT.format(0)}]
     swipes = [["Hi!", "Ahoy!"], None, ["I am {{char}}.", "Aye, well.", ""], None, ["Bye", "Farewell."]]
-    for n, text in enumerate((*TEXTS, "Farewell.")):
+    for n, text in enumerate(("Ahoy!", "How are you?", "Aye, well.", "Good.", "Farewell.")):
         row = {"name": "Kim" if n % 2 else "ann", "is_user": bool(n % 2), "mes": text, "send_date": AT.format(n)}
         rows.append(row | ({"swipe_id": 1, "swipes": swipes[n]} if swipes[n] else {}))
     return write_jsonl(folder / "chat.jsonl", rows)
 
 
-def openai(folder: Path) -> Path:
-    turns: list[dict[str, Any]] = [
-        {
-            "role": ("assistant", "user")[n % 2],
-            "name": ("ann", "kim")[n % 2],
-            "content": text,
-            "timestamp": AT.format(n),
-        }
-        for n, text in enumerate(TEXTS)
-    ]
-    turns[2]["feedback"] = {"rating": "thumbsDown", "user": "u1"}
-    return write_jsonl(folder / "chats.jsonl", [{"conversation_id": "c", "rating": 5, "messages": turns}])
+def feedback(name: str, value: Any, kind: str) -> dict[str, Any]:
+    return {"key": name, "score": value, "feedback_source": {"type": kind, "user_id": "u1"}}
 
 
-def own(folder: Path) -> Path:
-    rows = [
-        {"id": f"m{n}", "agent_id": "kim" if n % 2 else "ann", "channel": "c", "text": text, "created_at": AT.format(n)}
-        for n, text in enumerate(TEXTS)
-    ]
-    return write_jsonl(folder / "own.jsonl", [rows[0], rows[1] | {"stars": 5}, rows[2] | {"stars": 1}])
+def made_anew(nodes: dict[str, Any]) -> None:
+    content = {"content_type": "text", "parts": ["No idea."]}
+    nodes["x"] = {"message": {"author": {"role": "assistant"}, "content": content}, "parent": nodes["n1"]["parent"]}
+    nodes[nodes["n1"]["parent"]]["children"].append("x")
 
 
-def slack(folder: Path) -> Path:
-    day = folder / "export" / "c" / "2026-03-01.json"
-    day.parent.mkdir(parents=True)
-    items = [
-        {"type": "message", "user": "U1", "text": text, "ts": f"177235200{n}.000000"}
-        for n, text in enumerate(TEXTS[:3])
-    ]
-    items[2] |= {"reactions": [{"name": "thumbsdown", "users": ["U9"], "count": 1}, {"name": "tada", "users": ["U9"]}]}
-    day.write_text(json.dumps(items), encoding="utf-8")
-    (folder / "export" / "users.json").write_text(json.dumps([{"id": "U1", "name": "ann"}]), encoding="utf-8")
-    return folder / "export"
-
-
-def _trace(**more: Any) -> dict[str, Any]:
-    asked = [
-        {"role": "assistant", "name": "ann", "content": TEXTS[0]},
-        {"role": "user", "name": "kim", "content": TEXTS[1]},
-    ]
-    return {"input": {"messages": asked}, "output": {"role": "assistant", "name": "ann", "content": TEXTS[2]}, **more}
-
-
-def langfuse(folder: Path) -> Path:
-    scores = [
-        {"id": "s2", "traceId": "t1", "name": "helpfulness", "value": 0.2, "source": "EVAL"},
-        {"id": "s3", "traceId": "t1", "name": "length", "value": 0.4, "source": "API"},
-    ]
-    rows = [
-        _trace(id="t1", timestamp=AT.format(0), sessionId="c", scores=scores),
-        {"id": "s1", "traceId": "t1", "name": "user-feedback", "value": 0, "dataType": "BOOLEAN", "userId": "u1"},
-    ]
-    return write_jsonl(folder / "traces.jsonl", rows)
-
-
-def langsmith(folder: Path) -> Path:
-    whole = _trace()
-    run = {
-        "id": "r1", "trace_id": "r1", "run_type": "chain", "start_time": AT.format(0), "end_time": AT.format(2),
-        "inputs": whole["input"], "outputs": whole["output"], "extra": {"metadata": {"session_id": "c"}},
-        "feedback": [
-            {"key": "user_score", "score": 0.0, "feedback_source": {"type": "app", "user_id": "u1"}},
-            {"key": "correctness", "score": 0.3, "feedback_source": {"type": "model"}},
-        ],
-    }  # fmt: skip
-    return write_jsonl(folder / "runs.jsonl", [run])
-
-
-def chatgpt(folder: Path) -> Path:
-    """The third message was made anew; the one that was not kept stands beside it."""
-    nodes: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": ["0"]}}
-    for n, text in enumerate(TEXTS):
-        content = {"content_type": "text", "parts": [text]}
-        author = {"role": "user" if n % 2 else "assistant", "name": None if n % 2 else "ann"}
-        message = {"id": str(n), "author": author, "create_time": 1772352000.0 + n, "content": content}
-        above = str(n - 1) if n else "root"
-        nodes[str(n)] = {"id": str(n), "message": message, "parent": above, "children": [str(n + 1)]}
-    other = {"author": {"role": "assistant"}, "content": {"content_type": "text", "parts": ["No idea."]}}
-    nodes["x"] = {"id": "x", "message": other, "parent": "1", "children": []}
-    nodes["1"]["children"] = ["x", "2"]
-    path = folder / "conversations.json"
-    path.write_text(json.dumps([{"id": "c", "title": "", "mapping": nodes, "current_node": "3"}]), encoding="utf-8")
-    return path
-
-
-def discord(folder: Path) -> Path:
-    said: list[dict[str, Any]] = [
-        {"id": str(n), "type": "Default", "timestamp": AT.format(n), "content": text, "author": {"name": "ann"}}
-        for n, text in enumerate(TEXTS[:3])
-    ]
-    said[2]["reactions"] = [
-        {"emoji": {"name": "\U0001f44e", "code": "thumbsdown"}, "count": 1, "users": [{"id": "9"}]},
-        {"emoji": {"name": "\U0001f389", "code": "tada"}, "count": 1, "users": [{"id": "9"}]},
-    ]
-    whole = {"guild": {}, "channel": {"name": "c"}, "exportedAt": AT.format(9), "messages": said}
-    path = folder / "discord.json"
-    path.write_text(json.dumps(whole), encoding="utf-8")
-    return path
-
-
-# Of the third message: what is labelled, and what cannot be told.
-FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, str, str]], dict[str, int]]] = {
-    sillytavern: (
-        [("Aye, well.", "in", "swipe"), ("I am ann.", "out", "swipe")],
-        {"swipes of a message that nobody answered": 1},
+THUMBS = [{"name": "thumbsdown", "users": ["U9"]}, {"name": "tada", "users": ["U9"]}]
+EMOJI = [{"emoji": {"name": "-", "code": item["name"]}, "users": [{"id": "9"}]} for item in THUMBS]
+SCORES = [{"name": "helpfulness", "value": 0.2, "source": "EVAL"}, {"name": "length", "value": 0.4, "source": "API"}]
+SCORE = {"id": "s1", "traceId": "t0", "name": "user-feedback", "value": 0, "dataType": "BOOLEAN", "userId": "u1"}
+FEEDBACK = [feedback("user_score", 0.0, "app"), feedback("correctness", 0.3, "model")]
+SAID = TEXTS[1][1]
+# By format: what users did with the second message, its labels, and what cannot be told.
+MARKED: dict[str, tuple[Callable[[Any], Any], list[tuple[str, str, str]], dict[str, int]]] = {
+    "openai": (
+        lambda rows: (rows[0].update(rating=5), rows[0]["messages"][2].update(feedback={"rating": "thumbsDown", "user": "u1"})),
+        [(SAID, "out", "thumbs")], {},
     ),
-    openai: ([("Aye, well.", "out", "thumbs")], {}),
-    own: ([("Aye, well.", "out", "stars")], {}),
-    slack: ([("Aye, well.", "out", "thumbs")], {"reaction tada": 1}),
-    langfuse: ([("Aye, well.", "out", "thumbs")], {"length 0.4": 1}),
-    langsmith: ([("Aye, well.", "out", "thumbs")], {}),
-    chatgpt: ([("Aye, well.", "in", "regeneration"), ("No idea.", "out", "regeneration")], {}),
-    discord: ([("Aye, well.", "out", "thumbs")], {"reaction tada": 1}),
-}
+    "messages": (lambda rows: (rows[0].update(agent_id="kim", stars=5), rows[1].update(stars=1)), [(SAID, "out", "stars")], {}),
+    "slack": (lambda rows: rows[2].update(reactions=THUMBS), [(SAID, "out", "thumbs")], {"reaction tada": 1}),
+    "langfuse": (
+        lambda rows: (rows[-1].update(scores=SCORES), rows.append(SCORE)), [(SAID, "out", "thumbs")], {"length 0.4": 1},
+    ),
+    "langsmith": (lambda found: found["runs"][1].update(feedback=FEEDBACK), [(SAID, "out", "thumbs")], {}),
+    "chatgpt": (
+        lambda rows: made_anew(rows[0]["mapping"]), [(SAID, "in", "regeneration"), ("No idea.", "out", "regeneration")], {},
+    ),
+    "discord": (
+        lambda found: found["messages"][2].update(reactions=EMOJI), [(SAID, "out", "thumbs")], {"reaction tada": 1},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("make", FORMATS, ids=lambda make: make.__name__)
-def test_marks_on_an_agents_message_are_read(make: Any, small_world: World, tmp_path: Path) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    imported = import_messages(small_world, [make(folder)], ImportOptions())
+def marked_sample(name: str, folder: Path) -> Path:
+    """Write the conversation of a format with what users did."""
+    path = SAMPLES[name](folder, 3)
+    file = path / "general" / "2026-03-01.json" if path.is_dir() else path
+    lines = file.suffix == ".jsonl"
+    text = file.read_text(encoding="utf-8")
+    value = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+    MARKED[name][0](value)
+    file.write_text("\n".join(map(json.dumps, value)) if lines else json.dumps(value), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["sillytavern", *MARKED])
+def test_marks_on_an_agents_message_are_read(name: str, small_world: World, tmp_path: Path) -> None:
+    (folder := tmp_path / "in").mkdir()
+    path = marked_sample(name, folder) if name in MARKED else sillytavern(folder)
+    swiped = [("Aye, well.", "in", "swipe"), ("I am ann.", "out", "swipe")]
+    unanswered = {"swipes of a message that nobody answered": 1}
+    _, labels, unread = MARKED.get(name, (None, swiped, unanswered))
+    imported = import_messages(small_world, [path], ImportOptions())
     assert imported.result.problems == []
-    found, unread = FORMATS[make]
-    assert [(mark.text, mark.verdict.value, mark.source.value) for mark in imported.marks] == found
+    assert [(mark.text, mark.verdict.value, mark.source.value) for mark in imported.marks] == labels
     assert dict(imported.unread) == unread
-    assert {mark.agent_id for mark in imported.marks} == {"ann"}
+    assert {mark.agent_id for mark in imported.marks} == {"ann" if name == "sillytavern" else "bob"}
     assert not (small_world.root / LABELS / "messages.jsonl").exists()
 
 

@@ -438,6 +438,10 @@ REFUSED = {
     "Cyrillic": ("ticket,author,message,date\n1,Аня,Привет,2026-03-01\n".encode("cp1251"), "is not UTF-8"),
     "damaged UTF-8": (table("1,ann,grüße aus köln,2026-03-01\n") + b"1,bob,\xff,2026-03-01\n", "is not UTF-8 (byte"),
     "Mac Roman": ("ticket,author,message,date\n1,ann,schön,2026-03-01\n".encode("mac-roman"), "is not UTF-8"),
+    "nothing in the texts": (
+        table("1,ann,,2026-03-01", "1,bob,,2026-03-02"),
+        "the column message is empty in every row",
+    ),
     "two texts": (
         b"ticket,author,message,message,date\n1,ann,a,b,2026-03-01\n",
         "it is unclear which column has the text",

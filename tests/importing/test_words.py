@@ -44,16 +44,8 @@ def take(world: World, *paths: Path, **options: Any) -> Imported:
     ("text", "words", "thinking"),
     [
         ("<think>\nDry.\n</think>\n\nHello", "Hello", "Dry."),
-        ("<thought>a</thought><reasoning>b</reasoning> Hello", "Hello", "ab"),
-        ("Be dry.\n</think>\n\nHello", "Hello", "Be dry."),
-        ("<THINKING>a</THINKING>Hello", "Hello", "a"),
-        ('<details type="reasoning" done="true">a</details>Hello', "Hello", "a"),
-        ("[THINK]a[/THINK]Hello", "Hello", "a"),
-        ("◁think▷a◁/think▷Hello", "Hello", "a"),
         ("<think>\n\n</think>\n\nHello", "Hello", None),
         ("<think>cut off", "", "cut off"),
-        ("Write `</think>` at its end", "Write `</think>` at its end", None),
-        ("I think <b>so</b>", "I think <b>so</b>", None),
     ],
 )
 def test_thinking_in_front_of_a_text_is_kept_beside_it(text: str, words: str, thinking: str | None) -> None:

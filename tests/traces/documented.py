@@ -38,6 +38,7 @@ BLOCKS = {
 }
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "OpenTelemetry GenAI": CHAT | {"gen_ai.input.messages": J(PARTS[:2]), "gen_ai.output.messages": J(PARTS[2:])},
+    "OpenTelemetry GenAI, not encoded": CHAT | {"gen_ai.input.messages": PARTS[:2], "gen_ai.output.messages": PARTS[2:]},
     "Datadog, by OpenTelemetry": CHAT | {"gen_ai.input.messages": J(HEARD), "gen_ai.output.messages": J([ANSWER])},
     "Gemini CLI": {"gen_ai.operation.name": "llm_call", "gen_ai.input.messages": ASKED, "gen_ai.output.messages": J(GEMINI[1:])},
     "OpenLLMetry": CHAT | numbered("gen_ai.prompt", "gen_ai.completion"),
@@ -140,6 +141,11 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "langfuse.observation.input": J(HEARD),
         "langfuse.observation.output": J(ANSWER),
     },
+    "Langfuse, all that was said as the output": {
+        "langfuse.observation.type": "generation",
+        "langfuse.observation.input": J({"tools": [], "messages": HEARD}),
+        "langfuse.observation.output": J([*HEARD, {**ANSWER, "tool_calls": None}]),
+    },
     "Langfuse, LangChain": {
         "langfuse.observation.type": "generation",
         "langfuse.observation.input": J([*HEARD, {"role": "tool", "content": {"type": "function", "function": {"name": "look"}}}]),
@@ -189,6 +195,7 @@ EVENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("gen_ai.system.message", {"content": BE}),
         ("gen_ai.user.message", {"content": ASKED}),
         ("gen_ai.choice", {"index": 0, "message": J(ANSWER)}),
+        ("gen_ai.choice", {"index": 1, "message": J({"content": "Never read."})}),
     ],
     "OpenTelemetry GenAI, the oldest": [
         ("gen_ai.content.prompt", {"gen_ai.prompt": J(HEARD)}),

@@ -252,13 +252,6 @@ def test_what_two_agents_are_told_is_one_message_as_often_as_each_is_told_it(wor
     ]
 
 
-def test_an_answer_that_is_made_anew_answers_the_same_words(world: World) -> None:
-    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
-    keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "No.", trace=2, at=10, given=given)))
-    keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "Please.", trace=1, at=5, given=given)))
-    assert said(world) == [("c", "user", "Tea?"), ("c", "ann", "Please."), ("c", "ann", "No.")]
-
-
 GIVEN = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
 # Calls by their second: what was heard, and the answer; in the end, what counts as said.
 MADE_ANEW = {
@@ -282,6 +275,19 @@ MADE_ANEW = {
     "the same words at another beginning, after the conversation went on": (
         {0: (["Hi"], "Yes?"), 5: (["Hi", "Yes?", "Tea?"], "No."), 10: (["Hi"], "You again.")},
         ["Hi", "Yes?", "Tea?", "No.", "Hi", "You again."],
+    ),
+    "both, as the conversation went on from neither": (
+        {5: (["Hi", "Yes?", "Tea?"], "Please."), 10: (["Hi", "Yes?", "Tea?"], "No.")},
+        ["Tea?", "Please.", "No."],
+    ),
+    "words again, where calls send no history": (
+        {at: (["ok"], "Sure.") for at in (0, 10, 20)},
+        ["ok", "Sure."] * 3,
+    ),
+    "no examples of a prompt": ({0: (["Example?", "Example.", "Hi"], "Yes?")}, ["Hi", "Yes?"]),
+    "words of a user that the agent said": (
+        {0: (["Hello!"], "Hello!"), 5: (["Hello!"] * 3, "Hello!")},
+        ["Hello!"] * 4,
     ),
     "both, where it is not known which one was kept": (
         {0: (["Hi"], "Bah."), 5: (["Hi"], "Yes?")},
@@ -365,19 +371,6 @@ def test_what_was_redacted_are_nobodys_words(world: World, text: str, is_said: b
     assert [line for _, _, line in said(world)] == [*words, "Yes?", "Tea?", *words]
 
 
-def test_calls_that_send_no_history_say_the_same_again(world: World) -> None:
-    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
-    for turn in range(3):
-        keep(world, request(chat(1, ["ok"], "Sure.", trace=turn + 1, at=turn * 10, given=given)))
-    assert said(world) == [("c", "user", "ok"), ("c", "ann", "Sure.")] * 3
-
-
-def test_examples_in_a_prompt_were_never_said(world: World) -> None:
-    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
-    keep(world, request(chat(1, ["Example?", "Example.", "Hi"], "Yes?", given=given)))
-    assert said(world) == [("c", "user", "Hi"), ("c", "ann", "Yes?")]
-
-
 @pytest.mark.parametrize("handed", ["The kettle is on.", "ann: The kettle is on.", "Ann: The kettle is on."])
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_one_agent_is_told_of_another_was_said_by_that_one(world: World, handed: str, turned: bool) -> None:
@@ -390,13 +383,6 @@ def test_what_one_agent_is_told_of_another_was_said_by_that_one(world: World, ha
     for each in (then, first) if turned else (first, then):
         keep(world, request(each))
     assert said(world) == [("c", "user", "Report."), ("c", "ann", "The kettle is on."), ("c", "bob", "It purrs.")]
-
-
-def test_a_user_may_say_what_the_agent_said(world: World) -> None:
-    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
-    keep(world, request(chat(1, ["Hello!"], "Hello!", given=given)))
-    keep(world, request(chat(1, ["Hello!", "Hello!", "Hello!"], "Hello!", trace=2, at=5, given=given)))
-    assert said(world) == [("c", "user", "Hello!"), ("c", "ann", "Hello!")] * 2
 
 
 def test_pieces_are_dropped_when_no_more_of_their_trace_is_expected(world: World) -> None:

@@ -74,6 +74,9 @@ def test_41_a_thumb_on_a_full_disk_is_507_with_the_reason(world: World, monkeypa
     monkeypatch.setattr(os, "fsync", full)
     answer = client.post("/thumb?id=m1", data={"thumb": "up", "seen": ""})
     assert (answer.status_code, "No space left on device" in answer.text) == (507, True)
+    monkeypatch.setattr(os, "fsync", lambda _: os.open("/no/such/file", os.O_RDONLY))
+    answer = client.post("/thumb?id=m1", data={"thumb": "up", "seen": ""})
+    assert (answer.status_code, "No such file" in answer.text) == (500, True), "only a full disk is 507"
     monkeypatch.undo()
     assert client.post("/thumb?id=m1", data={"thumb": "up", "seen": ""}).status_code == 303
 

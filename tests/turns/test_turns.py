@@ -48,21 +48,10 @@ def test_what_looks_like_a_call_is_refused_by_its_place(name: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        5,
-        None,
-        [5],
-        ["a"],
-        {},
-        {"a": 1},
-        [{"content": "x"}],
-        {"choices": []},
-        [{"role": 5}],
-        {"steps": [{"toolCalls": []}, 5]},
-        {"choices": [5]},
-    ],
+    [5, None, [5], ["a"], {}, {"a": 1}, [{"content": "x"}], {"choices": []}, [{"role": 5}], {"choices": [5]},
+     {"steps": [{"toolCalls": []}, 5]}],
     ids=repr,
-)
+)  # fmt: skip
 def test_what_is_no_turn(value: Any) -> None:
     with pytest.raises(TurnError):
         read_turns(value)
@@ -77,6 +66,12 @@ def test_what_is_no_turn(value: Any) -> None:
         ("no</think>Hi.", "no", "Hi."),
         ("<think>a</think><reasoning>b</reasoning>Hi.", "ab", "Hi."),
         ("<think>cut off", "cut off", ""),
+        ("<think>\n\n</think>\n\nHi.", "\n\n", "Hi."),
+        ('<details type="reasoning" done="true">no</details>Hi.', "no", "Hi."),
+        ("[THINK]no[/THINK]Hi.", "no", "Hi."),
+        ("◁think▷no◁/think▷Hi.", "no", "Hi."),
+        ("Write `</think>` at its end", "", "Write `</think>` at its end"),
+        ("Write '</think> at its end", "", "Write '</think> at its end"),
         ("<scratchpad>no</scratchpad>Hi.", "no", "Hi."),
         ("<thoughts>no</thoughts>Hi.", "no", "Hi."),
         ("<antThinking>no</antThinking>Hi.", "no", "Hi."),
@@ -140,31 +135,11 @@ def test_items_of_the_responses_api_stay_with_who_said_them() -> None:
     ]
 
 
+KEYS = "role content parts type text tool_calls function name args output steps id".split()  # noqa: SIM905
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "role",
-                    "content",
-                    "parts",
-                    "type",
-                    "text",
-                    "tool_calls",
-                    "function",
-                    "name",
-                    "args",
-                    "output",
-                    "steps",
-                    "id",
-                ]
-            )
-            | st.text(max_size=4),
-            inner,
-            max_size=4,
-        )
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=4), inner, max_size=4)
     ),
     max_leaves=12,
 )

@@ -95,10 +95,7 @@ class CollectorMetrics:
 
 _FORGET_SECONDS = 3600.0
 _LOGGER = logging.getLogger("persona_pipeline.traces.collector")
-
-
-_RETRY_SECONDS = "1"
-# For which requests wait for others to share their transaction with.
+# Seconds for which requests wait for others that share their transaction.
 _GATHER_SECONDS = 0.005
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
@@ -151,7 +148,7 @@ class _Collector:
             refusal = error if isinstance(error, NotTakenError) else _not_stored(error)
             self.metrics.count("requests", str(refusal.status))
             self.metrics.count("turned_away", refusal.reason)
-            headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
+            headers = {"Retry-After": "1"} if refusal.status == 503 else {}
             body = _written(Status(code=_CODES[refusal.status], message=str(refusal)), answer_type)
             return Response(body, refusal.status, headers, answer_type)
         finally:
