@@ -54,12 +54,10 @@ from persona_pipeline.judging.verdict import (
     JudgeRequest,
     Verdict,
 )
+from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.bisect.bisect import BisectRequest, bisect_commits
 from persona_pipeline.lab.compare.compare import Contest, compare_versions
-from persona_pipeline.lab.compare.scenes import (
-    Answering,
-    moments,
-)
+from persona_pipeline.lab.compare.scenes import moments
 from persona_pipeline.lab.results import (
     Bisection,
     CauseKind,

@@ -29,7 +29,7 @@ from persona_pipeline.defs.component import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.lab.interview_scenes import InterviewFile, SceneFields, load_scenes
+from persona_pipeline.lab.scenes import InterviewFile, SceneFields, load_scenes
 from persona_pipeline.reporting.notify import VARIABLE
 from persona_pipeline.reporting.pages.suites import result_line, summary_line
 from persona_pipeline.reporting.text import template_text

@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (340, 400),
-    "lines": (70_606, 63_000),
-    "lines of the core": (32_065, 28_500),
-    "modules with one importer": (59, 60),
-    "modules that other rooms import": (136, 70),
+    "files": (337, 400),
+    "lines": (70_576, 63_000),
+    "lines of the core": (32_055, 28_500),
+    "modules with one importer": (57, 60),
+    "modules that other rooms import": (134, 70),
     "class names in several modules": (3, 8),
 }
 
@@ -53,11 +53,11 @@ SHOWN = {
         "snapshot", "voice",
     },
     "guard": {
-        "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
+        "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression",
         "baselines.statistics",
-        "anchors", "drawing", "calibration", "gate", "known_drift",
-        "labels.exchange", "labels.files", "labels.messages",
-        "report", "trust",
+        "anchors", "drawing", "calibration", "findings", "gate", "known_drift",
+        "labels.files", "labels.messages",
+        "report",
     },
     "importing": {
         "run", "traces.collector",
@@ -69,11 +69,11 @@ SHOWN = {
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",
         "first", "interview.interview", "interview.results",
-        "interview_scenes", "results", "since",
+        "results", "scenes", "since",
     },
     "reporting": {
         "charts", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",
-        "pages.instruments", "pages.interview", "pages.suites", "render", "statistics",
+        "pages.instruments", "pages.suites", "pages.versions", "render", "statistics",
         "text", "view",
     },
     "scoring": {
@@ -189,7 +189,6 @@ PURE = (
     "guard/findings",
     "guard/gate",
     "guard/report",
-    "guard/trust",
 )
 
 

@@ -17,6 +17,11 @@ class Result(StrEnum):
     CANNOT_TELL = "cannot_tell"
 
     @property
+    def rank(self) -> int:
+        """Its place among the three, the worst first."""
+        return (Result.FELL, Result.CANNOT_TELL, Result.HELD).index(self)
+
+    @property
     def status(self) -> "Status":
         """The status that an agent or a run with this verdict has."""
         return STATUSES[self.value]

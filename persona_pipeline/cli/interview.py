@@ -78,8 +78,8 @@ def interview(
         keep_answers,
     )
     from persona_pipeline.lab.interview.results import find_interview_baseline, save_interview_baseline
-    from persona_pipeline.lab.interview_scenes import interview_scenes
-    from persona_pipeline.reporting.pages.interview import interview_page
+    from persona_pipeline.lab.scenes import interview_scenes
+    from persona_pipeline.reporting.pages.versions import interview_page
 
     world, said = open_world(), request_of(context, asked)
     if write:

@@ -84,7 +84,7 @@ def export_labels(
 ) -> None:
     """Write labels of messages for a spreadsheet or another tool."""
     from persona_pipeline.base.documents.json import write_atomically
-    from persona_pipeline.guard.labels.exchange import export_labels as exported
+    from persona_pipeline.guard.labels.messages import export_labels as exported
 
     labels = _chosen(_of_messages(), agents, "all", labeller)
     text = exported(labels, format)
@@ -111,9 +111,8 @@ def import_labels(
     from datetime import UTC, datetime
 
     from persona_pipeline.base.documents.json import rfc3339
-    from persona_pipeline.guard.labels.exchange import read_labels
     from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.messages import write_message_labels
+    from persona_pipeline.guard.labels.messages import read_labels, write_message_labels
 
     world = open_world()
     defaults = {"labelled_at": rfc3339(datetime.now(UTC)), **({"labeller": labeller} if labeller else {})}

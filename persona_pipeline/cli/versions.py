@@ -98,7 +98,7 @@ def compare(
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
-    from persona_pipeline.reporting.pages.experiments import comparison_page
+    from persona_pipeline.reporting.pages.versions import comparison_page
 
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
     if not versions and not judges and not (target and ".." in target):

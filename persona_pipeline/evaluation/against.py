@@ -36,7 +36,6 @@ from persona_pipeline.world.world import World
 Evaluate = Callable[[World, EvaluationRequest], RunReport]
 
 BASELINES = "baselines/"
-_ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 # Verdicts by agent and dimension; of an agent as a whole under no dimension.
 Verdicts = Mapping[tuple[str, str], Result]
@@ -51,7 +50,7 @@ def verdicts_of(report: RunReport) -> dict[tuple[str, str], Result]:
     for finding in report.findings:
         if item := Conclusion.of([finding]):
             key = (finding.agent_id or "", finding.dimension or "")
-            said[key] = min(item.verdict or Result.HELD, said.get(key, Result.HELD), key=_ORDER.index)
+            said[key] = min(item.verdict or Result.HELD, said.get(key, Result.HELD), key=lambda result: result.rank)
     return said
 
 
@@ -59,8 +58,8 @@ def differences(before: RunReport, after: RunReport) -> tuple[Verdicts, Verdicts
     """Return verdicts that the second report improves, as the first has them, and those that it worsens, as it has them."""
     first, second = verdicts_of(before), verdicts_of(after)
     pairs = {key: (first.get(key, Result.HELD), second.get(key, Result.HELD)) for key in sorted({*first, *second})}
-    better = {key: old for key, (old, new) in pairs.items() if _ORDER.index(old) < _ORDER.index(new)}
-    return better, {key: new for key, (old, new) in pairs.items() if _ORDER.index(old) > _ORDER.index(new)}
+    better = {key: old for key, (old, new) in pairs.items() if old.rank < new.rank}
+    return better, {key: new for key, (old, new) in pairs.items() if old.rank > new.rank}
 
 
 def undecided(by_base: RunReport, green: Collection[tuple[str, str]]) -> RunReport:

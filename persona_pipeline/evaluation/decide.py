@@ -15,6 +15,7 @@ from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
 from persona_pipeline.guard.baselines.golden import captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
+from persona_pipeline.guard.findings import ANCHORS, answers_in, explained, judge_of, without_other_judges
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent, label_findings
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import (
@@ -26,7 +27,6 @@ from persona_pipeline.guard.report import (
     expenses_of,
     judge_to_ask,
 )
-from persona_pipeline.guard.trust import ANCHORS, answers_in, explained, judge_of, without_other_judges
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.scoring.messages.reading import MessageCall, read_messages, readings_of, worst_messages
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts

@@ -16,7 +16,7 @@ from persona_pipeline.evaluation.plan import build_case, plan_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Inputs
 from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest, windows_noted
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
+from persona_pipeline.guard.baselines.statistics import Windows, computed_moved, spread_of, summarised
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict

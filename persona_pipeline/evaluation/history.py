@@ -17,6 +17,7 @@ from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.anchors import AnchorAnswers
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.findings import ANCHORS, answers_in, judge_of
 from persona_pipeline.guard.gate import GateRules, exit_code_of, findings_of_run, kept_rules
 from persona_pipeline.guard.report import (
     AgentEvaluation,
@@ -30,11 +31,10 @@ from persona_pipeline.guard.report import (
     expenses_of,
     uuid_from,
 )
-from persona_pipeline.guard.trust import ANCHORS, answers_in, judge_of
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import MOST_WINDOWS, RUN_COLUMNS, UNFINISHED, Row, RunRows
 
 
@@ -285,7 +285,7 @@ def rows_of(
     scores = [
         _score_row(run_id, item, row) for item in evaluation.dimensions.values() for row in item.propositions.values()
     ]
-    window = None if evaluation.synthetic else Window(evaluation.window_end, evaluation.window_start)
+    window = None if evaluation.synthetic else evaluation.window
     messages = [] if evaluation.synthetic else list(_verdict_rows(run_id, evaluation))
     return RunRows(_run_row(run_id, report, whole), scores, messages, window, read_at, is_baseline)
 

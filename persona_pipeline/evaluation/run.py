@@ -42,6 +42,7 @@ from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.findings import ANCHORS
 from persona_pipeline.guard.gate import (
     NOT_JUDGED,
     GateRules,
@@ -58,7 +59,6 @@ from persona_pipeline.guard.gate import (
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
 from persona_pipeline.guard.report import AgentReport, Finding, LooserRule, RunReport, Terms, about, doubt_of
-from persona_pipeline.guard.trust import ANCHORS
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
 from persona_pipeline.scoring.facts.reading import FactsFound

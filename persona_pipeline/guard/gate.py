@@ -239,7 +239,10 @@ def looser_rules(rules: GateRules, evaluations: Collection[AgentEvaluation], *, 
     """
     items = (item for evaluation in evaluations for item in evaluation.dimensions.values())
     least = rules.least_coverage(items)
-    usual: dict[str, float | None] = {name: _stricter(name, rules.usual.get(name)) for name in _DEFAULTS}
+    usual: dict[str, float | None] = {
+        name: (max if name in _LEAST else min)(default, rules.usual.get(name, default))
+        for name, default in _DEFAULTS.items()
+    }
     usual |= {"min_coverage": LIVE_COVERAGE if live else 1.0, "threshold": rules.usual.get("threshold")}
     found = list[LooserRule]()
     for name, text in _LOOSER.items():
@@ -256,11 +259,6 @@ def looser_rules(rules: GateRules, evaluations: Collection[AgentEvaluation], *, 
     if named := sorted({item.agent for item in rules.allowed} & {item.agent_id for item in evaluations}):
         found.append(LooserRule(rule="accepted_drops", text=f"drops of {', '.join(named)} may be accepted"))
     return found
-
-
-def _stricter(name: str, said: float | None) -> float:
-    default = _DEFAULTS[name]
-    return default if said is None else (max if name in _LEAST else min)(default, said)
 
 
 def baseline_terms(baseline: Baseline) -> BaselineTerms:

@@ -101,7 +101,7 @@ class Objections:
 
 def objections(evaluation: AgentEvaluation, drifts: Sequence[KnownDrift]) -> Objections:
     """Return the objections to the window of an evaluation."""
-    window, own = Window(evaluation.window_end, evaluation.window_start), drift_of_messages(evaluation)
+    window, own = evaluation.window, drift_of_messages(evaluation)
     known = [drift for drift in (*drifts, *filter(None, [own])) if drift.overlaps(window)]
     return Objections(known, list(_own_scores(evaluation, dated=own is not None)))
 
@@ -189,15 +189,13 @@ def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[st
     ``drops``: see ``lower``. ``has_history``: the agent has messages before the window.
     """
     below = [f"it is lower than the baseline that is there ({some(drops)})"] if drops else []
-    return _advised(evaluation, "no baseline was taken: ", against, below, has_history=has_history)
+    text = f"no baseline was taken: {'; '.join([*against.reasons, *below])}"
+    return _advised(evaluation, text, against, has_history=has_history)
 
 
-def _advised(
-    evaluation: AgentEvaluation, opening: str, against: Objections, more: Sequence[str] = (), *, has_history: bool
-) -> Finding:
-    """Return a finding on a known drift with its reasons, ``more`` of them, and the remedy."""
+def _advised(evaluation: AgentEvaluation, text: str, against: Objections, *, has_history: bool) -> Finding:
+    """Return a finding on a known drift, with the remedy."""
     remedy, command = _remedy(evaluation, against, has_history=has_history)
-    text = opening + "; ".join([*against.reasons, *more])
     return about(evaluation.agent_id, "known_drift", text, remedy=remedy, command=command)
 
 
@@ -215,15 +213,18 @@ def with_known_drifts(
     found = [*report.findings, *_out_of_character(evaluation, baseline, report.comparison.share_drop, kind)]
     if against.reasons and not doubted and any(item.kind == "no_baseline" for item in found):
         found = [item for item in found if item.kind != "no_baseline"]
-        found.append(_advised(evaluation, "no baseline, and ", against, has_history=has_history))
+        # What another finding says of its messages is said once.
+        untold = [reason for reason in against.reasons if not any(reason in item.message for item in found)]
+        text = f"no baseline, and {'; '.join(untold) or 'none can be taken of this window'}"
+        found.append(_advised(evaluation, text, against, has_history=has_history))
     if baseline is None:
         return found
     if accepted := baseline.accepted:
         text = f"its baseline was accepted on {accepted.day}: {accepted.reason} ({some(accepted.by)})"
         found.append(about(evaluation.agent_id, "accepted", text))
     if (spanned := _spanned(baseline, evaluation, drifts, against)).reasons:
-        opening = "its baseline was taken over a drift: "
-        found.append(_advised(evaluation, opening, spanned, has_history=has_history))
+        text = f"its baseline was taken over a drift: {'; '.join(spanned.reasons)}"
+        found.append(_advised(evaluation, text, spanned, has_history=has_history))
     return found
 
 
@@ -237,7 +238,7 @@ def _spanned(
     if baseline.accepted is None:
         if adherence is not None and adherence < LOWEST_ADHERENCE - TOLERANCE:
             scores.append(f"its adherence is {adherence:.1f}, below {LOWEST_ADHERENCE:g}")
-        elif Window(evaluation.window_end, evaluation.window_start) in windows:
+        elif evaluation.window in windows:
             # The window that is judged now is the baseline's.
             scores += against.scores
     return Objections([drift for drift in known if not drift.is_accepted(baseline.accepted)], scores)

@@ -23,6 +23,7 @@ from persona_pipeline.scoring.results import (
     add_usage,
     overall_score,
 )
+from persona_pipeline.world.models import Window
 
 
 class Provenance(TypedDict, total=False):
@@ -84,6 +85,11 @@ class AgentEvaluation(BaseModel, extra="forbid"):
     synthetic: bool = False
     provenance: Provenance = Field(default_factory=Provenance)
     usage: Usage = Field(default_factory=Usage)
+
+    @property
+    def window(self) -> Window:
+        """The window that was evaluated."""
+        return Window(self.window_end, self.window_start)
 
     @property
     def messages(self) -> MessageVerdicts | None:
@@ -430,10 +436,10 @@ class RunReport(BaseModel, extra="forbid"):
         """Verdict on the run: a regression, else inconclusive, else held."""
         found = [agent.conclusion for _, agent in sorted(self.agents.items())]
         found += [of_run] if (of_run := Conclusion.of(self.findings)) else []
-        for verdict in (Result.FELL, Result.CANNOT_TELL, Result.HELD):
-            if first := next((item for item in found if item.verdict is verdict), None):
-                return first
-        return Conclusion(verdict=Result.CANNOT_TELL, reason="nobody has anything to judge")
+        none = Conclusion(verdict=Result.CANNOT_TELL, reason="nobody has anything to judge")
+        return min(
+            (one for one in found if one.verdict), key=lambda one: (one.verdict or Result.HELD).rank, default=none
+        )
 
     def all_findings(self) -> list[Finding]:
         """Return the run's own findings and every agent's."""

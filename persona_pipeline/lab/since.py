@@ -23,9 +23,6 @@ from persona_pipeline.scoring.messages.verdicts import (
 )
 from persona_pipeline.world.world import World
 
-# The worst first.
-_ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
-
 
 class AgentSince(BaseModel):
     """One agent on both sides of a date.
@@ -74,7 +71,7 @@ class SinceReport(BaseModel):
     def exit_code(self) -> int:
         """1: an agent dropped; 3: an agent is inconclusive, or there is none; 0: all held."""
         results = (agent.result for agent in self.agents)
-        worst = min(results, key=_ORDER.index, default=Result.CANNOT_TELL)
+        worst = min(results, key=lambda result: result.rank, default=Result.CANNOT_TELL)
         return worst.status.exit_code
 
 
@@ -99,7 +96,7 @@ def compare_since(world: World, judge: Judge, date: datetime, request: Evaluatio
         _agent(item, first.runs.get(agent_id), second.snapshot.reference, date, level)
         for agent_id, item in second.runs.items()
     ]
-    agents.sort(key=lambda agent: (_ORDER.index(agent.result), agent.after.share or 0.0, agent.agent_id))
+    agents.sort(key=lambda agent: (agent.result.rank, agent.after.share or 0.0, agent.agent_id))
     return SinceReport(since=date, until=until, agents=agents)
 
 

@@ -32,11 +32,15 @@ HERE = "the working world"
 
 @dataclass(frozen=True)
 class VersionAgent:
-    """One agent of a version. ``sets``: its claims by dimension; ``names``: display names of all agents."""
+    """One agent of a version.
+
+    ``sets``: its claims by dimension; ``names``: display names of all agents; ``file``: path and text of the persona's file.
+    """
 
     persona: Persona
-    sets: Mapping[str, StoredSet]
-    names: Mapping[str, str]
+    sets: Mapping[str, StoredSet] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    file: tuple[str, str] = ("", "")
 
     @cached_property
     def claims(self) -> dict[str, dict[str, Proposition]]:
@@ -88,15 +92,11 @@ class Version:
     def agent(self, agent_id: str, dimensions: Sequence[str]) -> VersionAgent:
         """Read an agent's persona and claims; ConfigError: files are missing or not valid, with their places in this version."""
         with self._named():
-            persona = load_persona(self.root, agent_id)
+            persona, path = load_persona(self.root, agent_id), persona_path(self.root, agent_id)
             sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
         names = {known: item.display_name or known for known, item in read_names(self.root).items()}
-        return VersionAgent(persona, sets, names)
-
-    def persona_file(self, agent_id: str) -> tuple[str, str]:
-        """Return the path in the world and the text of an agent's persona; OSError: it cannot be read."""
-        path = persona_path(self.root, agent_id)
-        return path.relative_to(self.root).as_posix(), path.read_text(encoding="utf-8-sig")
+        file = (path.relative_to(self.root).as_posix(), path.read_text(encoding="utf-8-sig"))
+        return VersionAgent(persona, sets, names, file)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

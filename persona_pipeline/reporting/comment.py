@@ -18,7 +18,8 @@ from persona_pipeline.lab.results import read_comparison
 from persona_pipeline.reporting.markdown import comment_of
 from persona_pipeline.reporting.page import Block, Folded, Item, Page, Section, Span
 from persona_pipeline.reporting.pages.evaluation import comment_page
-from persona_pipeline.reporting.pages.experiments import COMPARED, TOUCHED, changes_line, changes_page, comparison_page
+from persona_pipeline.reporting.pages.experiments import TOUCHED, changes_line, changes_page
+from persona_pipeline.reporting.pages.versions import COMPARED, comparison_page
 from persona_pipeline.reporting.render import MAX_BYTES, read_json
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.changes import Change, changed_things

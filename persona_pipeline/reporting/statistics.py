@@ -12,7 +12,7 @@ from persona_pipeline.base.database.engine import Store
 from persona_pipeline.evaluation.history import overall_points, points_of, score_history
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
-from persona_pipeline.guard.report import AgentEvaluation, RunReport
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.scoring.style.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.style.monitor import ALARM
 from persona_pipeline.scoring.text.agreement import language_of
@@ -33,7 +33,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         return report
     agent_ids = [agent_id for agent_id, item in report.agents.items() if not item.outlined]
     newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
-    window = _window_of(newest)
+    window = newest.window
     with world.store.together():
         sections: dict[str, Any] = {
             "history": {
@@ -47,10 +47,6 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         }
     report.statistics |= {name: section for name, section in sections.items() if section}
     return report
-
-
-def _window_of(evaluation: AgentEvaluation) -> Window:
-    return Window(end=evaluation.window_end, start=evaluation.window_start)
 
 
 def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[str, list[dict[str, Any]]]:
@@ -68,7 +64,7 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
     few = len(report.agents) <= _MOST_VOICES
     asked = list(report.agents) if few else sorted({*filter(None, alarmed)})[:_MOST_VOICES]
     evaluations = [report.agents[agent_id].evaluation for agent_id in asked]
-    states = [voice_state(world, item.agent_id, _window_of(item)) for item in evaluations if not item.synthetic]
+    states = [voice_state(world, item.agent_id, item.window) for item in evaluations if not item.synthetic]
     return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
 
 

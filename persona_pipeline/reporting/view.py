@@ -11,9 +11,9 @@ from persona_pipeline.base.shares import Share
 from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.base.text import some
 from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, PropositionDrop
+from persona_pipeline.guard.findings import judge_check
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
-from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, one_line, plural
 from persona_pipeline.scoring.messages.verdicts import MessageVerdicts, WorstMessage

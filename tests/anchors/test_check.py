@@ -12,7 +12,6 @@ from persona_pipeline.guard.anchors import (
     Anchor,
     AnchorAnswers,
     AnchoredAgent,
-    JudgeCheck,
     answers_of,
     check_of,
     has_changed,
@@ -47,14 +46,10 @@ def answers(
     return AnchorAnswers(day=when, right=right, by_people=by_people, unanswered=20 - count, one_sided=one_sided)
 
 
-@pytest.mark.parametrize(("asked", "right"), [(20, 16), (40, 29), (10, 10)])
-def test_so_many_must_be_right(asked: int, right: int) -> None:
-    assert wanted(asked) == right
-
-
-@pytest.mark.parametrize("asked", range(10, 41))
-def test_dice_pass_as_seldom_with_any_number_of_anchors(asked: int) -> None:
-    assert binom.sf(wanted(asked) - 1, asked, 0.5) <= MOST_BY_CHANCE < binom.sf(wanted(asked) - 2, asked, 0.5)
+def test_dice_pass_as_seldom_with_any_number_of_anchors() -> None:
+    assert [wanted(asked) for asked in (20, 40, 10)] == [16, 29, 10]
+    for asked in range(10, 41):
+        assert binom.sf(wanted(asked) - 1, asked, 0.5) <= MOST_BY_CHANCE < binom.sf(wanted(asked) - 2, asked, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +126,15 @@ def test_swapped_anchors_are_in_under_one_name_and_out_under_the_other() -> None
         assert role is (Role.IN if text in SAID["ann"] else Role.OUT)
         assert {role, verdicts["bob"][text]} == {Role.IN, Role.OUT}
     assert draw_anchors(CHARACTERS, SAID) == agents, "the same ones each time"
+    few = {"bob": SAID["bob"][:4], "cleo": SAID["cleo"]}
+    assert draw_anchors(CHARACTERS, few) == [], "nobody who said little is an anchor"
 
 
-@pytest.mark.parametrize("said", [{"ann": SAID["ann"]}, {"ann": SAID["ann"], "bob": SAID["ann"]}])
-def test_one_agent_alone_and_two_that_write_alike_are_swapped_with_a_stock_character(
-    said: dict[str, list[str]],
-) -> None:
-    agents = draw_anchors(CHARACTERS, said)
+@pytest.mark.parametrize(
+    "other", [[], SAID["ann"], SAID["bob"][:9]], ids=["alone", "writes alike", "said too little to compare"]
+)
+def test_an_agent_without_another_to_compare_with_is_swapped_with_a_stock_character(other: list[str]) -> None:
+    agents = draw_anchors(CHARACTERS, {"ann": SAID["ann"], "bob": other})
     assert [item.agent_id for item in agents] == ["ann", "stock-character"]
     assert [len(item.anchors) for item in agents] == [10, 10]
 
@@ -154,10 +151,6 @@ def test_labels_of_people_come_first_as_many_in_as_out() -> None:
     assert [anchor.verdict for anchor in agents["cleo"]] == [Role.IN, Role.OUT] * 3
     assert all(anchor.by_people for anchor in agents["cleo"])
     assert sum(map(len, agents.values())) == 20
-
-
-def test_nobody_who_said_little_is_an_anchor() -> None:
-    assert draw_anchors(CHARACTERS, {"cleo": SAID["cleo"]}) == []
 
 
 def test_anchors_are_kept_a_line_an_agent_and_a_broken_line_has_its_place(tmp_path: Path) -> None:
@@ -179,7 +172,3 @@ def test_a_question_about_anchors_has_another_order_each_day_and_the_same_messag
     first, again, other = agent.call(DAY), agent.call(DAY), agent.call(DAY + timedelta(days=1))
     assert first.question.key == again.question.key != other.question.key
     assert {message.id for message, _ in first.asked} == {message.id for message, _ in other.asked} == {*agent.by_key}
-
-
-def test_a_check_of_an_earlier_release_is_none() -> None:
-    assert JudgeCheck.model_validate({"asked": 20, "right": 19, "of_a_later_release": 1}).passed

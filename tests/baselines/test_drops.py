@@ -1,24 +1,21 @@
 """When a drop is a regression: beyond its delta, and more than windows of baselines usually differ."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Power
 from persona_pipeline.guard.baselines.regression import (
-    CLAIM_GUESS,
-    DIMENSION_GUESS,
     YEAR,
     DropTest,
-    _Tests,
     most_confirmations,
     settled,
     to_confirm,
     year_share,
 )
-from persona_pipeline.guard.baselines.spread import Windows
 from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 DOWN = {"adherence": {key: level - 3.5 for key, level in LEVELS.items()}}
@@ -41,15 +38,17 @@ def steady(windows: int, between: float, agent_id: str = "ann", level: float = 8
     )  # fmt: skip
 
 
+def window_of(drops: Mapping[str, Mapping[str, float]]) -> dict[str, DimensionEvaluation]:
+    """Return a window in which claims dropped by so much from 8."""
+    return {name: dimension(name, {key: [8.0 - drops.get(name, {}).get(key, 0.0)] for key in LEVELS}) for name in NAMES}
+
+
 def compared(
     baseline: Baseline, drops: Mapping[str, Mapping[str, float]], *others: Baseline, agents: int = 0
 ) -> BaselineComparison:
-    """Return what is said of a window in which claims dropped by so much from 8."""
-    window = {
-        name: dimension(name, {key: [8.0 - drops.get(name, {}).get(key, 0.0)] for key in LEVELS}) for name in NAMES
-    }
+    """Return what is said of such a window."""
     known = watched(baseline, *others)
-    return settled(beside(baseline, window), Watched(agents or known.count, known.baselines))
+    return settled(beside(baseline, window_of(drops)), Watched(agents or known.count, known.baselines))
 
 
 @pytest.mark.parametrize("windows", [1, 4])
@@ -122,15 +121,12 @@ def test_the_more_claims_collapse_the_less_green_it_is(claims: int, spread: str,
     assert told == set(places)
 
 
-def test_the_same_messages_have_no_test() -> None:
+def test_the_same_messages_and_no_baseline_have_no_test() -> None:
     office = Office(4, week=1.5)
     baseline = office.baseline(windows=1)
     item = beside(baseline, office.window(DOWN), SAME)
     assert settled(item) == item.comparison and item.comparison.regressed
-
-
-def test_without_a_baseline_there_is_nothing_to_settle() -> None:
-    item = beside(None, Office(7).window())
+    item = beside(None, office.window())
     assert settled(item) == item.comparison
 
 
@@ -161,14 +157,23 @@ def test_other_baselines_widen_the_limits_of_one_window_by_a_bounded_factor() ->
     among = compared(steady(1, 0.0), {}, *wild).dimensions["adherence"].power
     assert alone and among
     assert alone.detectable < among.detectable <= 1.4 * alone.detectable + 1e-9
+    calm = compared(steady(1, 0.0), {}, *(steady(8, 0.0, f"a{number}") for number in range(3)))
+    assert calm.dimensions["adherence"].power == alone, "nobody else's steady weeks narrow them"
+    steadier, restless = (compared(steady(8, own), {}, *wild).dimensions["adherence"].power for own in (0.2, 6.0))
+    assert steadier and restless and restless.detectable > 1.3 * steadier.detectable, "its own weeks count for it"
 
 
-def test_no_baseline_is_steadier_than_the_guess_for_others() -> None:
-    calm = watched(*(steady(8, 0.0, f"a{number}") for number in range(3)))
-    tests = _Tests.of(steady(1, 0.0), calm)
-    assert (tests.dimension_variance, tests.claim_variance) == pytest.approx((DIMENSION_GUESS**2, CLAIM_GUESS**2))
-    own = tests.dimension(Windows(windows=8, between=0.0), 1)
-    assert own.error**2 == pytest.approx(12 * DIMENSION_GUESS**2 / 19 * 9 / 8) and own.degrees == 19
+@pytest.mark.parametrize(
+    ("power", "shown", "said"),
+    [
+        (Power(detectable=2.0), "2.0", "smallest detectable drop 2.0"),
+        (Power(detectable=2.01), "2.0", "drops below 2.0 would be missed"),
+        (Power(detectable=9.0, windows_needed=6), "9.0", "drops below 9.0 would be missed; to detect 2.0: 6 windows"),
+        (Power(detectable=9.01), ">9", "any drop would be missed"),
+    ],
+)
+def test_what_would_be_missed_is_said(power: Power, shown: str, said: str) -> None:
+    assert power.shown == shown and said in power.text
 
 
 def test_more_windows_and_fewer_tests_detect_smaller_drops() -> None:
@@ -180,22 +185,6 @@ def test_more_windows_and_fewer_tests_detect_smaller_drops() -> None:
     ).detectable(1.0)
 
 
-@pytest.mark.parametrize(
-    ("power", "text"),
-    [
-        (Power(detectable=1.8), "smallest detectable drop 1.8"),
-        (Power(detectable=2.6), "low power: drops below 2.6 would be missed"),
-        (Power(detectable=37.0), "low power: any drop would be missed"),
-        (
-            Power(detectable=2.6, windows_needed=6),
-            "low power: drops below 2.6 would be missed; to detect 2.0: 6 windows in the baseline",
-        ),
-    ],
-)
-def test_the_power_is_a_sentence(power: Power, text: str) -> None:
-    assert power.text == text
-
-
 def test_a_year_spends_its_level_once() -> None:
     shares = [year_share(week) for week in range(1, YEAR + 1)]
     assert sum(shares) == pytest.approx(1.0)
@@ -203,21 +192,18 @@ def test_a_year_spends_its_level_once() -> None:
     assert [year_share(YEAR + 1), year_share(YEAR + 2)] == shares[:2], "each year starts again"
 
 
-ASKED: Mapping[str, tuple[Callable[[], dict[str, dict[str, float]]], dict[str, list[str]]]] = {
-    "nothing dropped": (dict, {}),
-    "a claim": (lambda: {"adherence": {"p0": 4.0}}, {"adherence": ["p0"]}),
-    "a dimension": (lambda: {"adherence": dict.fromkeys(LEVELS, 2.0)}, {"adherence": [*LEVELS]}),
-    "all at 0": (lambda: {"adherence": dict.fromkeys(LEVELS, 8.0)}, {"adherence": [*LEVELS]}),
-}
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_what_dropped_is_judged_again(name: str) -> None:
-    drops, asked = ASKED[name]
-    window = {
-        name: dimension(name, {key: [8.0 - drops().get(name, {}).get(key, 0.0)] for key in LEVELS}) for name in NAMES
-    }
-    assert to_confirm(beside(steady(1, 0.0), window)) == asked
+@pytest.mark.parametrize(
+    ("drops", "asked"),
+    [
+        ({}, {}),
+        ({"adherence": {"p0": 4.0}}, {"adherence": ["p0"]}),
+        ({"adherence": dict.fromkeys(LEVELS, 2.0)}, {"adherence": [*LEVELS]}),
+        ({"adherence": dict.fromkeys(LEVELS, 8.0)}, {"adherence": [*LEVELS]}),
+    ],
+    ids=["nothing dropped", "a claim", "a dimension", "all at 0"],
+)
+def test_what_dropped_is_judged_again(drops: dict[str, dict[str, float]], asked: dict[str, list[str]]) -> None:
+    assert to_confirm(beside(steady(1, 0.0), window_of(drops))) == asked
 
 
 @pytest.mark.parametrize("fallen", [["p1"], ["p1", "p2"], [*LEVELS]], ids=len)

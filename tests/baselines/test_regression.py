@@ -5,8 +5,6 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
@@ -18,8 +16,6 @@ from persona_pipeline.guard.baselines.regression import (
     not_shown,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-
-scores = st.floats(min_value=0, max_value=9)
 
 
 def golden(dimensions: dict[str, float], propositions: dict[str, dict[str, float]] | None = None, **known) -> Baseline:
@@ -53,37 +49,51 @@ def evaluated(
     )
 
 
-def find_regressions(
-    current: dict[str, float | None], baseline: dict[str, float], delta: float = 1.0
-) -> list[DimensionComparison]:
-    evaluations = {name: evaluated(score) for name, score in current.items()}
-    return compare("ann", evaluations, golden(baseline), Rules(regression_delta=delta)).regressions
+@pytest.mark.parametrize(
+    ("now", "before", "delta", "fell"),
+    [
+        (6.0, 7.0, 1.0, False),
+        (6.0 - 1e-10, 7.0, 1.0, False),
+        (6.0 - 1e-8, 7.0, 1.0, True),
+        (9.0, 7.0, 1.0, False),
+        (-1e-9, 0.0, 0.0, False),
+        (-1.1e-9, 0.0, 0.0, True),
+        (math.nan, 7.0, 1.0, True),
+        (7.0, math.nan, 1.0, True),
+    ],
+)
+def test_exactly_the_delta_is_allowed_and_what_is_no_number_never_passes(
+    now: float, before: float, delta: float, fell: bool
+) -> None:
+    assert dropped(now, before, delta) is fell
 
 
 @pytest.mark.parametrize(
-    ("current", "regressed"),
-    [(6.0, False), (6.0 - 1e-10, False), (6.0 - 1e-8, True), (5.999, True), (9.0, False), (None, False)],
+    ("name", "value", "allowed"),
+    [
+        *(("regression_delta", value, True) for value in (0.0, 1.0, 9.0)),
+        *(("regression_delta", value, False) for value in (True, -0.1, math.nan, math.inf, -math.inf)),
+        *(("min_coverage", value, value <= 1) for value in (0.0, 1.0, 1.01)),
+        ("samples", 0, False),
+    ],
 )
-def test_exactly_the_delta_is_allowed(current: float | None, regressed: bool) -> None:
-    assert bool(find_regressions({"adherence": current}, {"adherence": 7.0})) is regressed
+def test_options_have_bounds(name: str, value: float, allowed: bool) -> None:
+    with contextlib.nullcontext() if allowed else pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} must"):
+        check_option(name, value)
 
 
-@given(scores, scores, st.floats(min_value=0, max_value=9))
-def test_a_regression_is_a_drop_beyond_the_delta(current: float, baseline: float, delta: float) -> None:
-    found = find_regressions({"a": current}, {"a": baseline}, delta)
-    assert bool(found) == (baseline - current > delta + 1e-9) or math.isclose(baseline - current, delta, abs_tol=2e-9)
-    for item in found:
-        assert item.delta == current - baseline < 0
-
-
-@pytest.mark.parametrize("delta", [-0.1, math.nan, math.inf, -math.inf, True])
-def test_a_delta_that_is_no_allowance_is_refused(delta: float) -> None:
-    with pytest.raises(ConfigError, match="finite number of at least 0"):
-        find_regressions({}, {}, delta)
-
-
-def test_what_is_no_number_never_passes_for_no_drop() -> None:
-    assert dropped(math.nan, 7.0, 1.0) and dropped(7.0, math.nan, 1.0)
+@pytest.mark.parametrize(
+    ("rules", "match"),
+    [
+        ({"regression_delta": -1.0}, "finite number"),
+        ({"proposition_delta": -1.0}, "finite number"),
+        ({"by_dimension": {"fluency": {"regression_delta": -1.0}}}, "finite number"),
+        ({"by_dimension": {"fluncy": {"regression_delta": 1.0}}}, "did you mean 'fluency'"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused(rules: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        Rules(**rules)
 
 
 def test_each_dimension_gets_the_status_it_deserves() -> None:
@@ -105,7 +115,29 @@ def test_each_dimension_gets_the_status_it_deserves() -> None:
         "ideas_quantity": "ok",
         "fluency": "no_baseline",
     }
-    assert [item.dimension for item in comparison.regressions] == ["adherence"]
+    assert [(item.dimension, item.delta) for item in comparison.regressions] == [("adherence", -2.0)]
+
+
+@pytest.mark.parametrize(
+    ("now", "golden_claims", "fell"),
+    [
+        ({"p": 5.0}, {"adherence": {"p": 8.0}}, []),
+        ({"p": 4.99}, {"adherence": {"p": 8.0}}, ["p"]),
+        ({"p": None}, {"adherence": {"p": 8.0}}, []),
+        pytest.param({"_ngram": 0.0}, {"adherence": {"_ngram": 9.0}}, [], id="a computed row is no claim"),
+        pytest.param({"p": 1.0}, {"": {"p": 8.0, "other": 1.0}}, ["p"], id="the flat form of old baselines"),
+    ],
+)
+def test_a_claim_may_fall_three_points(now: dict, golden_claims: dict, fell: list[str]) -> None:
+    comparison = compare("ann", {"adherence": evaluated(8.0, now)}, golden({"adherence": 8.0}, golden_claims))
+    assert [drop.proposition_id for drop in comparison.drops] == fell
+    assert comparison.warnings == []
+
+
+def test_other_claims_are_warned_of() -> None:
+    baseline = golden({"adherence": 8.0}, {"adherence": {"gone": 8.0, "p": 8.0}})
+    [gone, new] = compare("ann", {"adherence": evaluated(8.0, {"p": 8.0, "new": 8.0})}, baseline).warnings
+    assert gone.endswith("no longer evaluated: gone") and new.endswith("not in the baseline: new")
 
 
 def test_a_collapsed_proposition_is_found_where_the_mean_hides_it() -> None:
@@ -118,73 +150,6 @@ def test_a_collapsed_proposition_is_found_where_the_mean_hides_it() -> None:
     assert comparison.regressed
 
 
-@pytest.mark.parametrize(("now", "found"), [(5.0, 0), (4.99, 1), (None, 0)])
-def test_a_proposition_may_fall_three_points(now: float | None, found: int) -> None:
-    comparison = compare(
-        "ann", {"adherence": evaluated(7.5, {"p": now})}, golden({"adherence": 8.0}, {"adherence": {"p": 8.0}})
-    )
-    assert len(comparison.drops) == found
-
-
-def test_computed_rows_are_no_propositions() -> None:
-    comparison = compare(
-        "ann",
-        {"fluency": evaluated(8.0, {"_catchphrase": 0.0})},
-        golden({"fluency": 8.0}, {"fluency": {"_catchphrase": 9.0}}),
-    )
-    assert comparison.drops == []
-
-
-def test_the_flat_form_of_old_baselines_is_compared_too() -> None:
-    baseline = golden({"adherence": 8.0}, {"": {"p": 8.0, "other": 1.0}})
-    comparison = compare("ann", {"adherence": evaluated(8.0, {"p": 1.0})}, baseline)
-    assert [drop.proposition_id for drop in comparison.drops] == ["p"]
-    assert comparison.warnings == []
-
-
-def test_other_claims_are_warned_of() -> None:
-    baseline = golden({"adherence": 8.0}, {"adherence": {"gone": 8.0, "p": 8.0}})
-    comparison = compare("ann", {"adherence": evaluated(8.0, {"p": 8.0, "new": 8.0})}, baseline)
-    assert comparison.warnings == [
-        "adherence: in the baseline and no longer evaluated: gone",
-        "adherence: evaluated and not in the baseline: new",
-    ]
-
-
-@pytest.mark.parametrize("delta", [True, -0.1, math.nan, math.inf, -math.inf])
-def test_a_delta_that_would_let_everything_pass_or_nothing_is_refused(delta: float) -> None:
-    with pytest.raises(ConfigError, match="--regression-delta must be a finite number"):
-        check_option("regression_delta", delta)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, 9.0])
-def test_a_delta_that_can_be_is_passed(delta: float) -> None:
-    check_option("regression_delta", delta)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [("min_coverage", 1.0, True), ("min_coverage", 0.0, True), ("min_coverage", 1.01, False), ("samples", 0, False)],
-)
-def test_both_ends_of_an_option_are_allowed(name: str, value: float, allowed: bool) -> None:
-    with contextlib.nullcontext() if allowed else pytest.raises(ConfigError):
-        check_option(name, value)
-
-
-@pytest.mark.parametrize(
-    ("rules", "match"),
-    [
-        ({"regression_delta": -1.0}, "finite number"),
-        ({"proposition_delta": -1.0}, "finite number"),
-        ({"by_dimension": {"fluency": {"regression_delta": -1.0}}}, "finite number"),
-        ({"by_dimension": {"fluncy": {"regression_delta": 1.0}}}, "did you mean 'fluency'"),
-    ],
-)
-def test_rules_that_cannot_be_are_refused(rules: dict[str, Any], match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        Rules(**rules)
-
-
 def test_a_dimension_may_have_a_rule_of_its_own() -> None:
     rules = Rules(by_dimension={"fluency": {"regression_delta": 3.0, "proposition_delta": 8.0}})
     now = {name: evaluated(6.0, {"p": 2.0}) for name in ("adherence", "fluency")}
@@ -194,22 +159,6 @@ def test_a_dimension_may_have_a_rule_of_its_own() -> None:
         "fluency": "ok",
     }
     assert [drop.dimension for drop in comparison.drops] == ["adherence"]
-
-
-def test_a_drop_of_just_the_tolerance_more_is_none() -> None:
-    assert not dropped(-1e-9, 0.0, 0.0)
-    assert dropped(-1.1e-9, 0.0, 0.0)
-
-
-def test_a_missing_score_hides_no_later_dimension() -> None:
-    found = find_regressions({"b": None, "c": 1.0}, {"a": 8.0, "b": 8.0, "c": 8.0})
-    assert [(item.dimension, item.delta) for item in found] == [("c", -7.0)]
-
-
-def test_a_comparison_says_by_how_much_a_dimension_fell() -> None:
-    assert (
-        compare("ann", {"adherence": evaluated(5.5)}, golden({"adherence": 7.0})).dimensions["adherence"].delta == -1.5
-    )
 
 
 @pytest.mark.parametrize(

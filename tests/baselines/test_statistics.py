@@ -3,14 +3,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
-
-# Eighths are exact in binary, so that equal scores have no spread at all.
-EIGHTHS = st.integers(0, 72).map(lambda value: value / 8)
-SCORES = st.lists(EIGHTHS, min_size=2, max_size=12)
 
 
 @pytest.mark.parametrize(
@@ -44,39 +38,9 @@ def test_groups_that_cannot_be_compared_are_refused(compare, a, b, message) -> N
         compare(a, b)
 
 
-# scipy warns of a constant group; what it returns is right all the same.
-@pytest.mark.filterwarnings("ignore:Precision loss")
-@given(SCORES, SCORES)
-def test_welch_agrees_with_scipy(a: list[float], b: list[float]) -> None:
-    from scipy import stats
-
-    if len(set(a)) < 2 or len(set(b)) < 2:
-        return
-    result, expected = welch(a, b), stats.ttest_ind(a, b, equal_var=False)
-    assert result.t_statistic == pytest.approx(expected.statistic, rel=1e-6, abs=1e-9)
-    assert result.degrees_of_freedom == pytest.approx(expected.df, rel=1e-6)
-    assert result.p_value == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-9)
-    mirrored = welch(b, a)
-    assert mirrored.t_statistic == pytest.approx(-result.t_statistic)
-    assert mirrored.p_value == pytest.approx(result.p_value)
-
-
-def test_significance_follows_alpha() -> None:
-    a, b = [7, 8, 6, 9, 7, 5, 8, 7], [5, 6, 4, 7, 5, 6, 3, 6]
-    assert welch(a, b).significant
-    assert not welch(a, b, alpha=0.01).significant
-
-
 def test_importing_the_module_does_not_import_scipy() -> None:
     code = "import sys, persona_pipeline.guard.baselines.statistics; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_an_effect_is_in_pooled_standard_deviations() -> None:
-    a, b = [7.0, 8.0, 6.0, 9.0], [5.0, 6.0, 7.0]
-    pooled = ((3 * 5 / 3 + 2 * 1.0) / 5) ** 0.5
-    assert cohens_d(a, b) == pytest.approx(1.5 / pooled)
-    assert cohens_d(b, a) == pytest.approx(-1.5 / pooled)
 
 
 def test_just_at_alpha_is_not_significant() -> None:

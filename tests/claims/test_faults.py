@@ -41,7 +41,6 @@ def broken(name: str, texts: list[str] = MICHAEL, material: Material = MATERIAL,
 def test_a_fault_is_the_same_for_the_same_seed_and_says_what_it_stands_for(name: str) -> None:
     assert broken(name) == broken(name)
     assert broken(name) != MICHAEL
-    assert len(broken(name)) == len(MICHAEL)
     assert len(FAULTS[name].__doc__ or "") > 40
 
 
@@ -56,28 +55,6 @@ def test_a_fault_can_be_planted_in_any_text_or_says_why_not(name: str, texts: li
         return
     assert len(found) == len(texts)
     assert all(isinstance(text, str) for text in found)
-
-
-@pytest.mark.parametrize(
-    ("texts", "language"),
-    [
-        (MICHAEL, "English"),
-        (GERMAN, "German"),
-        (["Je suis dans le jardin avec les enfants, et vous ?"], "French"),
-        (["No sé qué hacer con los niños, pero está bien."], "Spanish"),
-        (["こんにちは！今日は寒いですね。"], "Japanese"),
-        (["Привет! Завтра пятнадцатое мая."], None),
-        ([], None),
-    ],
-)
-def test_stock_lines_are_of_the_language_of_the_messages(texts: list[str], language: str | None) -> None:
-    words = words_of(texts)
-    assert (words.language if words else None) == language
-    if words is None:
-        with pytest.raises(NotApplicableError, match="no stock lines in the language"):
-            broken("boilerplate", texts, Material(words))
-    else:
-        assert set(broken("boilerplate", texts, Material(words))) <= set(words.boilerplate)
 
 
 def test_another_agent_speaks_with_the_voice_of_who_said_most() -> None:
@@ -129,6 +106,9 @@ def of_language(language: str) -> tuple[LanguageWords, Material]:
 
 
 def test_every_language_has_words_and_is_told_from_the_others() -> None:
+    for unknown in (["Привет! Завтра пятнадцатое мая."], []):
+        with pytest.raises(NotApplicableError, match="no stock lines in the language"):
+            broken("boilerplate", unknown, Material(words_of(unknown)))
     assert {*all_words()} == {*LANGUAGES}
     assert [words_of(LINES[language]) for language in LANGUAGES] == [all_words()[language] for language in LANGUAGES]
     # Stock lines are in their language too, and no list says a thing twice.

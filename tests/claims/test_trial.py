@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.model.asking import ModelBackend
-from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case
 from persona_pipeline.lab.claims.matrix import KillMatrix
@@ -253,28 +251,6 @@ def honest(call: Call) -> Reply:
     texts = [entry["text"] for entry in json.loads(call.evidence) if "text" in entry]
     loud = round(9 * sum("!" in text for text in texts) / len(texts))
     return message(json.dumps(verdicts(call.body, lambda claim: loud if "loud" in claim else 9)))
-
-
-def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
-    sample_root: Path, sample_world: World, server: MessagesServer
-) -> None:
-    server.handler = honest
-    write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
-    trial = plan_trial(sample_world, replace(REQUEST, samples=2))
-    assert trial.estimate(sample_world.settings).startswith("28 calls to claude-haiku-5-5: about ")
-    judge = open_judge("anthropic", sample_world, JudgeOptions())
-    assert isinstance(judge.backend, ModelBackend)
-    matrix = run_trial(trial, judge)
-    assert vars(matrix.usage) == pytest.approx(vars(judge.backend.spent))
-    assert (matrix.usage.calls, server.paid, matrix.judgments) == (34, 34, 34), (
-        "three kills stand alone, and are judged twice more"
-    )
-    assert {"boilerplate", "borrowed", "flattened"} == set(matrix.claims[0].kills)
-    assert (matrix.dead, matrix.models) == (["adherence/dead"], ["claude-haiku-5-5"])
-    recording = open_judge("anthropic", sample_world, JudgeOptions(record=True))
-    assert run_trial(trial, recording).usage.calls == 0, "all of it is in the store"
-    replayed = run_trial(trial, OpenedJudge(RecordedBackend(sample_root / "recordings")))
-    assert (replayed.claims, replayed.exit_code, replayed.usage.calls) == (matrix.claims, 0, 0)
 
 
 def test_a_matrix_of_two_models_is_told(sample_root: Path, sample_world: World) -> None:

@@ -11,7 +11,7 @@ from persona_pipeline.lab.results import CauseKind, ScoreChange, read_comparison
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-from tests.support.command_line import in_process
+from tests.support.command_line import Cli, in_process
 from tests.support.messages_server import MessagesServer
 
 
@@ -34,17 +34,15 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return begun(tmp_path_factory.mktemp("untouched"), monkeypatch).root
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    done = in_process(None, monkeypatch, capsys)(*arguments)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    return in_process(None, monkeypatch, capsys)
 
 
-def test_recorded_versions_and_the_comment(
-    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_recorded_versions_and_the_comment(history: History, run: Cli, tmp_path: Path) -> None:
     plant(history, CauseKind.PERSONA, "")
     output = tmp_path / "comparison.json"
-    code, out, _ = run(capsys, monkeypatch, "compare", "HEAD~1..HEAD", "--window", "all", "--output", str(output))
+    code, out, _ = run("compare", "HEAD~1..HEAD", "--window", "all", "--output", str(output))
     assert (code, out) == (3, "")
     found = read_comparison(output.read_text("utf-8"), "x")
     item = found.agents[AGENT].dimensions["adherence"]
@@ -68,9 +66,7 @@ def test_recorded_versions_and_the_comment(
     assert "It could not be read" in written.read_text("utf-8")
 
 
-def test_answers_and_judge_over_sockets(
-    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_answers_and_judge_over_sockets(history: History, run: Cli, server: MessagesServer, tmp_path: Path) -> None:
     """A bot that answers, and a judge that is asked about it: estimate first, then within a budget, then from what is kept."""
     plant(history, CauseKind.PERSONA, "")
     (tmp_path / "bot.py").write_text(
@@ -90,35 +86,30 @@ def test_answers_and_judge_over_sockets(
         AGENT,
     ]
     arguments += ["--dimensions", "adherence", "--format", "json", "--window", "all"]
-    with MessagesServer() as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-        code, _, err = run(capsys, monkeypatch, *arguments)
-        assert (code, "--allow-code" in err) == (2, True)
-        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--estimate")
-        assert (code, server.paid) == (0, 0)
-        assert "at most 2 scenes an agent" in out and "4 answers: no price is known" in out
-        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--estimate", "--interview")
-        # The first two kinds in turn, of two lines each, for both sides.
-        assert (code, server.paid) == (0, 0) and "8 answers: no price is known" in out
-        code, out, err = run(capsys, monkeypatch, *arguments, "--allow-code", "--max-usd", "1")
-        found = read_comparison(out, "x")
-        claims = len(history.claims)
-        assert found.usage.calls == server.paid == 4 * claims
-        assert found.answers == 4 and found.answers_usd is None
-        assert "at most 2 scenes an agent" in err
-        assert found.agents[AGENT].dimensions["adherence"].scenes == 2
-        assert run(capsys, monkeypatch, *arguments, "--allow-code", "--max-usd", "1")[0] == code
-        assert server.paid == 4 * claims
-        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--fresh", "--max-usd", "0.0001")
-        assert (code, json.loads(out)["stopped"]) == (4, "the budget is spent")
+    code, _, err = run(*arguments)
+    assert (code, "--allow-code" in err) == (2, True)
+    code, out, _ = run(*arguments, "--allow-code", "--estimate")
+    assert (code, server.paid) == (0, 0)
+    assert "at most 2 scenes an agent" in out and "4 answers: no price is known" in out
+    code, out, _ = run(*arguments, "--allow-code", "--estimate", "--interview")
+    # The first two kinds in turn, of two lines each, for both sides.
+    assert (code, server.paid) == (0, 0) and "8 answers: no price is known" in out
+    code, out, err = run(*arguments, "--allow-code", "--max-usd", "1")
+    found = read_comparison(out, "x")
+    claims = len(history.claims)
+    assert found.usage.calls == server.paid == 4 * claims
+    assert found.answers == 4 and found.answers_usd is None
+    assert "at most 2 scenes an agent" in err
+    assert found.agents[AGENT].dimensions["adherence"].scenes == 2
+    assert run(*arguments, "--allow-code", "--max-usd", "1")[0] == code
+    assert server.paid == 4 * claims
+    code, out, _ = run(*arguments, "--allow-code", "--fresh", "--max-usd", "0.0001")
+    assert (code, json.loads(out)["stopped"]) == (4, "the budget is spent")
 
 
-def test_two_judges_are_compared_by_what_both_said(
-    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_judges_are_compared_by_what_both_said(history: History, run: Cli) -> None:
     arguments = ["compare", "--judges", "judge-1..judge-2", "--window", "all", "--agents", AGENT, "--format", "json"]
-    code, out, _ = run(capsys, monkeypatch, *arguments)
+    code, out, _ = run(*arguments)
     found = read_comparison(out, "x")
     assert code == 3
     assert found.judges == ("recorded:judge-1", "recorded:judge-2")
@@ -145,36 +136,28 @@ def test_two_judges_are_compared_by_what_both_said(
     ],
 )
 def test_what_does_not_go_is_said(
-    untouched: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    said: str,
+    untouched: Path, run: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(untouched))
-    code, _, err = run(capsys, monkeypatch, *arguments)
+    code, _, err = run(*arguments)
     assert code == 2
     assert said in " ".join(err.split())
 
 
-def test_bisect_names_the_line_and_says_what_more_would_cost(
-    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bisect_names_the_line_and_says_what_more_would_cost(history: History, run: Cli) -> None:
     planted = plant(history, CauseKind.PERSONA, "")
-    code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
+    code, out, _ = run("bisect", AGENT, "--window", "all", "--good", "HEAD~1")
     assert code == 0
     assert planted.commit[:10] in out and f"cause: persona: {planted.names[0]}" in out
     assert "+ Ann FORGETS who she is." in out
     assert out.endswith("scored: 2 commits; 0 calls, $0.00\n")
-    code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD", "--json")
+    code, out, _ = run("bisect", AGENT, "--window", "all", "--good", "HEAD", "--json")
     assert (code, json.loads(out)["falls"]) == (0, [])
 
 
-def test_bisect_says_that_it_cannot_tell(
-    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bisect_says_that_it_cannot_tell(history: History, run: Cli) -> None:
     plant(history, CauseKind.PERSONA, "together")
-    code, out, err = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD~1")
+    code, out, err = run("bisect", AGENT, "--window", "all", "--good", "HEAD~1")
     assert code == 3
     assert "cannot tell: messages and persona changed together" in out
     assert "it may be: messages, persona" in out
@@ -182,19 +165,19 @@ def test_bisect_says_that_it_cannot_tell(
 
 
 def test_what_was_said_is_the_cause_where_nothing_else_changed_in_git(
-    sample_root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sample_root: Path, run: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
     monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{sample_root}/store.db")
     for words in (["init", "-q"], ["add", "personas", "propositions", "messages", "recordings", "baselines"]):
         ask_git(sample_root, *words)
     ask_git(sample_root, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "A world")
-    code, out, _ = run(capsys, monkeypatch, "bisect", "michael")
+    code, out, _ = run("bisect", "michael")
     assert code == 0
     assert "nothing changed in git" in out and "--by evaluations" in out
     for moment in ("2026-06-14T23:59:59Z", "2026-06-21T23:59:59Z"):
-        run(capsys, monkeypatch, "evaluate", "--agents", "michael", "--as-of", moment)
-    code, out, _ = run(capsys, monkeypatch, "bisect", "michael", "--json")
+        run("evaluate", "--agents", "michael", "--as-of", moment)
+    code, out, _ = run("bisect", "michael", "--json")
     found = json.loads(out)
     assert (code, found["source"], found["calls"]) == (0, "evaluations", 0)
     assert {fall["dimension"]: fall["cause"]["kind"] for fall in found["falls"]} == dict.fromkeys(

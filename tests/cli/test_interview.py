@@ -2,13 +2,14 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from persona_pipeline.lab.interview.results import Interview, baseline_file
 from persona_pipeline.testing import WorldBuilder
-from tests.support.command_line import in_process
+from tests.support.command_line import Cli, in_process
 from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message
 
 # Long answers of the judge's server would be read for nothing.
@@ -28,46 +29,41 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "targets.yaml").write_text("targets:\n- {name: bot, provider: 'python:clibot:bot'}\n")
     monkeypatch.setenv("PERSONA_ROOT", str(tmp_path))
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    done = in_process(None, monkeypatch, capsys)("interview", *arguments)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    return partial(in_process(None, monkeypatch, capsys), "interview")
 
 
-def test_priced_kept_as_a_baseline_and_held_against_it(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_priced_kept_as_a_baseline_and_held_against_it(root: Path, run: Cli, server: MessagesServer) -> None:
     arguments = ["ann", "--target", "bot", "--allow-code", "--sessions", "2", "--judge", "anthropic", "--max-usd", "1"]
-    with MessagesServer() as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        code, out, _ = run(capsys, monkeypatch, *arguments, "--estimate")
-        assert (code, server.paid) == (0, 0)
-        assert "6 scenes, asked in 2 sessions: 24 answers and 12 judgments" in out and "no price is known" in out
-        code, out, err = run(capsys, monkeypatch, *arguments, "--record")
-        assert (code, server.paid) == (3, 12) and "--baseline keeps an interview" in err
-        assert "cannot be told" in out and list((root / "recordings").rglob("*.jsonl"))
-        # Finished: the next one asks the bot again; what it says is word by word the same, and is judged already.
-        code, _, err = run(capsys, monkeypatch, *arguments, "--baseline")
-        assert (code, server.paid) == (0, 12) and "baseline written" in err and "goes on" not in err
-        known = Interview.model_validate_json(baseline_file(root, "ann").read_text("utf-8"))
-        assert known.whole and known.answers == 24 and known.models == ("claude-haiku-5-5",)
-        code, out, _ = run(capsys, monkeypatch, *arguments, "--format", "json")
-        found = Interview.model_validate_json(out)
-        assert (code, found.exit_code, found.baseline) == (0, 0, known.taken_at)
-        report = root / "report.html"
-        assert run(capsys, monkeypatch, *arguments, "--format", "html", "--output", str(report))[0] == 0
-        assert "Interview of" in report.read_text("utf-8")
+    code, out, _ = run(*arguments, "--estimate")
+    assert (code, server.paid) == (0, 0)
+    assert "6 scenes, asked in 2 sessions: 24 answers and 12 judgments" in out and "no price is known" in out
+    code, out, err = run(*arguments, "--record")
+    assert (code, server.paid) == (3, 12) and "--baseline keeps an interview" in err
+    assert "cannot be told" in out and list((root / "recordings").rglob("*.jsonl"))
+    # Finished: the next one asks the bot again; what it says is word by word the same, and is judged already.
+    code, _, err = run(*arguments, "--baseline")
+    assert (code, server.paid) == (0, 12) and "baseline written" in err and "goes on" not in err
+    known = Interview.model_validate_json(baseline_file(root, "ann").read_text("utf-8"))
+    assert known.whole and known.answers == 24 and known.models == ("claude-haiku-5-5",)
+    code, out, _ = run(*arguments, "--format", "json")
+    found = Interview.model_validate_json(out)
+    assert (code, found.exit_code, found.baseline) == (0, 0, known.taken_at)
+    report = root / "report.html"
+    assert run(*arguments, "--format", "html", "--output", str(report))[0] == 0
+    assert "Interview of" in report.read_text("utf-8")
     # Recorded judgments hold it without a judge, as long as the bot says the same.
-    code, out, _ = run(capsys, monkeypatch, *arguments[:6], "--judge", "recorded", "--format", "json")
-    assert (code, json.loads(out)["usage"]["calls"]) == (0, 0)
+    code, out, _ = run(*arguments[:6], "--judge", "recorded", "--format", "json")
+    assert (code, json.loads(out)["usage"]["calls"], server.paid) == (0, 0, 12)
 
 
 @pytest.mark.parametrize("words", [8, 20, 70, 280])
 def test_the_bill_for_short_and_for_long_answers_is_in_the_estimated_range(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: int
+    root: Path, run: Cli, server: MessagesServer, words: int
 ) -> None:
     (root / "targets.yaml").write_text("targets:\n- {name: bot, provider: anthropic, model: claude-haiku-5-5}\n")
     turns = ", ".join(["Who are you?"] * 8)
@@ -77,40 +73,32 @@ def test_the_bill_for_short_and_for_long_answers_is_in_the_estimated_range(
         return ANSWER if "tool_result" in call.raw.decode() else message("word " * words, model=call.body["model"])
 
     arguments = ["ann", "--target", "bot", "--allow-targets", "--judge", "anthropic", "--max-usd", "1"]
-    with MessagesServer(reply) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        _, estimated, _ = run(capsys, monkeypatch, *arguments, "--estimate")
-        _, out, _ = run(capsys, monkeypatch, *arguments, "--format", "json")
+    server.handler = reply
+    _, estimated, _ = run(*arguments, "--estimate")
+    _, out, _ = run(*arguments, "--format", "json")
     low, high = map(float, re.findall(r"answers: .*\(\$([0-9.]+) to \$([0-9.]+)\)", estimated)[0])
     found = Interview.model_validate_json(out)
     assert found.answers_usd is not None and low <= found.answers_usd <= high
 
 
-def test_a_target_that_is_not_allowed_is_named_with_the_remedy(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_is_not_allowed_is_named_with_the_remedy(root: Path, run: Cli, server: MessagesServer) -> None:
     (root / "targets.yaml").write_text("targets:\n- {name: bot, provider: anthropic, model: claude-haiku-5-5}\n")
     arguments = ["ann", "--target", "bot", "--judge", "anthropic", "--max-usd", "1"]
-    with MessagesServer() as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        code, out, _ = run(capsys, monkeypatch, *arguments)
-        assert (code, server.paid) == (3, 0)
-        assert "answers did not come: target_not_allowed; pass --allow-targets" in out
+    code, out, _ = run(*arguments)
+    assert (code, server.paid) == (3, 0)
+    assert "answers did not come: target_not_allowed; pass --allow-targets" in out
 
 
-def test_the_model_writes_scenes_into_a_draft(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_writes_scenes_into_a_draft(root: Path, run: Cli, server: MessagesServer) -> None:
     scenes = [{"kind": "meta", "language": "en", "claim": "", "turns": ["Where are you from?", "And before that?"]}]
-    with MessagesServer(handler=lambda _: message(json.dumps({"scenes": scenes}))) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        code, out, _ = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--estimate")
-        assert (code, server.paid) == (0, 0) and "1 call to" in out
-        code, out, err = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--max-usd", "1")
-        assert code == 0 and "1 scene written, please review" in out and "pressure: 0 of 3" in err
-        draft = root / "interviews" / "ann.draft.yaml"
-        assert draft.read_text("utf-8").startswith("# Written by claude-haiku-5-5")
-        assert run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic")[0] == 2
+    server.handler = lambda _: message(json.dumps({"scenes": scenes}))
+    code, out, _ = run("ann", "--write", "--judge", "anthropic", "--estimate")
+    assert (code, server.paid) == (0, 0) and "1 call to" in out
+    code, out, err = run("ann", "--write", "--judge", "anthropic", "--max-usd", "1")
+    assert code == 0 and "1 scene written, please review" in out and "pressure: 0 of 3" in err
+    draft = root / "interviews" / "ann.draft.yaml"
+    assert draft.read_text("utf-8").startswith("# Written by claude-haiku-5-5")
+    assert run("ann", "--write", "--judge", "anthropic")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -127,8 +115,6 @@ def test_the_model_writes_scenes_into_a_draft(
         (["ann", "--target", "bot", "--allow-code", "--record"], "--record needs a live judge"),
     ],
 )
-def test_what_does_not_go_is_said(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
-) -> None:
-    code, _, err = run(capsys, monkeypatch, *arguments)
+def test_what_does_not_go_is_said(root: Path, run: Cli, arguments: list[str], said: str) -> None:
+    code, _, err = run(*arguments)
     assert code == (3 if "no scene" in said else 2) and said in " ".join(err.split())

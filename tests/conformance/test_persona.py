@@ -12,6 +12,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.records import Action, decide
+from persona_pipeline.guard.baselines.regression import Rules, compare
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
@@ -30,7 +31,7 @@ from persona_pipeline.world.propositions.models import (
     PropositionSet,
     fill_template,
 )
-from tests.baselines.test_regression import find_regressions
+from tests.baselines.test_regression import evaluated, golden
 
 CASES = json.loads((Path(__file__).parent / "persona.json").read_text(encoding="utf-8"))
 FIELD_NAMES = {"avg_sentence_length": "average_sentence_length"}
@@ -104,7 +105,8 @@ def harness_parse_window(given: dict[str, Any], _: Path) -> Any:
 
 
 def regression_detect(given: dict[str, Any], _: Path) -> Any:
-    found = find_regressions(given["current"], given["baseline"], given["delta"])
+    now = {name: evaluated(score) for name, score in given["current"].items()}
+    found = compare("ann", now, golden(given["baseline"]), Rules(regression_delta=given["delta"])).regressions
     return [regression.model_dump(include={"dimension", "baseline", "current", "delta"}) for regression in found]
 
 

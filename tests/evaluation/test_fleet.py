@@ -13,7 +13,6 @@ from sqlalchemy import event
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.scoring.style import likeness
 from persona_pipeline.scoring.style.likeness import fleet_likeness
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world.messages.store import read_alike, read_newest, said_most
@@ -160,29 +159,6 @@ def test_voices_are_compared_whatever_the_channel(
         if item.kind != "clone"
     }
     assert styles == expected
-
-
-@pytest.mark.parametrize(
-    ("now", "before", "compared"),
-    [(40, 200, {"ann", "bob", "cyd"}), (39, 200, {"ann", "bob"}), (40, 199, {"ann", "bob"})],
-)
-def test_voices_are_compared_of_those_who_said_enough_now_and_before(
-    now: int, before: int, compared: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = {name: (now if name == "cyd" else 40, before if name == "cyd" else 200) for name in DISTINCT}
-    current, earlier = (
-        [
-            Message(f"{place}{name}{n}", name, f"{name} {n}", FIRST + timedelta(minutes=n), "room")
-            for name, counts in said.items()
-            for n in range(counts[place])
-        ]
-        for place in (0, 1)
-    )
-    asked: list[set[str]] = []
-    monkeypatch.setattr(likeness, "nearness", lambda now, past: asked.append({*now, *past}))
-    monkeypatch.setattr(likeness, "find_likeness", lambda *_: [])
-    fleet_likeness(current, earlier, set(DISTINCT), of=set(DISTINCT))
-    assert asked == [compared]
 
 
 @pytest.mark.parametrize(

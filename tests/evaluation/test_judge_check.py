@@ -16,7 +16,7 @@ from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.anchors import FILE, AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.trust import ANCHORS, judge_check
+from persona_pipeline.guard.findings import ANCHORS, judge_check
 from persona_pipeline.judging.open import RECORDINGS, open_judge
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.reporting.pages.evaluation import short_page

@@ -96,14 +96,6 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
     assert report.agents["bob"].evaluation.synthetic
 
 
-def test_a_used_up_budget_is_code_4_and_unscored(small_world: World, server: MessagesServer) -> None:
-    run = live(small_world, max_usd=0.000001)
-    assert run.report.exit_code == 4
-    assert server.paid == 0
-    adherence = run.report.agents["ann"].evaluation.dimensions["adherence"]
-    assert (adherence.score, adherence.unscored) == (None, "budget")
-
-
 def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
     small_world: World, server: MessagesServer
 ) -> None:
@@ -114,15 +106,6 @@ def test_a_sample_that_was_not_paid_for_is_code_4_although_others_are_scored(
     assert adherence.score is not None
     assert run.report.exit_code == 4
     assert {"budget", "coverage"} <= {finding.kind for finding in run.report.all_findings()}
-
-
-def test_what_was_recorded_live_is_replayed_without_a_server(small_world: World, server: MessagesServer) -> None:
-    recorded = live(small_world, record=True)
-    judge = OpenedJudge(RecordedBackend(small_world.root / "recordings"))
-    replayed = run_evaluation(small_world, judge, EvaluationRequest())
-    for agent_id, agent in recorded.report.agents.items():
-        for name, item in agent.evaluation.dimensions.items():
-            assert replayed.report.agents[agent_id].evaluation.dimensions[name].score == item.score
 
 
 def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
@@ -147,22 +130,6 @@ def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
     assert scores[0] == scores[1]
     hasty = run_evaluation(small_world, judge, EvaluationRequest(**ann, confirm=False)).report
     assert hasty.exit_code == 1, "without further judgments, one judgment six points lower is a regression"
-
-
-def test_babble_gives_no_number(small_world: World, server: MessagesServer) -> None:
-    server.always(message("I think it is rather good!"))
-    run = live(small_world)
-    assert run.report.exit_code == 3
-    for agent in run.report.agents.values():
-        assert agent.evaluation.dimensions["adherence"].unscored == "invalid_output"
-
-
-def test_samples_give_a_spread(small_world: World, server: MessagesServer) -> None:
-    run = live(small_world, EvaluationRequest(samples=3, agents=["ann"], dimensions=["adherence"]))
-    row = run.report.agents["ann"].evaluation.dimensions["adherence"].propositions["adherence-claim"]
-    assert len(row.samples) == 3
-    assert row.spread is not None
-    assert row.standard_error == pytest.approx(row.spread / 3**0.5)
 
 
 def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(

@@ -377,6 +377,9 @@ def test_every_place_says_the_same_sentence_of_a_drift(world: World) -> None:
     }
     said = {name: " ".join(unescape(str(text)).split()) for name, text in places.items()}
     assert [name for name, text in said.items() if sentence not in text] == []
+    assert {name: said[name].count(sentence) for name in ("terminal", "HTML", "comment")} == {
+        "terminal": 1, "HTML": 1, "comment": 1,
+    }  # fmt: skip
     assert not re.search("Ann:? Ann has been", said["terminal"])
 
 

@@ -5,11 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.cli.app import app
 from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.judging.open import OpenedJudge
@@ -18,6 +16,7 @@ from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.reporting.render import json_text
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
+from tests.support.command_line import Cli
 from tests.support.noise import NoisyJudge
 
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
@@ -60,18 +59,13 @@ def test_a_saved_run_says_nothing_of_the_machine_and_what_no_judge_is_shown(
     assert not [word for word in (str(sample_world.root), "hush-hush") if word in text]
 
 
-def test_the_command_makes_it_again_where_there_is_nothing(
-    sample_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERSONA_ROOT", str(sample_world.root))
-    path = tmp_path / "run.json.gz"
-    said = CliRunner().invoke(app, ["evaluate", "--save-snapshot", str(path)])
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path / "empty"))
-    again = CliRunner().invoke(app, ["evaluate", "--snapshot", str(path)])
-    assert (again.exit_code, again.stdout) == (said.exit_code, said.stdout) == (1, said.stdout)
-    assert not list((tmp_path / "empty").iterdir())
+def test_the_command_makes_it_again_where_there_is_nothing(cli: Cli, tmp_path: Path) -> None:
+    path, empty = tmp_path / "run.json.gz", tmp_path / "empty"
+    empty.mkdir()
+    said = cli("evaluate", "--save-snapshot", str(path))
+    again = cli("evaluate", "--snapshot", str(path), cwd=empty, PERSONA_ROOT=str(empty))
+    assert (again.returncode, again.stdout) == (said.returncode, said.stdout) == (1, said.stdout)
+    assert not list(empty.iterdir())
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b"{", mtime=0)[:-3]])

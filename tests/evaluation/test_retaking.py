@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS
-from persona_pipeline.guard.baselines.spread import computed_moved
+from persona_pipeline.guard.baselines.statistics import computed_moved
 from persona_pipeline.judging.recordings.replay import sign_recordings
 from persona_pipeline.testing.worlds import WorldBuilder
 from tests.support.command_line import Cli, in_process

@@ -20,7 +20,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.cli import main
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
-from persona_pipeline.lab.compare.scenes import Answering
+from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.interview.interview import InterviewRequest, held_against, hold_interview, keep_answers
 from persona_pipeline.lab.interview.results import (
     Interview,
@@ -28,8 +28,8 @@ from persona_pipeline.lab.interview.results import (
     find_interview_baseline,
     save_interview_baseline,
 )
-from persona_pipeline.lab.interview_scenes import InterviewScene, interview_scenes
-from persona_pipeline.reporting.pages.interview import interview_page
+from persona_pipeline.lab.scenes import Scene, interview_scenes
+from persona_pipeline.reporting.pages.versions import interview_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
@@ -64,7 +64,7 @@ def verdict(request: JudgeRequest) -> Verdict:
     return Verdict(request.proposition_id, score=score, evidence=evidence, model="m", reasoning="Velmar is not Velmar.")
 
 
-def speaking(bad: str = "", scenes: list[InterviewScene] | None = None) -> Answer:
+def speaking(bad: str = "", scenes: list[Scene] | None = None) -> Answer:
     """A character that is broken in one kind of scene; each answer is another."""
     kinds = {scene.id: scene.kind for scene in scenes or ()}
     count, turn = {"said": 0}, threading.Lock()

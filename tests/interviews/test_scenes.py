@@ -10,7 +10,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.claims import reads_as_injection
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.lab.claims.drafts import plan_scenes, write_draft
-from persona_pipeline.lab.interview_scenes import KINDS, interview_scenes, shipped_scenes, spoken_languages
+from persona_pipeline.lab.scenes import KINDS, interview_scenes, shipped_scenes, spoken_languages
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world.world import World
@@ -62,10 +62,8 @@ SCENE = {"id": "a", "kind": "meta", "turns": ["Who are you?"]}
     [
         ({"scenes": []}, "scenes"),
         ({"scenes": [{**SCENE, "kind": "menace"}]}, "kind"),
-        ({"scenes": [{**SCENE, "turns": []}]}, "turns"),
         ({"scenes": [{**SCENE, "turns": [" "]}]}, "turns"),
         ({"scenes": [{**SCENE, "id": "A b"}]}, "id"),
-        ({"scenes": [{**SCENE, "language": "German"}]}, "language"),
         ({"scenes": [{**SCENE, "trn": []}]}, "trn"),
         ({"scenes": [SCENE, SCENE]}, "stands twice"),
         ({"agent_id": "bob", "scenes": [SCENE]}, "not the file's name"),

@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.exchange import export_labels, read_labels
-from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_key, message_label
+from persona_pipeline.guard.labels.messages import (
+    MarkSource,
+    MessageLabel,
+    export_labels,
+    message_key,
+    message_label,
+    read_labels,
+)
 from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message
 

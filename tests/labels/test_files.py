@@ -61,22 +61,16 @@ def test_a_line_shows_all_its_key_is_made_of_in_a_fixed_order() -> None:
         (line(dimension="../../x"), "no dimension; the dimensions are"),
         (line(score=10), "score: "),
         (line(score=-1), "score: "),
-        (line(score=7.0), "score: must be a whole number"),
         (line(score=True), "score: must be a whole number"),
-        (line(score="7"), "score: must be a whole number"),
         (line(score=None), "exactly one of 'score' and 'unscored'"),
         (line(unscored="not_applicable"), "exactly one of 'score' and 'unscored'"),
         (line(score=None, unscored="no_evidence"), "unscored: Input should be 'not_applicable'"),
         (line(labeller=""), "labeller: "),
-        (line(labeller="a b"), "labeller: "),
-        (line(labeller="a/b"), "labeller: "),
-        (line(labeller="a" * 65), "labeller: "),
         (line(labeller_kind="robot"), "labeller_kind: "),
         (line(note=None), "note: must be a string"),
         (line(note="x" * (MOST_NOTE + 1)), "note: "),
         (line(labelled_at="yesterday"), "labelled_at: time 'yesterday' is not an RFC 3339 time"),
         (line(labelled_at="2026-11-22T08:00:00"), "has no offset"),
-        (without("labeller_kind"), "labeller_kind is required"),
         (without("trajectory"), "trajectory is required"),
     ],
 )
@@ -94,6 +88,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "adherence.jsonl").write_text(f"x\n{LABEL.to_line()}{line(score=8)}\n", encoding="utf-8")
     (tmp_path / "fluency.jsonl").write_text(LABEL.to_line(), encoding="utf-8")
     (tmp_path / "convergence.jsonl").write_bytes(b"\xff\n")
+    assert load_labels(tmp_path / "none") == []
     with pytest.raises(ConfigError) as caught:
         load_labels(tmp_path)
     said = [str(problem) for problem in caught.value.problems]
@@ -107,19 +102,12 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert f"ada has labelled this judgment otherwise at {tmp_path}/adherence.jsonl:2; delete one" in said[3]
 
 
-def test_a_missing_folder_has_no_labels(tmp_path: Path) -> None:
-    assert load_labels(tmp_path / "none") == []
-
-
-@pytest.mark.parametrize("name", ["ada", "ada.l@example.org", "A-b_9"])
-def test_names_of_labellers(name: str) -> None:
-    assert check_labeller(name) == name
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a\n", "é", "a" * 65, "<b>"])
-def test_what_cannot_name_a_labeller(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a labeller"):
-        check_labeller(name)
+def test_names_of_labellers() -> None:
+    for name in ("ada", "ada.l@example.org", "A-b_9"):
+        assert check_labeller(name) == name
+    for name in ("", "a b", "a\n", "é", "a" * 65, "<b>"):
+        with pytest.raises(ValueError, match="cannot name a labeller"):
+            check_labeller(name)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

@@ -17,7 +17,6 @@ from persona_pipeline.base.documents.json import json_line, json_object
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.guard.labels.exchange import export_labels, read_labels
 from persona_pipeline.guard.labels.files import (
     LABELS,
     checked_label,
@@ -29,6 +28,7 @@ from persona_pipeline.guard.labels.messages import (
     load_message_labels,
     majority,
     message_label,
+    read_labels,
     write_message_labels,
 )
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
@@ -61,35 +61,20 @@ def former(item: MessageLabel, chosen: str = "given") -> dict[str, Any]:
     return {**data, "on": verdict == "in", "chosen": chosen}
 
 
-def test_both_kinds_are_in_one_folder(tmp_path: Path) -> None:
-    judged = label_of(request(), 7, labeller="ada")
-    write_labels(tmp_path, [judged])
-    assert write_message_labels(tmp_path, GIVEN) == [tmp_path / "messages.jsonl"]
-    assert load_labels(tmp_path) == [judged]
-    assert load_message_labels(tmp_path) == list(GIVEN)
-    assert write_message_labels(tmp_path, GIVEN) == []
-    write_message_labels(tmp_path, [], remove=[item.identity for item in GIVEN])
-    assert not (tmp_path / "messages.jsonl").exists()
-    assert load_labels(tmp_path) == [judged]
-
-
 def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:
+    judged, path = label_of(request(), 7, labeller="ada"), tmp_path / "messages.jsonl"
+    write_labels(tmp_path, [judged])
     first, second, other = label("m1", IN), label("m2", UNCLEAR, note="It never came up."), label("m1", OUT, "bob")
-    assert write_message_labels(tmp_path, [other, second, first]) == [tmp_path / "messages.jsonl"]
+    assert write_message_labels(tmp_path, [other, second, first]) == [path]
     changed = label("m1", OUT)
-    write_message_labels(tmp_path, [changed])
-    assert load_message_labels(tmp_path) == [changed, other, second]
-    assert write_message_labels(tmp_path, [changed]) == []
-
-
-def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
-    first, other = label("m1", IN), label("m1", OUT, "bob")
-    write_message_labels(tmp_path, [first, other])
-    write_message_labels(tmp_path, [], remove=[first.identity])
-    assert load_message_labels(tmp_path) == [other]
-    assert write_message_labels(tmp_path, [], remove=[other.identity]) == [tmp_path / "messages.jsonl"]
-    assert list(tmp_path.glob("*.jsonl")) == []
-    assert write_message_labels(tmp_path, []) == []
+    for written in ([path], []):
+        assert write_message_labels(tmp_path, [changed]) == written
+        assert load_message_labels(tmp_path) == [changed, other, second]
+    write_message_labels(tmp_path, [], remove=[changed.identity])
+    assert load_message_labels(tmp_path) == [other, second]
+    assert write_message_labels(tmp_path, [], remove=[other.identity, second.identity]) == [path]
+    assert not path.exists() and write_message_labels(tmp_path, []) == []
+    assert load_labels(tmp_path) == [judged], "labels of judgments are in other files of the folder"
 
 
 def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> None:
@@ -170,22 +155,6 @@ def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
 def test_a_line_that_is_not_a_label_is_named(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         checked_label(MessageLabel, {**json_object(GIVEN[0].to_line()), **changes})
-
-
-def test_one_person_gives_a_text_one_label(tmp_path: Path) -> None:
-    path = tmp_path / "messages.jsonl"
-    path.write_text(GIVEN[0].to_line() + GIVEN[0].model_copy(update={"verdict": OUT}).to_line(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"messages.jsonl:2: ada has labelled this message otherwise at .*:1"):
-        load_message_labels(tmp_path)
-    path.write_text(GIVEN[0].to_line() * 2, encoding="utf-8")
-    assert load_message_labels(tmp_path) == [GIVEN[0]]
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_what_is_exported_is_imported_the_same(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"labels.{ending}"
-    path.write_text(export_labels(GIVEN, ending), encoding="utf-8", newline="")
-    assert read_labels(path, {}) == list(GIVEN)
 
 
 @pytest.mark.parametrize(

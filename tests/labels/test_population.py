@@ -12,8 +12,6 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.writing import RecordingWriter
-from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.world import World
 from tests.support.judged import judged_population
 from tests.support.labels import label_of, write_labels
@@ -43,7 +41,7 @@ def test_a_fresh_copy_of_the_sample_world_has_every_judgment_that_is_recorded(sa
 def test_what_a_live_judge_said_is_found_in_the_store_with_its_repeats(
     small_world: World, server: MessagesServer
 ) -> None:
-    assert judged_population(small_world) == []
+    assert judged_population(small_world) == [] and world_labels(small_world) == ([], {})
     judge = open_judge("anthropic", small_world, JudgeOptions())
     run_evaluation(small_world, judge, EvaluationRequest(samples=2))
     found = judged_population(small_world)
@@ -58,21 +56,6 @@ def test_a_verdict_in_store_and_recordings_counts_once(small_world: World, serve
     judge = open_judge("anthropic", small_world, JudgeOptions(record=True))
     run_evaluation(small_world, judge, EvaluationRequest())
     assert [len(item.verdicts) for item in judged_population(small_world)] == [1] * server.paid
-
-
-def test_a_verdict_that_does_not_stand_on_the_transcript_is_none(small_world: World) -> None:
-    writer = RecordingWriter(small_world.root / "recordings")
-    asked = _asked(small_world)
-    made_up = Verdict("x", score=9, evidence=(Evidence(asked[0].trajectory.entries[0].message_id, "never said"),))
-    writer.record(asked, [made_up, *[Verdict("x", score=9)] * (len(asked) - 1)])
-    assert is_unsupported(made_up)
-    assert sorted(item.key for item in judged_population(small_world)) == sorted(request.key for request in asked[1:])
-
-
-def _asked(world: World) -> list:
-    from tests.support.evaluating import planned_requests
-
-    return planned_requests(world, EvaluationRequest())
 
 
 def _labelled(world: World, agent_id: str, dimension: str) -> list[Label]:
@@ -133,18 +116,3 @@ def test_an_earlier_judgment_of_the_same_claim_still_tells_how_good_the_judge_is
     change(sample_world.root)
     found, stale = world_labels(sample_world)
     assert (len(found), stale) == (len(labels), {})
-
-
-def test_windows_are_as_long_as_the_world_says(small_world: World, server: MessagesServer) -> None:
-    (small_world.root / "persona.yaml").write_text("window: 1d\n", encoding="utf-8")
-    judge = open_judge("anthropic", small_world, JudgeOptions(record=True))
-    run_evaluation(small_world, judge, EvaluationRequest())
-    # A fresh copy of a world with recordings has the same population.
-    fresh = World.open(small_world.root, f"sqlite:///{small_world.root / 'fresh.db'}")
-    fresh.sync()
-    assert len(judged_population(fresh)) > 0
-    fresh.store.close()
-
-
-def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
-    assert world_labels(small_world) == ([], {})

@@ -203,34 +203,6 @@ def _dimension(agent_id: str, name: str, score: float | None, drifted: bool) -> 
                 id=key, claim="", algorithmic=True, score=score, reasoning="trigram share 0.061, 5-gram share 0.012"
             )
         )
-    statistics: dict = {}
-    if name == "fluency":
-        share = 0.31 if out_of_character or (drifted and agent_id == "michael") else 0.04 + 0.01 * len(agent_id)
-        statistics = {
-            "messages": 42,
-            "repetition": {
-                "3": {"cross_message_share": share, "corpus_repetition": share / 5},
-                "5": {"cross_message_share": share / 3, "corpus_repetition": share / 9},
-            },
-            "catchphrases": {},
-        }
-    if name == "convergence":
-        statistics = {
-            "channels": {
-                channel: {
-                    "speakers": 4,
-                    "messages": 80,
-                    "vocabulary_similarity": 0.18,
-                    "agreement_ratio": ratio,
-                    "diversity": 7.4,
-                    "disagreement": 9 * (1 - ratio),
-                }
-                for channel, ratio in (("general", 0.42 if drifted else 0.14), ("sales", 0.11))
-            },
-            "vocabulary": {"unique_word_ratio": 0.5, "average_sentence_length": 9.1, "punctuation_density": 0.04},
-        }
-    if name == "ideas_quantity":
-        statistics = {"idea_count": 5}
     expected = len(results)
     return DimensionEvaluation(
         dimension=name,
@@ -239,7 +211,6 @@ def _dimension(agent_id: str, name: str, score: float | None, drifted: bool) -> 
         n_scored=sum(1 for item in results if item.score is not None),
         n_expected=expected,
         propositions={item.id: item for item in results},
-        statistics=statistics,
         proposition_set_hash="77d0" * 16,
         input_hash="c3e1" * 16,
     )
@@ -373,19 +344,8 @@ def _voice_map(drifted: bool) -> dict:
         ("jim", "pam"): (0.22, 0.44, 0.9),
         ("michael", "pam"): (0.18, 0.34, 0.1),
     }
-    places = ((-0.4, -0.1), (0.35, -0.4), (-0.28 if drifted else -0.1, 0.08 if drifted else 0.5), (0.42, 0.36))
     return {
-        "agents": {
-            agent_id: {
-                "unique_word_ratio": 0.48 + 0.02 * index,
-                "average_sentence_length": 8.4 + index,
-                "punctuation_density": 0.031 + 0.004 * index,
-                "messages": 42,
-                "x": place[0],
-                "y": place[1],
-            }
-            for index, (agent_id, place) in enumerate(zip(NAMES, places, strict=True))
-        },
+        "agents": {agent_id: {"messages": 42} for agent_id in NAMES},
         "pairs": [
             {"a": a, "b": b, "vocabulary": vocabulary, "characters": characters, "z": z}
             for (a, b), (vocabulary, characters, z) in alike.items()

@@ -9,22 +9,6 @@ from persona_pipeline.reporting.render import from_json, json_text, read_json, t
 from tests.reporting.sample import sample_report
 
 
-def test_shape(report: RunReport) -> None:
-    data = to_json(report)
-    assert data["exit_code"] == 3
-    assert {"agents", "exit_code", "provenance"} <= data.keys()
-    michael = data["agents"]["michael"]
-    assert michael["overall"] == pytest.approx(4.65)
-    assert michael["regressions"][0] == {"dimension": "adherence", "baseline": 7.9, "current": 3.2, "delta": 3.2 - 7.9}
-    assert [drop["proposition_id"] for drop in michael["proposition_drops"]] == [
-        "michael-self-centred",
-        "michael-never-boring",
-    ]
-    adherence = data["agents"]["pam"]["dimensions"]["adherence"]
-    assert {"score": None, "unscored": "unrecorded", "n_scored": 2, "n_expected": 3}.items() <= adherence.items()
-    assert adherence["propositions"]["pam-self-centred"]["unscored"] == "unrecorded"
-
-
 def test_golden(report: RunReport, golden) -> None:
     report.agents = {"michael": report.agents["michael"]}
     report.statistics = {}
@@ -32,22 +16,21 @@ def test_golden(report: RunReport, golden) -> None:
 
 
 def test_a_report_survives_being_written_and_read(report: RunReport) -> None:
-    assert read_json(json_text(report)) == report
-
-
-def test_what_fails_still_fails_after_being_written_and_read(report: RunReport) -> None:
     again = read_json(json_text(report))
-    assert again.exit_code == 3 and again.agents["michael"].comparison.regressed
+    assert again == report and again.agents["michael"].comparison.regressed
 
 
 def test_order_does_not_depend_on_how_the_run_was_put_together(report: RunReport) -> None:
+    for agent in report.agents.values():
+        for dimension in agent.evaluation.dimensions.values():
+            dimension.statistics = {"a": 2, "b": 1}
     shuffled = sample_report()
     shuffled.agents = dict(reversed(shuffled.agents.items()))
     for agent in shuffled.agents.values():
         agent.evaluation.dimensions = dict(reversed(agent.evaluation.dimensions.items()))
         for dimension in agent.evaluation.dimensions.values():
             dimension.propositions = dict(reversed(dimension.propositions.items()))
-            dimension.statistics = dict(reversed(dimension.statistics.items()))
+            dimension.statistics = {"b": 1, "a": 2}
     assert json_text(shuffled) == json_text(report)
 
 

@@ -23,20 +23,6 @@ def test_a_case_for_each_agent_and_dimension(report: RunReport) -> None:
     assert len(found) == 4 * 5 and not any(found.values())
 
 
-def test_a_regression_is_a_failure_and_a_drop_has_a_case_of_its_own(report: RunReport) -> None:
-    found = cases(report)
-    (failure,) = found["persona.michael", "adherence"]
-    assert (failure.tag, failure.get("type")) == ("failure", "regression")
-    (drop,) = found["persona.michael", "adherence/michael-self-centred"]
-    assert drop.get("type") == "proposition_drop" and "Michael Scott turns conversations" in (drop.text or "")
-    assert not found["persona.michael", "fluency"]
-
-
-def test_a_judgment_that_is_missing_is_an_error(report: RunReport) -> None:
-    (error,) = cases(report)["persona.pam", "adherence"]
-    assert (error.tag, error.get("type")) == ("error", "coverage")
-
-
 def test_a_missing_judgment_is_an_error_even_when_the_gate_lets_it_pass(report: RunReport) -> None:
     report.agents["pam"].findings.clear()
     (error,) = cases(report)["persona.pam", "adherence"]
@@ -58,11 +44,6 @@ def test_findings_of_no_dimension_have_cases(report: RunReport) -> None:
     found = cases(report)
     assert found["persona.jim", "threshold"][0].tag == "failure"
     assert found["persona.run", "nothing_evaluated"][0].tag == "error"
-
-
-def test_counts_add_up(report: RunReport) -> None:
-    root = ElementTree.fromstring(render_junit(report).encode("utf-8"))
-    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("23", "6", "1")
 
 
 def test_text_that_xml_cannot_hold_is_replaced(report: RunReport) -> None:

@@ -11,7 +11,7 @@ from pytest_httpserver import HTTPServer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.reporting import notify as notifying
-from persona_pipeline.reporting.notify import Notice, addresses, main, notify, post, require_named
+from persona_pipeline.reporting.notify import Notice, addresses, main, post, require_named
 from tests.support.command_line import Cli, in_process
 
 BEFORE_THE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
@@ -161,12 +161,15 @@ def sent(url: str, monkeypatch: pytest.MonkeyPatch, notice: Notice = NOTICE) -> 
     return data
 
 
-@pytest.mark.parametrize("host", ["hooks.slack.com", "chat.googleapis.com", "discord.com", "chat.example"])
+HOSTS = ["hooks.slack.com", "chat.googleapis.com", "discord.com", "chat.example", "notlogic.azure.com.evil.example"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_foreign_text_addresses_no_channel_and_makes_no_link(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = sent(f"https://{host}/x", monkeypatch)
     assert "<" not in data["text"] and "&lt;!channel&gt; fell" in data["text"]
     assert data["text"].endswith("and 6 more\nhttp://ci/1")
-    assert (data.get("verdict") == "fell") is (host == "chat.example"), "they refuse what they do not know"
+    assert (data.get("verdict") == "fell") is host.endswith("example"), "they refuse what they do not know"
 
 
 def test_teams_gets_a_card_in_which_nothing_is_markup(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,10 +178,6 @@ def test_teams_gets_a_card_in_which_nothing_is_markup(monkeypatch: pytest.Monkey
     assert (data["type"], card["type"]) == ("message", "AdaptiveCard")
     assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
     assert card["body"][0]["inlines"] == [{"type": "TextRun", "text": "<!channel> fell"}]
-
-
-def test_a_host_that_only_looks_like_teams_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "text" in sent("https://notlogic.azure.com.evil.example/x", monkeypatch)
 
 
 def test_in_ci_a_report_is_told_and_so_is_that_there_is_none(
@@ -197,7 +196,3 @@ def test_in_ci_a_report_is_told_and_so_is_that_there_is_none(
     assert missing.startswith("*Persona evaluation: it ended without a report*")
     assert "PERSONA_ALERT_WEBHOOK_OTHER is not set" in capsys.readouterr().err
     assert main([str(report), "--to", "nobody", "--world", str(sample_root)]) == 2
-
-
-def test_nothing_is_sent_without_an_address() -> None:
-    assert notify(NOTICE, {"X": ""}) == ["not notified: X is not set"]

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from persona_pipeline.base.status import Result
@@ -8,24 +10,16 @@ from persona_pipeline.reporting.text import format_delta, format_score, format_u
 from persona_pipeline.reporting.view import ReportView
 from tests.reporting.sample import sample_report
 
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(-4.7, "−4.70"), (0.1, "+0.10"), (0.004, "±0"), (-0.004, "±0"), (None, ""), (-1.0000001, "−1.00")],
-)
-def test_format_delta(value: float | None, text: str) -> None:
-    assert format_delta(value) == text
+NUMBERS: list[tuple[Callable[[float | None], str], dict[float | None, str]]] = [
+    (format_delta, {-4.7: "−4.70", 0.1: "+0.10", 0.004: "±0", -0.004: "±0", None: "", -1.0000001: "−1.00"}),
+    (format_usd, {None: "unknown", 0.0: "$0.00", 0.0042: "$0.0042", 0.0731: "$0.0731", 12.3: "$12.30"}),
+    (format_score, {3.2: "3.20", None: "–"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "unknown"), (0.0, "$0.00"), (0.0042, "$0.0042"), (0.0731, "$0.0731"), (12.3, "$12.30")]
-)
-def test_format_usd(value: float | None, text: str) -> None:
-    assert format_usd(value) == text
-
-
-def test_format_score() -> None:
-    assert (format_score(3.2), format_score(None), format_score(3.26, 1)) == ("3.20", "–", "3.3")
+@pytest.mark.parametrize(("written", "texts"), NUMBERS)
+def test_numbers_are_written_alike(written: Callable[[float | None], str], texts: dict[float | None, str]) -> None:
+    assert {value: written(value) for value in texts} == texts
 
 
 def test_rows_are_by_id_and_columns_in_the_order_of_the_dimensions() -> None:

@@ -4,9 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,8 +18,7 @@ from tests.support.waiting import PATIENCE
 ASCII: dict[str, Any] = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """How the command line ended."""
 
     returncode: int

@@ -12,8 +12,7 @@ import pytest
 
 from persona_pipeline.base.text import calm_cell, plain_cell, printable, shown_json
 from persona_pipeline.cli import EXIT_MACHINE, evaluate, main
-from persona_pipeline.guard.labels.exchange import export_labels
-from persona_pipeline.guard.labels.messages import MarkSource, message_label
+from persona_pipeline.guard.labels.messages import MarkSource, export_labels, message_label
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.scoring.messages.verdicts import Role

@@ -1,5 +1,6 @@
 """Both versions answer the same scenes, by targets as suites have them."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.money import Budget
-from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan
+from persona_pipeline.lab.answering import Answering, AskedScene, answer_plan
+from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.versions import Version, VersionAgent
-from persona_pipeline.suites.answering.base import OutputCache, TargetError
+from persona_pipeline.suites.answering.base import OutputCache, TargetError, TargetFields
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
@@ -101,32 +103,6 @@ def test_programs_need_leave_and_a_persona_target_is_refused(tmp_path: Path, age
         Answering((targets.open("played"), targets.open("played")))
 
 
-def test_answers_of_models_are_kept_and_paid_from_one_budget(
-    tmp_path: Path, agent: VersionAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with MessagesServer(handler=lambda call: message("Black.")) as server:
-        monkeypatch.setenv("KEY", "k")
-        path = tmp_path / "targets.yaml"
-        path.write_text(
-            f"targets:\n- {{name: model, provider: anthropic, model: claude-haiku-5-5, base_url: '{server.url}', "
-            "api_key: '${{ KEY }}', max_tokens: 100}\n",
-            encoding="utf-8",
-        )
-        target = load_targets(path).open("model")
-        cache = OutputCache(tmp_path / "cache")
-        first = Answering((target, target), cache, budget=Budget(1.0))
-        said = texts_of(first, [AskedScene(target, agent, scene())])
-        assert said[0] and first.usd and first.budget and first.budget.spent == pytest.approx(first.usd)
-        again = Answering((target, target), cache, budget=Budget(1.0))
-        assert texts_of(again, [AskedScene(target, agent, scene())]) == said
-        assert (again.asked, again.usd) == (0, 0.0)
-        poor = Answering((target, target), budget=Budget(0.00001))
-        assert poor.answers([AskedScene(target, agent, scene())])[0].missing == "budget"
-        assert poor.out_of_money and poor.asked == 0
-        assert len(server.calls) == 1
-        target.close()
-
-
 LINES = ("Coffee?", "Tea?", "Water, then?")
 
 
@@ -161,8 +137,9 @@ def test_a_script_is_asked_turn_by_turn_whatever_is_answered(tmp_path: Path, age
     assert seen[0].conversation not in {item.conversation for item in own}
 
 
-def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: VersionAgent, tmp_path: Path) -> None:
-    """Each turn is reserved when it is asked, for all that was said by then."""
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[tuple[TargetFields, MessagesServer]]:
+    """A target that asks a model with a known price, and the server that answers."""
     with MessagesServer(handler=lambda call: message("Black. " * 40)) as server:
         path = tmp_path / "targets.yaml"
         path.write_text(
@@ -171,15 +148,30 @@ def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: VersionAgent, tmp_path:
             encoding="utf-8",
         )
         target = load_targets(path).open("model")
-        asked = [AskedScene(target, agent, Scene("s", Window(NOW), turns=LINES))]
-        answering = Answering((target, target), budget=Budget(1.0))
-        assert len(answering.answers(asked)[0].texts) == 3
-        assert answering.usd
-        worst = Budget(1.0).worst_price("x" * 700, 100, "claude-haiku-5-5")
-        poor = Answering((target, target), budget=Budget(worst))
-        (cut,) = poor.answers(asked)
-        assert cut.missing == "budget" and 0 < len(cut.texts) < 3 and poor.out_of_money
+        yield target, server
         target.close()
+
+
+def test_answers_of_models_are_kept_and_paid_from_one_budget_turn_by_turn(
+    model: tuple[TargetFields, MessagesServer], agent: VersionAgent, tmp_path: Path
+) -> None:
+    """Each turn is reserved when it is asked, for all that was said by then."""
+    (target, server), cache = model, OutputCache(tmp_path / "cache")
+    asked = [AskedScene(target, agent, Scene("s", Window(NOW), turns=LINES))]
+    first = Answering((target, target), cache, budget=Budget(1.0))
+    said = texts_of(first, asked)
+    assert len(said[0]) == 3 and first.usd and first.budget and first.budget.spent == pytest.approx(first.usd)
+    again = Answering((target, target), cache, budget=Budget(1.0))
+    assert texts_of(again, asked) == said
+    assert (again.asked, again.usd, len(server.calls)) == (0, 0.0, 3)
+    for budget, turns in (
+        (Budget(0.00001), 0),
+        (Budget(Budget(1.0).worst_price("x" * 700, 100, "claude-haiku-5-5")), 1),
+    ):
+        poor = Answering((target, target), budget=budget)
+        (cut,) = poor.answers(asked)
+        assert cut.missing == "budget" and poor.out_of_money
+        assert turns <= len(cut.texts) < 3 and poor.asked == len(cut.texts)
 
 
 def test_a_talk_is_judged_as_one_conversation(agent: VersionAgent, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.versions import contest_of, world_of
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.compare.compare import (
     AskedVersions,
     Contest,
@@ -18,10 +19,10 @@ from persona_pipeline.lab.compare.compare import (
     estimate_comparison,
     scenes_of,
 )
-from persona_pipeline.lab.compare.scenes import Answering, moments
+from persona_pipeline.lab.compare.scenes import moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.versions import Version, open_versions, split_versions
-from persona_pipeline.reporting.pages.experiments import comparison_page
+from persona_pipeline.reporting.pages.versions import comparison_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -125,13 +126,6 @@ def test_an_edited_claim_is_compared_and_the_others_are_not(builder: WorldBuilde
     assert (claim.id, claim.edited, claim.difference.change) == ("brief", True, -6.0)
 
 
-def test_claims_of_one_version_alone_are_named(builder: WorldBuilder) -> None:
-    builder.claim("adherence", "new", "{{agent_name}} is new")
-    found, _ = compared(builder.open(), lambda item: 8, agents=["ann"], dimensions=["adherence"])
-    assert found.agents["ann"].only_after == ("adherence/new",)
-    assert found.agents["ann"].claims == ()
-
-
 def unrecorded(request: JudgeRequest) -> Verdict:
     return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED)
 
@@ -176,10 +170,11 @@ def test_half_a_scene_is_no_pair_when_money_runs_out(builder: WorldBuilder) -> N
     assert found.usd == pytest.approx(0.06)
 
 
-def test_agents_of_one_version_are_named_and_unknown_ones_refused(builder: WorldBuilder) -> None:
-    builder.persona("cat", "A cat.")
+def test_what_one_version_alone_has_is_named_and_unknown_agents_are_refused(builder: WorldBuilder) -> None:
+    builder.persona("cat", "A cat.").claim("adherence", "new", "{{agent_name}} is new")
     found, _ = compared(builder.open(), lambda item: 8)
-    assert found.only_after == ("cat",)
+    assert found.only_after == ("cat",) and found.agents["ann"].only_after == ("adherence/new",)
+    assert not [item for item in found.agents["ann"].claims if item.id == "new"]
     with pytest.raises(ConfigError, match="cat: not in both versions"):
         compared(builder.open(), lambda item: 8, agents=["cat"])
 

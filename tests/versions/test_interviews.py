@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Usage, Verdict
+from persona_pipeline.lab.answering import Answering, SceneAnswers
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
-from persona_pipeline.lab.compare.scenes import Answering, SceneAnswers
 from persona_pipeline.lab.compare.signals import SignalReader, expenses_of, repetition_score, voice_score
 from persona_pipeline.lab.results import (
     AgentDifference,
@@ -23,7 +23,7 @@ from persona_pipeline.lab.results import (
     read_comparison,
 )
 from persona_pipeline.lab.versions import Version
-from persona_pipeline.reporting.pages.experiments import comparison_page
+from persona_pipeline.reporting.pages.versions import comparison_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.output import Output

@@ -245,7 +245,7 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.labels.files import MESSAGES, VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.messages import MessageLabel
     from persona_pipeline.lab.interview.results import find_interview_baseline
-    from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
+    from persona_pipeline.lab.scenes import INTERVIEWS, load_scenes
 
     if not path.exists():
         checked.problems.append(Problem("does not exist; check the path", str(path)))

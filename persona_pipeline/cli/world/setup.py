@@ -228,7 +228,7 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.lab.interview_scenes import InterviewFile
+    from persona_pipeline.lab.scenes import InterviewFile
     from persona_pipeline.scoring.facts.known import CanonFile
     from persona_pipeline.suites.format.models import SUITE_SCHEMA
     from persona_pipeline.world.personas import PersonaFile

@@ -10,8 +10,8 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.verdicts import AgentVerdict
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.guard.findings import judge_check
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.guard.trust import judge_check
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score

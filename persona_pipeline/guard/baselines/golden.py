@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.yaml import Document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline, WindowCounts
-from persona_pipeline.guard.baselines.spread import Pooled, spread_of, summarised, variation_of
+from persona_pipeline.guard.baselines.statistics import Pooled, spread_of, summarised, variation_of
 from persona_pipeline.scoring.messages.verdicts import counts_by_conversation
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.world.models import Window
@@ -56,12 +56,6 @@ def _known(dimension: str) -> str:
     return dimension
 
 
-def _score(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= HIGHEST:
-        raise ValueError(f"must be a number from 0 to 9, not {value!r}")
-    return value
-
-
 def _moment(value: Any) -> datetime:
     try:
         moment = datetime.fromtimestamp(0, UTC) if value is None else datetime.fromisoformat(value)
@@ -78,7 +72,8 @@ def _by_dimension(value: Any) -> Any:
     return {key: item for key, item in value.items() if key not in flat} | ({"": flat} if flat else {})
 
 
-_Scores = dict[Annotated[str, AfterValidator(_known)], dict[str, Annotated[float, BeforeValidator(_score)]]]
+_Score = Annotated[float, Field(ge=0, le=HIGHEST)]
+_Dimension = Annotated[str, AfterValidator(_known)]
 
 
 class _GoldenFile(Baseline):
@@ -86,8 +81,10 @@ class _GoldenFile(Baseline):
 
     agent_id: str = Field(alias="agentId")
     captured_at: Annotated[datetime, BeforeValidator(_moment)] = Field(_moment(None), alias="capturedAt")
-    dimensions: dict[Annotated[str, AfterValidator(_known)], Annotated[float, BeforeValidator(_score)]]
-    proposition_scores: Annotated[_Scores, BeforeValidator(_by_dimension)] = Field({}, alias="propositionScores")
+    dimensions: dict[_Dimension, _Score]
+    proposition_scores: Annotated[dict[_Dimension, dict[str, _Score]], BeforeValidator(_by_dimension)] = Field(
+        {}, alias="propositionScores"
+    )
     provenance: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = Field({})
 
 
@@ -162,30 +159,27 @@ def captured(
         spans: start and end of the windows; with them the file names its recordings and has verdicts on messages.
     """
     several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
-    newest = several[-1] if several else {}
-    places = {name: _usable(name, several) for name, item in newest.items() if _is_full(item)}
-    scored = {name: [several[place][name] for place in own] for name, own in places.items()}
-    found = {name: summarised(items) for name, items in scored.items()}
     kept = known or Baseline(agent_id=agent_id, captured_at=datetime.now(UTC), dimensions={})
-    scores = {**kept.dimensions, **{name: summary.score for name, summary in found.items()}}
-    propositions = dict(kept.proposition_scores)
-    propositions |= {name: summary.claims for name, summary in found.items()}
-    taken = {key for name in found for key in newest[name].propositions}
-    flat = {key: score for key, score in propositions.pop("", {}).items() if key not in taken}
-    per_dimension = dict(kept.provenance.get("dimensions", {}))
-    for name, summary in found.items():
+    scores, propositions = dict(kept.dimensions), dict(kept.proposition_scores)
+    per_dimension, flat = dict(kept.provenance.get("dimensions", {})), propositions.pop("", {})
+    found = {name: item for name, item in (several[-1] if several else {}).items() if _is_full(item)}
+    for name, item in found.items():
+        places = _usable(name, several)
+        summary = summarised([several[place][name] for place in places])
+        scores[name], propositions[name] = summary.score, summary.claims
+        flat = {key: score for key, score in flat.items() if key not in item.propositions}
         per_dimension[name] = {
             **provenance,
-            "proposition_set_hash": newest[name].proposition_set_hash,
-            "input_hash": newest[name].input_hash,
-            "n_scored": newest[name].n_scored,
-            "samples": max((len(row.samples) for row in newest[name].propositions.values()), default=0),
-            **({"recordings": [_named(several[at][name], spans[at]) for at in places[name]]} if spans else {}),
+            "proposition_set_hash": item.proposition_set_hash,
+            "input_hash": item.input_hash,
+            "n_scored": item.n_scored,
+            "samples": max((len(row.samples) for row in item.propositions.values()), default=0),
+            **({"recordings": [_named(several[at][name], spans[at]) for at in places]} if spans else {}),
             **summary.spread.model_dump(exclude_defaults=True),
             "windows": summary.spread.windows,
             "claims": {
-                key: {"windows": item.windows, **item.model_dump(exclude_defaults=True)}
-                for key, item in summary.spread.claims.items()
+                key: {"windows": spread.windows, **spread.model_dump(exclude_defaults=True)}
+                for key, spread in summary.spread.claims.items()
             },
         }
     order = [name for name in ALL_DIMENSIONS if name in scores] + [n for n in scores if n not in ALL_DIMENSIONS]

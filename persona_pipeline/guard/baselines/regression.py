@@ -26,8 +26,16 @@ from persona_pipeline.guard.baselines.models import (
     Power,
     PropositionDrop,
 )
-from persona_pipeline.guard.baselines.spread import Pooled, Windows, spread_of, variation_of
-from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL, special
+from persona_pipeline.guard.baselines.statistics import (
+    CLAIMS_SHARE,
+    DIMENSIONS_SHARE,
+    LEVEL,
+    Pooled,
+    Windows,
+    special,
+    spread_of,
+    variation_of,
+)
 from persona_pipeline.scoring.messages.verdicts import counts_by_conversation
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation
 from persona_pipeline.world.propositions.models import ADHERENCE, select_dimensions

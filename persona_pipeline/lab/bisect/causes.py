@@ -252,10 +252,9 @@ def cause_of(step: Step, kind: CauseKind, share: float) -> Cause:
 
 
 def _persona(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
-    path, before = step.before.persona_file
-    after = step.after.persona_file[1]
-    if not path or not after:
+    if step.before.agent is None or step.after.agent is None:
         return [], ["its text is no longer known; its hash changed"]
+    (path, before), (_, after) = step.before.agent.file, step.after.agent.file
     places = changed_places(path, before, after)
     return [place for place, _ in places], [line for place, lines in places for line in (place, *lines)]
 

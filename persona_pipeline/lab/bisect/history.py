@@ -38,7 +38,6 @@ class State:
     Attributes:
         agent, plan: its version and the questions about it; None: only its stored scores are known.
         verdicts: of the plan's requests, by key.
-        persona_file: path and text of the persona's file.
         inputs: of a stored evaluation, hashes of what it was made from.
     """
 
@@ -47,7 +46,6 @@ class State:
     agent: VersionAgent | None = None
     plan: AgentPlan | None = None
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    persona_file: tuple[str, str] = ("", "")
     inputs: Mapping[CauseKind, str] = field(default_factory=dict)
 
     def value(self, dimension: str, claim: str | None = None) -> float | None:
@@ -120,8 +118,7 @@ class CommitHistory:
         window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
         own = readable_recordings(version.recordings, self.world.settings)
         judge = replace(self.judge, also=(*([own] if own else []), *self.judge.also))
-        found = state_of(version.label, version.agent(agent_id, ALL_DIMENSIONS), inputs, window, judge)
-        return replace(found, persona_file=version.persona_file(agent_id))
+        return state_of(version.label, version.agent(agent_id, ALL_DIMENSIONS), inputs, window, judge)
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
         """Return the point with the names that people use for it."""
@@ -153,20 +150,19 @@ class RunHistory:
             CauseKind.JUDGE: ", ".join(told.get("judge_models", ())),
         }
         stored = State(rfc3339(run.window_end), run.dimensions, inputs=inputs)
-        for agent, file in self._versions:
+        for agent in self._versions:
             known = {name: own.propositions.hash for name, own in agent.sets.items() if own.propositions}
             if agent.persona.hash != told.get("persona_hash") or not sets.items() <= known.items():
                 continue
             # The names in transcripts are those of the store.
             agent = replace(agent, sets={name: agent.sets[name] for name in sets}, names={})
-            window = Window(run.window_end, run.window_start)
-            gathered = WorldReader(self.world).gathered(Inputs(agents=[agent.scope(window)]))
+            gathered = WorldReader(self.world).gathered(Inputs(agents=[agent.scope(run.window)]))
             models = frozenset(map(model_name, told.get("judge_models", ())))
-            built = state_of(stored.label, agent, gathered, window, replace(self.judge, models=models))
+            built = state_of(stored.label, agent, gathered, run.window, replace(self.judge, models=models))
             if built.plan is None or built.plan.messages_hash != told.get("messages_hash"):
                 # Messages of that window were added or removed since, so its judgments cannot be repeated.
                 return stored
-            return replace(built, dimensions=run.dimensions, persona_file=file, inputs=inputs)
+            return replace(built, dimensions=run.dimensions, inputs=inputs)
         return stored
 
     def point(self, place: int, score: float | None = None) -> PastPoint:
@@ -175,17 +171,17 @@ class RunHistory:
         return PastPoint(name=at, subject="window's end", at=at, score=score)
 
     @cached_property
-    def _versions(self) -> list[tuple[VersionAgent, tuple[str, str]]]:
-        """The agent in all known versions of the world, oldest first, with the persona's file."""
+    def _versions(self) -> list[VersionAgent]:
+        """The agent in all known versions of the world, oldest first."""
         root, agent_id, revisions = self.world.root, self.commits.agent_id or "", list[Revision]()
         with suppress(ConfigError):
             # Without git only the current files are known.
             revisions = revisions_of(root, WRITTEN, _MOST_REVISIONS)
-        found = list[tuple[VersionAgent, tuple[str, str]]]()
+        found = list[VersionAgent]()
         for version in (*map(self.commits.at, revisions), Version(HERE, root)):
             # Not valid in that commit, or not there yet.
             with suppress(ConfigError, OSError):
-                found.append((version.agent(agent_id, ALL_DIMENSIONS), version.persona_file(agent_id)))
+                found.append(version.agent(agent_id, ALL_DIMENSIONS))
         return found
 
 

@@ -31,8 +31,8 @@ from persona_pipeline.judging.claims import (
 )
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
-from persona_pipeline.lab.interview.interviewee import Interviewee, InterviewRequest
-from persona_pipeline.lab.interview_scenes import INTERVIEWS, KINDS, spoken_languages
+from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
+from persona_pipeline.lab.scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import ENGLISH, UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
 from persona_pipeline.suites.format.models import apart

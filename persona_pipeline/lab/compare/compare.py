@@ -10,19 +10,22 @@ from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
-from persona_pipeline.judging.estimate import Range, estimate, in_dollars
-from persona_pipeline.judging.money import Budget, estimated_tokens, price
+from persona_pipeline.judging.estimate import estimate
+from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage
-from persona_pipeline.lab.compare.scenes import (
+from persona_pipeline.lab.answering import (
+    USUAL_ANSWER,
     Answering,
     AskedScene,
-    Scene,
     SceneAnswers,
     answer_plan,
     answers_folder,
+    price_of_answers,
+)
+from persona_pipeline.lab.compare.scenes import (
     inputs_of,
     moments,
     script_scenes,
@@ -32,8 +35,8 @@ from persona_pipeline.lab.compare.scenes import (
 )
 from persona_pipeline.lab.compare.signals import SignalReader, with_lines
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
-from persona_pipeline.lab.interview_scenes import interview_scenes
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
+from persona_pipeline.lab.scenes import Scene, interview_scenes
 from persona_pipeline.lab.versions import KnownJudge, Version, open_versions, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.suites.answering.base import OutputCache
@@ -384,11 +387,6 @@ def open_answering(world: World, asked: AskedVersions, judge: Judge, options: Ju
     )
 
 
-# Tokens of an answer in a chat: short, about, long.
-_ANSWER = (8, 90, 400)
-USUAL_ANSWER = "word " * 72
-
-
 def estimate_comparison(
     contest: Contest,
     scenes: Mapping[str, Sequence[Scene]],
@@ -433,19 +431,3 @@ def estimate_comparison(
             f"{sum(len(item.scene.lines) for item in answers)} {price_of_answers(answers, settings.judge_prices)}"
         )
     return "\n".join(lines)
-
-
-def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
-    """Return in words the possible cost of answers in dollars."""
-    total = Range()
-    for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
-        model = getattr(item.target, "model", None)
-        # The earlier answers are read again, and are as long as this one.
-        said = [["word " * (tokens * 4 // 5)] * turn for tokens in _ANSWER]
-        read = [sum(estimated_tokens(message["content"]) for message in item.messages(texts)) for texts in said]
-        usages = [Usage(input_tokens=count, output_tokens=tokens) for count, tokens in zip(read, _ANSWER, strict=True)]
-        usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
-        if any(each is None for each in usd):
-            return "answers: no price is known"
-        total += Range(*(each or 0.0 for each in usd))
-    return f"answers: {in_dollars(total)}"

@@ -10,8 +10,9 @@ from statistics import fmean, geometric_mean, median
 import numpy as np
 
 from persona_pipeline.base.text import shortened
-from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
+from persona_pipeline.lab.answering import SceneAnswers
 from persona_pipeline.lab.results import AgentDifference, AnswerExpense, SceneClaim, ScoreChange, SideBySide
+from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.adherence import SHORTEST, message_scores
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
@@ -105,7 +106,7 @@ def repetition_score(
 def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluation]) -> list[float | None]:
     """Return the adherence of each answer that was judged alone; None for the others."""
     scores = message_scores(judged[ADHERENCE]) if ADHERENCE in judged else {}
-    return [scores.get(answer_id(scene, place)) for place in range(turns)]
+    return [scores.get(scene.answer_id(place)) for place in range(turns)]
 
 
 def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[str, AnswerExpense]:
@@ -187,7 +188,7 @@ class AnsweredScene:
         turns = zip(self.turns(0), self.turns(1), strict=True) if {ADHERENCE, LATE_TURNS} & scores.keys() else ()
         known = [(one, other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
         changes = [(abs(one - other), n) for one, other, n in known]
-        ids = [answer_id(self.scene, place) for place in range(len(self.scene.lines))]
+        ids = [self.scene.answer_id(place) for place in range(len(self.scene.lines))]
         quoted = [ids.index(name) for _, name in claims if name in ids]
         one, other = scores.get(SAID_AGAIN, (0.0, 0.0))
         said = [("", text) for text in self.answers[other < one].texts] if SAID_AGAIN in scores else []

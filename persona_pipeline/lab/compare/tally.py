@@ -12,9 +12,10 @@ from typing import Any
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
-from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers
+from persona_pipeline.lab.answering import SceneAnswers
 from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, LEAST_TURNS, VOICE, AnsweredScene, SignalReader
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
+from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.statistics import paired_change, paired_interval
 from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult

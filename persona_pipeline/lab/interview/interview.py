@@ -1,39 +1,44 @@
-"""An interview: ask scenes in sessions, judge the conversations by the agent's claims, and compare with the baseline."""
+"""An interview: ask scenes in sessions, judge the conversations by the agent's claims, and compare with the baseline.
+
+Names are hidden from a judge that may know the character: each becomes an invented one, and is turned back in quotes.
+"""
 
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import regex
 
 from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
+    ConfigError,
     raise_problems,
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.plan import judge_plans, refused
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
-from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
-from persona_pipeline.lab.compare.scenes import (
+from persona_pipeline.lab.answering import (
+    USUAL_ANSWER,
     Answering,
-    Scene,
-    answer_id,
+    AskedScene,
+    answer_plan,
     answers_folder,
+    price_of_answers,
 )
-from persona_pipeline.lab.interview.interviewee import Interviewee, InterviewRequest
 from persona_pipeline.lab.interview.results import (
     Interview,
     InterviewedScene,
@@ -42,7 +47,8 @@ from persona_pipeline.lab.interview.results import (
     MeanVerdict,
     WorstLine,
 )
-from persona_pipeline.lab.interview_scenes import InterviewScene
+from persona_pipeline.lab.results import CHANGE, check_change
+from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.statistics import (
     FEWEST_SCENES,
     Numbers,
@@ -51,12 +57,139 @@ from persona_pipeline.lab.statistics import (
     means,
     variance_of,
 )
+from persona_pipeline.lab.versions import HERE, Version, VersionAgent
 from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.models import CONVERGENCE
+from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
+
+SESSIONS = 3
+_INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
+_CASED = r"[\p{Lu}\p{Ll}\p{N}]"
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
+
+
+@dataclass(frozen=True)
+class HiddenNames:
+    """Names and their invented replacements; names of ``exact`` are replaced only in that spelling."""
+
+    pairs: Mapping[str, str]
+    exact: Collection[str] = ()
+
+    @classmethod
+    def of(cls, agent: VersionAgent) -> "HiddenNames":
+        """Return how an agent's display name, aliases and id are hidden, word by word.
+
+        A name with a word that its persona or claims also have in small letters, as "Help Desk", is only hidden as a whole.
+        """
+        persona = agent.persona
+        sets = [stored.propositions.propositions for stored in agent.sets.values() if stored.propositions is not None]
+        texts = [persona.persona, *(item.claim for claims in sets for item in claims)]
+        common = {word for text in texts for word in _WORD.findall(text) if word.islower()}
+        found: dict[str, str] = {}
+        for name in (persona.display_name, *persona.aliases, persona.agent_id):
+            words = [word for word in _WORD.findall(name) if len(word) > 1]
+            for word in [name] if any(word.lower() in common for word in words) else words:
+                found.setdefault(word.casefold(), word)
+        rounds = range(len(found) // len(_INVENTED) + 1)
+        invented = (f"{word}{turn or ''}" for turn in rounds for word in _INVENTED)
+        return cls(
+            dict(zip(found.values(), invented, strict=False)),
+            [name for name in found.values() if name.lower() in common],
+        )
+
+    def hide(self, text: str) -> str:
+        """Return a text with the invented names."""
+        patterns = []
+        for name in sorted(self.pairs, key=len, reverse=True):
+            found = f"(?{'-i' * (name in self.exact)}:{regex.escape(name)})"
+            # Scripts without capitals put no space between words.
+            patterns.append(rf"(?<!{_CASED}){found}(?!{_CASED})" if name.lower() != name.upper() else found)
+        return _replaced(text, patterns, self.pairs)
+
+    def show(self, text: str) -> str:
+        """Return a text with the real names again."""
+        back = {invented: name for name, invented in self.pairs.items()}
+        return _replaced(text, sorted(back, key=len, reverse=True), back)
+
+    def hidden(self, agent: VersionAgent) -> VersionAgent:
+        """Return the agent as the judge is to see it: its name, persona and claims."""
+        own = agent.persona
+        own = replace(own, display_name=self.hide(own.display_name), persona=self.hide(own.persona))
+        sets = dict(agent.sets)
+        for name, stored in agent.sets.items():
+            if (claims := stored.propositions) is not None:
+                said = tuple(replace(item, claim=self.hide(item.claim)) for item in claims.propositions)
+                sets[name] = StoredSet(stored.version, replace(claims, propositions=said))
+        return VersionAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
+
+
+def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return a text with names replaced, with the same small or capital letters."""
+    by_key = {name.casefold(): other for name, other in names.items()}
+
+    def other(match: regex.Match[str]) -> str:
+        said, new = match[0], by_key[match[0].casefold()]
+        return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
+
+    return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text
+
+
+@dataclass(frozen=True)
+class InterviewRequest:
+    """Whom to interview, and how.
+
+    Attributes:
+        dimensions: None for all that it has claims of, convergence left out.
+        sessions: how often every scene is asked, from its beginning.
+        change: points (0-9) that a dimension, or a kind of scene in it, may drop.
+        samples: judgments per claim.
+        hide_names: the judge sees invented names.
+    """
+
+    agent_id: str
+    dimensions: Sequence[str] | None = None
+    sessions: int = SESSIONS
+    change: float = CHANGE
+    samples: int = 1
+    hide_names: bool = True
+
+    def __post_init__(self) -> None:
+        check_change(self.change)
+
+
+@dataclass(frozen=True)
+class Interviewee:
+    """An agent as it is asked, and as the judge sees it."""
+
+    agent: VersionAgent
+    names: HiddenNames
+    judged: VersionAgent
+
+    @classmethod
+    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
+        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
+        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
+        agent = Version(HERE, world.root).agent(request.agent_id, wanted)
+        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
+        if not agent.sets:
+            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
+        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
+        return cls(agent, names, names.hidden(agent))
+
+    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
+        """Return the questions about a conversation, with the names that the judge sees."""
+        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
+        return answer_plan(world, self.judged, shown, [*map(self.names.hide, texts)], samples)
+
+    def asked(self, scenes: Sequence[Scene], session: int, answering: Answering) -> list[AskedScene]:
+        """Return the questions to the target in a session, counted from 0."""
+        target, sent = answering.targets[0], answering.with_persona
+        return [AskedScene(target, self.agent, replace(item, attempt=session), sent) for item in scenes]
+
 
 CLAIM_CHANGE, UNDECIDED = 3.0, 2.5
 MOST_LINES = 10
@@ -84,7 +217,7 @@ def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bo
 class _Conversations:
     """What conversations came to: a score a session, by scene and dimension or ``dimension/claim``; the lines that were quoted."""
 
-    scenes: Sequence[InterviewScene]
+    scenes: Sequence[Scene]
     sessions: int
     scores: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     unjudged: Counter[str] = field(default_factory=Counter)
@@ -93,7 +226,7 @@ class _Conversations:
 
     def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
         """Take a judged conversation in."""
-        turns = {answer_id(scene, turn): turn + 1 for turn in range(len(scene.turns))}
+        turns = {scene.answer_id(turn): turn + 1 for turn in range(len(scene.turns))}
         for name, item in found.items():
             self._note(name, scene, item.score)
             if item.score is None:
@@ -157,7 +290,7 @@ class _Conversations:
 def hold_interview(
     world: World,
     request: InterviewRequest,
-    scenes: Sequence[InterviewScene],
+    scenes: Sequence[Scene],
     judge: Judge,
     answering: Answering,
     baseline: Interview | None = None,
@@ -207,13 +340,16 @@ def hold_interview(
     )
     if baseline is not None:
         found = held_against(baseline, found, request, coverage_of(world.settings)[judge.live])
-    return found.model_copy(update={"exit_code": _exit_code(found, out_of_money)})
+    # Without a baseline nothing is held, however good it looks.
+    codes = {EXIT_OK if found.verdicts else EXIT_COVERAGE, EXIT_BUDGET if out_of_money else EXIT_OK}
+    code = worst_exit_code(codes | {row.verdict.status.exit_code for row in found.verdicts})
+    return found.model_copy(update={"exit_code": code})
 
 
 def estimate_interview(
     world: World,
     request: InterviewRequest,
-    scenes: Sequence[InterviewScene],
+    scenes: Sequence[Scene],
     answering: Answering,
     provider: str | None,
 ) -> str:
@@ -263,8 +399,7 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
             elif not claim and now.dimensions[dimension].unjudged and np.isfinite(first[own]).any():
                 why = "none of these scenes is judged"
                 rows.append(MeanVerdict(dimension=dimension, kind=kind, verdict=Result.CANNOT_TELL, why=why))
-    order = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
-    rows.sort(key=lambda row: (bool(row.claim), bool(row.kind), order[row.verdict]))
+    rows.sort(key=lambda row: (bool(row.claim), bool(row.kind), row.verdict.rank))
     left_out = len({*before.scenes, *now.scenes}) - len(scenes)
     return now.model_copy(update={"verdicts": tuple(rows), "baseline": before.taken_at, "changed": left_out})
 
@@ -299,9 +434,3 @@ def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind:
         verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
     told = {**vars(item), "detectable": max(item.detectable or 0.0, allowed)}
     return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **told)
-
-
-def _exit_code(found: Interview, out_of_money: bool) -> int:
-    """Return the run's code: without a baseline nothing is held, however good it looks."""
-    codes = {EXIT_OK if found.verdicts else EXIT_COVERAGE, EXIT_BUDGET if out_of_money else EXIT_OK}
-    return worst_exit_code(codes | {row.verdict.status.exit_code for row in found.verdicts})

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import Power, PropositionDrop
+from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure, voice_figure
 from persona_pipeline.reporting.page import (
@@ -49,6 +50,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     usage_facts,
     warning_items,
 )
+from persona_pipeline.reporting.terminal import plain_text
 from persona_pipeline.reporting.text import asset, format_usd, one_line
 from persona_pipeline.reporting.view import (
     FACTS,
@@ -57,6 +59,7 @@ from persona_pipeline.reporting.view import (
     AgentRow,
     ReportView,
     ScoreCell,
+    dropped,
     shown_whole,
 )
 from persona_pipeline.scoring.messages.verdicts import count_kinds
@@ -159,6 +162,13 @@ class AgentBlock:
         return replace(timeline_figure(self.row.name, self.points), href=f"#{self.anchor}")
 
     @property
+    def reason(self) -> str:
+        """Why it has its verdict; "" where its messages out of character say so."""
+        reason = self.row.conclusion.reason
+        is_said = self.row.worst and reason.removeprefix(f"{self.row.agent_id}: ") in dropped(self.row)
+        return "" if is_said else reason
+
+    @property
     def facts(self) -> list[tuple[str, str]]:
         evaluation = self.row.report.evaluation
         return [("Run", evaluation.run_id), *named_values(evaluation.provenance)]
@@ -176,11 +186,12 @@ def whole_page(report: RunReport) -> Page:
     """Return the whole report, with charts."""
     view = ReportView(report)
     count, is_new = len(view.findings), bool(view.new) and len(view.new) == len(view.rows)
+    before = list(agent_lines(view))[:_MOST_BEFORE]
     outcome = "no baseline yet" if is_new else report.conclusion.status.word
     return Page(
         view.headline,
-        sections=_sections(report, view),
-        before=list(agent_lines(view))[:_MOST_BEFORE],
+        sections=_sections(report, view, before),
+        before=before,
         tone=tone_of(view),
         label="Persona evaluation",
         summary=[
@@ -193,7 +204,7 @@ def whole_page(report: RunReport) -> Page:
     )
 
 
-def _sections(report: RunReport, view: ReportView) -> list[Section]:
+def _sections(report: RunReport, view: ReportView, before: Sequence[Item]) -> list[Section]:
     gathered = report.statistics
     histories = gathered.get("history", {})
     agents = [
@@ -206,7 +217,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
-        _worst(view, shown),
+        _worst(view, shown, before),
         _findings(view, shown),
         _figures("timeline", "Drift over time", _timelines(agents), "Timeline"),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
@@ -223,9 +234,17 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     return [replace(section, lead=section.lead or leads.get(section.id, "")) for section in every if section]
 
 
-def _worst(view: ReportView, shown: Mapping[str, AgentBlock]) -> Section | None:
-    """Return messages out of character of the shown agents, each with the message it answers and one in character."""
-    found = [(row, shown[row.agent_id].anchor) for row in view.quoted if row.agent_id in shown]
+def _worst(view: ReportView, shown: Mapping[str, AgentBlock], before: Sequence[Item]) -> Section | None:
+    """Return messages out of character of the shown agents, each with the message it answers and one in character.
+
+    ``before``: the first lines of the page; what they say of an agent is not said again.
+    """
+    said = "\n".join(plain_text(item.line) for item in before)
+    found = [
+        (row, shown[row.agent_id].anchor, "; ".join(text for text in dropped(row) if one_line(text) not in said))
+        for row in view.quoted
+        if row.agent_id in shown
+    ]
     drawn = Drawn("broken.html.j2", {"agents": found, "names": view.names})
     return Section(WORST, [drawn], "broken", short="Lines") if found else None
 
@@ -296,6 +315,9 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     """Return the findings; those of an agent that has only a table row are in that row, and dropped claims with their agents."""
     told = [item for item in view.findings if item.agent_id not in view.names or item.agent_id in shown]
+    # Their messages say it already.
+    quoted = {row.agent_id for row in view.quoted}
+    told = [item for item in told if item.kind != OUT_OF_CHARACTER or item.agent_id not in quoted]
     lines = [finding_item(item) for item in told if item.kind != "proposition_drop"]
     lines += warning_items(agent.row for _, agent in sorted(shown.items()))
     return Section("What went wrong", [Items(lines)], "findings", short="Findings") if lines else None

@@ -406,7 +406,7 @@ def provenance_facts(report: RunReport) -> Facts:
 
 def named_values(values: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return nested values under readable names."""
-    return [(_spelled(name), value) for name, value in _flat(values)]
+    return [((name[:1].upper() + name[1:]).replace("_", " "), value) for name, value in _flat(values)]
 
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
@@ -426,10 +426,6 @@ def _scalar(value: Any) -> str:
     text = str(value)
     is_hash = len(text) == 64 and all(character in "0123456789abcdef" for character in text)
     return text[:_HASH_LENGTH] if is_hash else text
-
-
-def _spelled(name: str) -> str:
-    return (name[:1].upper() + name[1:]).replace("_", " ")
 
 
 def closest_voices(statistics: Mapping[str, Any]) -> str:

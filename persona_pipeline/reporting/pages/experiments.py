@@ -1,19 +1,13 @@
-"""Pages of experiments: tested claims and their variation, two versions side by side, a cause, and the files of a change."""
+"""Pages of experiments: tested claims and their variation, the cause of a drop, the files of a change, both sides of a date."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.base.status import Result
 from persona_pipeline.lab.results import (
-    AgentDifference,
     Bisection,
-    ClaimDifference,
     Fall,
     PastPoint,
-    ScoreChange,
-    ScoreDifference,
-    SideBySide,
-    VersionComparison,
 )
 from persona_pipeline.reporting.page import (
     AnyCell,
@@ -31,15 +25,11 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.pages.evaluation import worst_lines
 from persona_pipeline.reporting.text import (
     cost_line,
-    format_delta,
-    format_p,
     format_score,
     format_usd,
     one_line,
-    plural,
 )
 from persona_pipeline.reporting.view import FACTS
-from persona_pipeline.suites.answering.base import REMEDIES
 from persona_pipeline.world.changes import Change, Kind
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -52,23 +42,7 @@ _MATRIX_NOTE = (
     "Points (0-9) that the claim drops below the intact window, high being good whichever way it is written. * caught; "
     "n/a the claim no longer applies; ? not judged; as NAME: that agent's words under this agent's name."
 )
-_ICONS = {ScoreChange.FELL: "🔻", ScoreChange.ROSE: "🔼", ScoreChange.SAME: "=", ScoreChange.OPEN: "?"}
-_SAID = {
-    ScoreChange.FELL: "fell",
-    ScoreChange.ROSE: "rose",
-    ScoreChange.SAME: "held",
-    ScoreChange.OPEN: "cannot tell",
-}
-_SIGNALS = {"voice": "Own voice", "said_again": "No repetition", "late_turns": "Late turns"}
-_EXPENSES = {
-    "cost_usd": ("cost", format_usd),
-    "latency_seconds": ("latency", lambda seconds: f"{seconds:.2f} s"),
-}
-_MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
-# Characters of an answer; the JSON has all of it.
-_MOST_ANSWER = 600
-
-COMPARED = "Compared with"
+_MOST_LINE, _LONGEST = 300, 20_000
 TOUCHED = "What this change touches"
 _NOTHING = "No persona, claim, message, recording or suite, and nothing that decides."
 # Files that decide the verdict, and files that should not be there, come first; then evaluated files.
@@ -179,143 +153,6 @@ def _claim_fall(row: "ClaimRow", cell: "ClaimCell") -> str | Cell:
     if cell.fall is None:
         return _claim_score(cell)
     return Cell(f"{cell.fall:.1f}*", "bad") if cell.killed else f"{cell.fall:.1f}"
-
-
-def comparison_page(found: VersionComparison) -> Page:
-    """Return a comparison: a row for each dimension, the changed claims, examples, and its data."""
-    titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "", "Rests on")
-    columns = [Column(title, number=title in ("Before", "After", "Change", "Interval")) for title in titles]
-    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.rows.items()]
-    moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
-    notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
-    notes += [f"{agent.agent_id}: {text}" for agent in found.agents.values() for text in _answered(agent)]
-    version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
-    sections = [Section("", [Table("Table of dimensions", columns, rows)])]
-    if moved:
-        said = f"Claims that moved ({_ICONS[ScoreChange.OPEN]}: not by itself told from chance):"
-        sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
-    sections += [
-        Section(
-            f"{agent.agent_id}: where it moved most",
-            [Items.of(*_side_by_side(pair)) for pair in agent.lines],
-        )
-        for agent in found.agents.values()
-        if agent.lines
-    ]
-    sections.append(Section("", [Items.of(*notes, *_remarks(found))]))
-    title = [Span(f"{COMPARED} ", "own"), Span(found.before, "code", 100), f": {_headline(found)}"]
-    top, left = [Item([Span("Version ", "own"), *version])], "*Shortened: {} more lines are in the JSON.*"
-    return Page(title, top, sections, level=3, longest=_LONGEST, shortened=left)
-
-
-def _headline(found: VersionComparison) -> str:
-    every = [item for agent in found.agents.values() for item in agent.rows.values()]
-    counts = {moved: sum(item.moved is moved for item in every) for moved in ScoreChange}
-    said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
-    return f"{', '.join(said)} of {plural(len(every), 'row')}" if said else "nothing was compared"
-
-
-def _what(found: VersionComparison) -> str:
-    if found.scenes_are == "windows":
-        return "the same messages judged for both"
-    before, after = found.targets or ("", "")
-    who = before if before == after else f"{before} and {after}"
-    return f"the same scenes answered by both ({who}), judged by the claims of: {found.yardstick}"
-
-
-def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
-    between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
-    change = "–" if item.change is None else format_delta(item.change)
-    kinds = ", ".join(filter(None, (item.kind, *item.open_kinds)))
-    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}{kinds and f': {kinds}'}"
-    numbers = (format_score(item.before), format_score(item.after), change, between, moved, _rests_on(item))
-    who = Cell(agent.agent_id, style="code")
-    return PageRow([who, _label(name), *(Cell(text, own=True) for text in numbers)])
-
-
-def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
-    who = [Span(f"{_ICONS[row.difference.moved]} ", "own"), Span(agent.agent_id, "code", 64), Span(" ", "own")]
-    claim = Span(f"{row.dimension}/{row.id}", "code", 120)
-    return [*who, claim, _moved(row), Span(row.claim, limit=_MOST_CLAIM)]
-
-
-def _moved(row: ClaimDifference) -> str:
-    item, change = row.difference, ""
-    if item.change is not None:
-        between = "" if item.low is None else f", {format_delta(item.low)} to {format_delta(item.high)}"
-        scores = f"{format_score(item.before)} -> {format_score(item.after)}"
-        change = f" {scores} ({format_delta(item.change)}{between})"
-    return f"{change} {_rests_on(item)}{', edited' if row.edited else ''}: "
-
-
-def _label(name: str) -> str:
-    return _SIGNALS.get(name) or dimension_label(name)
-
-
-def _answered(agent: AgentDifference) -> Iterator[str]:
-    """Yield the expenses of an answer on both sides."""
-    for name, (title, shown) in _EXPENSES.items():
-        if item := agent.expenses.get(name):
-            most = f"95 % below {shown(item.before_p95)} -> {shown(item.after_p95)}"
-            yield f"{title} an answer: {shown(item.before)} -> {shown(item.after)} ({most}; x {item.ratio:.2f})"
-
-
-def _side_by_side(pair: SideBySide) -> Iterator[Line]:
-    """Yield the lines of a scene that moved: the visitor's line, both answers, and the judge's quotes."""
-    moved = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
-    yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {moved}"]
-    for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
-        yield [Span(f"{who}: ", "own"), Span(text, limit=_MOST_ANSWER)]
-    for item in pair.claims:
-        yield [
-            Span(item.claim, "code", 120),
-            f" {item.before:.1f} -> {item.after:.1f}{item.quote and ': '}",
-            Span(item.quote, limit=_MOST_CLAIM),
-        ]
-
-
-def _rests_on(item: ScoreDifference) -> str:
-    if item.note:
-        return item.note
-    if item.asked_alike:
-        return "not affected: same input" if item.scenes else "not affected"
-    if item.change is None:
-        return f"{'not judged' if item.unjudged else 'nothing to judge'} in {item.unjudged or item.silent} scenes"
-    chance = "" if item.low is None else f", p {format_p(item.p_value)}"
-    missing = f", {item.unjudged} not judged" if item.unjudged else ""
-    return f"{plural(item.scenes, 'scene')}{chance}{missing}"
-
-
-def _notes(found: VersionComparison, agent: AgentDifference) -> Iterator[str]:
-    if 0 < agent.conversations < agent.scenes - agent.left_out - agent.repeated:
-        what = "blocks of neighbouring windows" if found.scenes_are == "windows" else "conversations"
-        yield f"which count as {agent.conversations} {what}, since scenes of one are alike"
-    yield f"persona {'edited' if agent.persona_changed else 'unchanged'}"
-    if agent.left_out:
-        yield f"{agent.left_out} scenes left out, of which nothing is recorded"
-    if agent.repeated:
-        yield f"{agent.repeated} scenes answered word by word as before, which tells nothing new"
-    for when, claims in (("before", agent.only_before), ("after", agent.only_after)):
-        if claims:
-            yield f"only {when}: {', '.join(claims)}"
-
-
-def _remarks(found: VersionComparison) -> Iterator[str]:
-    for when, agents in (("before", found.only_before), ("after", found.only_after)):
-        if agents:
-            yield f"agents only {when}: {', '.join(agents)}"
-    yield f"multiple-testing correction: {found.rule}"
-    judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
-    answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
-    yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended because {found.stopped}"
-    yield from unanswered_lines(found.unanswered)
-
-
-def unanswered_lines(unanswered: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each reason of missing answers, with what to do about it."""
-    for reason, count in unanswered.items():
-        remedy = f"; {REMEDIES[reason]}" if reason in REMEDIES else ""
-        yield f"{count} answers did not come: {reason}{remedy}"
 
 
 def bisection_page(found: Bisection) -> Page:

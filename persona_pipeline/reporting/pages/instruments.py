@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage, unscored_label
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.pages.suites import lines_page
 from persona_pipeline.reporting.text import cost_line, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
 
@@ -23,35 +24,34 @@ _MOST_STALE = 5
 
 def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
     """Return the checks of an evaluation's requirements, with their remedies."""
-    items = []
+    lines = list[str]()
     for finding in findings:
-        items.append(Item([Span(f"{finding.level:<6}{finding.name:<18}{finding.said}", "fixed")]))
-        if finding.remedy:
-            items.append(Item([Span(f"-> {finding.remedy}", "fixed")], 12))
-    return Page("Doctor", sections=[Section("", [Items(items)])])
+        lines.append(f"{finding.level:<6}{finding.name:<18}{finding.said}")
+        lines += [f"{'':24}-> {finding.remedy}"] if finding.remedy else []
+    return lines_page("Doctor", lines)
 
 
 def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
     """Return one line per label; ``stale``: the reasons why labels are stale, by their identity."""
-    items = []
+    lines = []
     for label in labels:
         reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
         claim = f"{label.agent_id}/{label.dimension}/{label.proposition_id} {label.key[:12]} {said:>3}"
         mark = f"  stale: {reason}" if reason else ""
         note = f"  {one_line(label.note, 60)}" if label.note else ""
-        items.append(Item([Span(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}", "fixed")]))
-    return Page("Labels", sections=[Section("", [Items(items)])])
+        lines.append(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}")
+    return lines_page("Labels", lines)
 
 
 def message_labels_page(labels: "Sequence[MessageLabel]") -> Page:
     """Return a line for each label of a message."""
-    items = []
+    lines = []
     for label in labels:
         rating = "" if label.rating is None else f" {label.rating:g}"
         note = f"  {one_line(label.note, 60)}" if label.note else ""
         said = f"{label.agent_id} {label.key[:12]} {label.verdict:<7} {label.labeller} ({label.source}{rating})"
-        items.append(Item([Span(f"{said} {one_line(label.text, 60)!r}{note}", "fixed")]))
-    return Page("Labels of messages", sections=[Section("", [Items(items)])])
+        lines.append(f"{said} {one_line(label.text, 60)!r}{note}")
+    return lines_page("Labels of messages", lines)
 
 
 def facts_page(found: "Sequence[FactsFound]") -> Page:

@@ -90,7 +90,6 @@ def hostile_report() -> RunReport:
     michael.comparison.warnings.append(HOSTILE)
     michael.findings.append(Finding(kind=HOSTILE, exit_code=1, message=HOSTILE, agent_id=HOSTILE, dimension=HOSTILE))
     adherence = michael.evaluation.dimensions["adherence"]
-    adherence.statistics[HOSTILE[:20]] = HOSTILE[:50]
     for row in adherence.propositions.values():
         row.claim = row.reasoning = row.detail = row.recommendation = HOSTILE
         row.evidence = [QuotedEvidence(message_id=HOSTILE, quote=HOSTILE, verified=True)]
@@ -98,8 +97,6 @@ def hostile_report() -> RunReport:
     michael.comparison.dimensions["adherence"].drops.append(
         PropositionDrop(dimension="adherence", proposition_id=HOSTILE, baseline=9, current=0, delta=-9)
     )
-    channels = report.agents["dwight"].evaluation.dimensions["convergence"].statistics["channels"]
-    channels[HOSTILE] = channels["general"]
     report.provenance[HOSTILE] = HOSTILE
     return report
 

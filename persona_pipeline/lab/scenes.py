@@ -1,4 +1,4 @@
-"""Scenes of an interview: a visitor's lines, turn by turn, from ``interviews/AGENT.yaml`` or the package's, by language.
+"""Scenes that an agent answers, and those of an interview: a visitor's lines, from ``interviews/AGENT.yaml`` or the package's.
 
 A model can write the file for a persona and its claims. It is a draft until a person renames it.
 """
@@ -6,6 +6,7 @@ A model can write the file for a persona and its claims. It is a draft until a p
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,7 +18,7 @@ from persona_pipeline.base.documents.yaml import load_document, validate_documen
 from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.tokens import base_language, languages_of
-from persona_pipeline.world.models import NotBlank
+from persona_pipeline.world.models import Message, NotBlank, Window
 from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml, load_persona
 from persona_pipeline.world.world import World
 
@@ -28,26 +29,48 @@ _SHIPPED = Path(__file__).parent / "data" / "interview_scenes.toml"
 _MOST_READ = 200
 
 
+# Time of written scenes: judgments must not depend on the day.
+SOME_DAY = Window(datetime(2026, 1, 1, tzinfo=UTC))
+
+
 @dataclass(frozen=True)
-class InterviewScene:
-    """One visit of a stranger.
+class Scene:
+    """One scene of a comparison or an interview.
 
     Attributes:
-        turns: what the visitor says, in order, whatever the answers are; at least one.
-        language: what it is in, as a code such as ``de``; "": not said.
-        claim: what it is meant to bring out, as ``dimension/id``; "": nothing in particular.
+        window: its messages are judged; of an answered scene, its time.
+        context: messages before the answer, oldest first; empty where messages are judged as they are.
+        turns: the visitor's lines, whatever the answers are; empty: the context is answered, once.
+        conversation: its scenes are alike and count once, as their mean; they are neighbours. Empty: it is alone.
+        system: the system message of a suite's test, in addition to the persona.
+        attempt: 0-based: the same scene may be answered again.
+        kind: of an interview's scene; a change may show in scenes of a single kind.
+        language: what its lines are in, as a code such as ``de``; "": not said.
     """
 
     id: str
-    kind: str
-    turns: tuple[str, ...]
+    window: Window = SOME_DAY
+    context: tuple[Message, ...] = ()
+    turns: tuple[str, ...] = ()
+    system: str = ""
+    attempt: int = 0
+    conversation: str = ""
+    kind: str = ""
     language: str = ""
-    claim: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What the visitor says before each answer; ``""`` where all of that is in the context."""
+        return self.turns or ("",)
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the lines, which identifies a scene together with its id."""
+        """SHA-256 of the visitor's lines, which identifies an interview's scene together with its id."""
         return content_hash([self.kind, self.language, *self.turns])
+
+    def answer_id(self, place: int) -> str:
+        """Return the id of an answer as a message, by its place (from 0) in the scene."""
+        return f"{self.id}-answer-{place + 1}" if place else f"{self.id}-answer"
 
 
 class SceneFields(BaseModel, extra="forbid"):
@@ -75,7 +98,7 @@ def interview_scenes(
     languages: Sequence[str] | None = None,
     *,
     kinds: Collection[str] | None = None,
-) -> list[InterviewScene]:
+) -> list[Scene]:
     """Return an agent's scenes: those of its file, else the package's in its languages.
 
     Args:
@@ -94,7 +117,7 @@ def interview_scenes(
     return found
 
 
-def load_scenes(path: Path) -> list[InterviewScene]:
+def load_scenes(path: Path) -> list[Scene]:
     """Read a file of scenes; ConfigError: it is not valid, with every problem and its line."""
     document = load_document(path)
     file = validate_document(InterviewFile, document)
@@ -108,10 +131,10 @@ def load_scenes(path: Path) -> list[InterviewScene]:
         problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {stem}"))
     if problems:
         raise ConfigError(problems)
-    return [InterviewScene(item.id, item.kind, tuple(item.turns), item.language, item.claim) for item in file.scenes]
+    return [Scene(item.id, turns=tuple(item.turns), kind=item.kind, language=item.language) for item in file.scenes]
 
 
-def shipped_scenes(languages: Sequence[str]) -> list[InterviewScene]:
+def shipped_scenes(languages: Sequence[str]) -> list[Scene]:
     """Return the package's scenes in the first language, and small talk in each of the others.
 
     Languages without scenes are skipped; without any, scenes are in English.
@@ -120,7 +143,7 @@ def shipped_scenes(languages: Sequence[str]) -> list[InterviewScene]:
     by_kind = [(kind, known[0], scenes) for kind, scenes in _shipped()[known[0]].items()]
     by_kind += [("language", name, _shipped()[name]["small_talk"]) for name in known[1:]]
     return [
-        InterviewScene(f"{kind}-{name}-{place}" if kind == "language" else f"{kind}-{place}", kind, tuple(turns), name)
+        Scene(f"{kind}-{f'{name}-' * (kind == 'language')}{place}", turns=tuple(turns), kind=kind, language=name)
         for kind, name, scenes in by_kind
         for place, turns in enumerate(scenes, start=1)
     ]
