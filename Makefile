@@ -39,6 +39,8 @@ check: .venv/dev
 # The documentation as a site in .persona/site, with generated reference pages; nothing is fetched, every link is checked.
 docs: .venv/dev
 	$(BIN)/python -m docs.site.house
+	$(BIN)/python -m tests.support.suite_schema
+	$(BIN)/persona-pipeline schema schemas
 	$(BIN)/python docs/site/build.py
 
 # What persona-pipeline does beside other tools, written to docs/scoreboard.md. They are installed into .persona/peers, each in an

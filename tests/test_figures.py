@@ -150,7 +150,9 @@ def figure(name: str) -> int:
 
 @pytest.mark.parametrize("name", CEILINGS)
 def test_it_does_not_grow(name: str) -> None:
-    assert figure(name) <= CEILINGS[name][0]
+    assert figure(name) <= CEILINGS[name][0], (
+        "make up for it elsewhere, or raise it in CEILINGS and say why in the commit"
+    )
 
 
 def test_folders_are_short() -> None:

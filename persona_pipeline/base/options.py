@@ -16,6 +16,12 @@ from persona_pipeline.base.text import names_in
 WINDOW = "7d"
 REGRESSION_DELTA = 1.0
 PROPOSITION_DELTA = 3.0
+# Options that also hold for one dimension alone, and the words of a headline where one lets more pass than usual.
+RULES: Mapping[str, str] = {
+    "regression_delta": "{value:g} points allowed",
+    "proposition_delta": "{value:g} points a claim allowed",
+    "undecided_delta": "{value:g} points may be chance",
+}
 # Windows of a baseline that is asked for; the settings of an evaluation mean one.
 BASELINE_WINDOWS = 4
 
@@ -260,8 +266,17 @@ def option_fields(*, without: Collection[str] = ()) -> dict[str, FieldInfo]:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def with_fields(model: type[Model], fields: Mapping[str, Any]) -> type[Model]:
-    """Return a model with further fields, in its own name."""
+def with_options(model: type[Model], names: Iterable[str], *, most: float | None = None) -> type[Model]:
+    """Return a model, in its own name, with options as further fields, None where one is not given.
+
+    ``most`` bounds numbers that have no upper bound of their own.
+    """
+    fields = dict[str, Any]()
+    for name in names:
+        kind: Any = list[str] if kind_of(name) is list else kind_of(name)
+        default, bounds = EvaluationRequest.model_fields[name].default, bounds_of(name)
+        about = told(name) + ("" if default is None else f" Default: {str(default).lower()}.")
+        fields[name] = (kind | None, Field(default=None, ge=bounds[0], le=bounds[1] or most, description=about))
     return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from persona_pipeline.base.database.engine import chunks
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.options import EvaluationRequest, with_fields
+from persona_pipeline.base.options import EvaluationRequest, option_fields, with_options
 from persona_pipeline.base.status import NOTHING
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import outcomes
@@ -33,7 +33,6 @@ from persona_pipeline.defs.platform.dagster_internals import RANGE, lineage_tags
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.defs.platform.resources import (
     RequestConfig,
-    config_fields,
     evaluation_of,
     known_agents,
     known_failures,
@@ -63,7 +62,7 @@ class RegressionConfig(RequestConfig, dg.Config):
 
 
 if not TYPE_CHECKING:
-    RegressionConfig = with_fields(RegressionConfig, config_fields())
+    RegressionConfig = with_options(RegressionConfig, option_fields())
 
 
 def evaluate_by_config(

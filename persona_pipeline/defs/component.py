@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, create_model, model_vali
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
-from persona_pipeline.base.options import EvaluationRequest, given
+from persona_pipeline.base.options import EvaluationRequest, given, option_fields, with_options
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.evaluation import build_evaluation, build_voices
@@ -32,7 +32,6 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import (
     NOT_OF_ASSETS,
     build_platform,
-    config_fields,
     known_agents,
     known_failures,
     opened_judge,
@@ -197,11 +196,8 @@ OF_ONE_WORLD: dict[str, Any] = {"database_url": None, "state": None, "reports": 
 _JUDGING = {name: field for name, field in Settings.model_fields.items() if name != "root"}
 _RUNNING = OrchestrationSettings.model_fields
 # Whom and which moment an evaluation is about, a run says.
-_ASKED = {
-    name: field
-    for name, field in config_fields(without=(*NOT_OF_ASSETS, "as_of", "since", "record", "fresh")).items()
-    if name not in {**_JUDGING, **_RUNNING}
-}
+_OF_A_RUN = ("as_of", "since", "record", "fresh")
+_ASKED = option_fields(without=(*NOT_OF_ASSETS, *_OF_A_RUN, *_JUDGING, *_RUNNING))
 NAMES = tuple(sorted({*_JUDGING, *_RUNNING, *_ASKED}))
 
 
@@ -225,13 +221,9 @@ class WorldSettings(dg.Model, dg.Resolvable):
 
 if not TYPE_CHECKING:
     # With a field a setting: a misspelt one is found with its line by ``dg check yaml``.
-    WorldSettings = create_model(
-        "WorldSettings",
-        __base__=WorldSettings,
-        __module__=__name__,
-        **{name: (_written(field), None) for name, field in sorted({**_JUDGING, **_RUNNING}.items())},
-        **_ASKED,
-    )
+    _FIELDS = {name: (_written(field), None) for name, field in sorted({**_JUDGING, **_RUNNING}.items())}
+    WorldSettings = create_model("WorldSettings", __base__=WorldSettings, __module__=__name__, **_FIELDS)
+    WorldSettings = with_options(WorldSettings, _ASKED)
 
 
 def world_settings(root: Path | None, values: Mapping[str, Any]) -> dict[str, Any]:

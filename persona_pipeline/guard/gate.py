@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest
+from persona_pipeline.base.options import FAIL_LISTS, RULES, AcceptedDrop, EvaluationRequest
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.base.text import shortened, some
 from persona_pipeline.guard.anchors import JudgeCheck
@@ -61,9 +61,7 @@ from persona_pipeline.world.speakers import NameMatch, first_few, silence
 # The rules by which a drop is judged, and the words for each where it lets more pass than usual.
 _DEFAULTS: Mapping[str, float] = {**vars(Rule()), "require_calibration": False}
 _LOOSER = {
-    "regression_delta": "{value:g} points allowed",
-    "proposition_delta": "{value:g} points a claim allowed",
-    "undecided_delta": "{value:g} points may be chance",
+    **RULES,
     "min_coverage": "{value:.0%} of judgments are enough",
     "threshold": "threshold {value:g} instead of {usual:g}",
     "require_calibration": "no calibration required",

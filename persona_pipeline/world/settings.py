@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from persona_pipeline.base.documents.json import write_if_changed
 from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, to_yaml, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
+from persona_pipeline.base.options import FAIL_LISTS, RULES, AcceptedDrop, EvaluationRequest, with_options
 from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.messages.files import MessageField
 from persona_pipeline.world.propositions.models import select_dimensions
@@ -22,10 +22,7 @@ from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
 # The options of an evaluation that a world has for all of them.
-OF_A_WORLD = (
-    *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
-    *(*FAIL_LISTS, "require_calibration", "facts"),
-)
+OF_A_WORLD = ("window", "samples", *RULES, "threshold", "min_coverage", *FAIL_LISTS, "require_calibration", "facts")
 _OUTSIDE = re.compile(
     r"(?:^|_)(?:url|uri|webhook|endpoint|host|address|key|token|secret|password|env|variable)s?(?:$|_)"
 )
@@ -51,11 +48,9 @@ def _known(dimension: str) -> str:
 class AllowedDrops(BaseModel, extra="forbid"):
     """Allowed drops of a dimension, in points (0-9); default: those of all dimensions."""
 
-    regression_delta: float | None = Field(default=None, ge=0, le=9, description="Its score.")
-    proposition_delta: float | None = Field(default=None, ge=0, le=9, description="A claim of it.")
-    undecided_delta: float | None = Field(
-        default=None, ge=0, le=9, description="From where on a drop of its score that may be chance cannot be told."
-    )
+
+if not TYPE_CHECKING:
+    AllowedDrops = with_options(AllowedDrops, RULES, most=9)
 
 
 # The field's suffix is the order of days and months in dates such as 03/04/2026.
@@ -117,17 +112,7 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
 
 
 if not TYPE_CHECKING:
-    # Bounds and meanings are those of the options.
-    WorldFile = with_fields(
-        WorldFile,
-        {
-            name: (
-                (list[str] if name in FAIL_LISTS else EvaluationRequest.model_fields[name].annotation) | None,
-                Field(default=None, ge=bounds_of(name)[0], le=bounds_of(name)[1], description=told(name)),
-            )
-            for name in OF_A_WORLD
-        },
-    )
+    WorldFile = with_options(WorldFile, OF_A_WORLD)
 
 
 def load_world_file(root: Path) -> WorldFile:

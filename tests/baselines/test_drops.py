@@ -4,11 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from persona_pipeline.base.options import RULES
 from persona_pipeline.guard.baselines.golden import Watched, captured
-from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Power
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared, Power
 from persona_pipeline.guard.baselines.regression import (
     YEAR,
     DropTest,
+    Rules,
+    compare,
     most_confirmations,
     settled,
     to_confirm,
@@ -99,6 +102,26 @@ def test_a_claim_beyond_five_points_is_never_green(drop: float, agents: int, reg
 def test_a_dimension_beyond_two_and_a_half_points_is_never_green(drop: float, status: str) -> None:
     result = compared(steady(1, 0.0), {"adherence": dict.fromkeys(LEVELS, drop)}, agents=40)
     assert result.dimensions["adherence"].status == status
+
+
+# What drops by how much, of how many agents, so that a rule decides about it.
+RULED = {
+    "regression_delta": (dict.fromkeys(LEVELS, 2.9), 1),
+    "proposition_delta": ({"p0": 8.0}, 1),
+    "undecided_delta": (dict.fromkeys(LEVELS, 2.6), 40),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_of_one_dimension_decides_there_alone(name: str) -> None:
+    assert name in RULED, f"add a drop that {name} decides about to RULED"
+    drop, agents = RULED[name]
+    now = {each: dimension(each, {key: [8.0 - drop.get(key, 0.0)] for key in LEVELS}) for each in NAMES}
+    rules, baseline = Rules(by_dimension={"fluency": {name: 9.0}}), steady(1, 0.0)
+    by_size = Compared(compare("ann", now, baseline, rules), now, baseline, {"messages_hash": "now"})
+    found = settled(by_size, Watched(agents, {"ann": baseline}), rules).dimensions
+    held = {each: item.status == "ok" and not item.drops for each, item in found.items()}
+    assert held == {each: each == "fluency" for each in NAMES}
 
 
 def test_claims_of_a_dimension_that_fell_are_named_without_further_proof() -> None:

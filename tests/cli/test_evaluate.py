@@ -326,7 +326,7 @@ def test_the_json_schemas_in_the_project_are_current() -> None:
     from persona_pipeline.cli.world.setup import schema_texts
 
     for name, text in schema_texts().items():
-        assert (Path(__file__).parents[2] / "schemas" / name).read_text(encoding="utf-8") == text
+        assert (Path(__file__).parents[2] / "schemas" / name).read_text(encoding="utf-8") == text, "run make docs"
 
 
 def test_validate_looks_at_nudges_and_lexicons_too(cli: Cli, sample_root: Path) -> None:

@@ -20,13 +20,11 @@ from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from persona_pipeline.base.database.schema import create_triggers, migrate
-from persona_pipeline.base.database.tables import SCHEMA, metadata
+from persona_pipeline.base.database.tables import HEAD, SCHEMA, metadata
 from persona_pipeline.base.errors import ConfigError, NewerStoreError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.text import storable_data, storable_json
 
-# The revision of the schema. A new column, table or index needs a new one; ``schema.py`` adds them.
-HEAD = "0017"
 # The one of release 0.2 is the oldest that is migrated.
 _OLDEST = "0010"
 _REVISION = sa.Table(

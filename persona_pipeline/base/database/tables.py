@@ -45,6 +45,8 @@ def _sqlite_uuid(element: Any, compiler: Any, **options: Any) -> str:
     return "(lower(hex(randomblob(16))))"
 
 
+# The revision of the tables. A new column, table or index needs a new one; ``schema.py`` adds them to existing stores.
+HEAD = "0017"
 SCHEMA = "persona"
 # On Postgres the tables have a separate schema, since Dagster has a `runs` table too. For SQLite engine.py maps it away.
 metadata = sa.MetaData(

@@ -1,6 +1,6 @@
 """The resources of runs: the world, and how it is evaluated; and which errors fail or retry a run."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,9 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import (
     OF_BASELINES,
     EvaluationRequest,
-    bounds_of,
     given,
-    kind_of,
     option_fields,
-    told,
-    with_fields,
+    with_options,
 )
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, PlainError
@@ -115,17 +112,6 @@ def opened_judge(world: World, request: EvaluationRequest) -> OpenedJudge:
     return open_judge(request.judge or world.settings.judge, world, JudgeOptions.of(request, progress))
 
 
-def config_fields(*, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of an evaluation as fields of run config; None means the value in the world's settings."""
-    found = {}
-    for name, field in option_fields(without=without).items():
-        kind: Any = list[str] if kind_of(name) is list else kind_of(name)
-        least, most = bounds_of(name)
-        default = "" if field.default is None else f" Default: {str(field.default).lower()}."
-        found[name] = (kind | None, Field(default=None, ge=least, le=most, description=told(name) + default))
-    return found
-
-
 class RequestConfig(BaseModel):
     """Options of an evaluation in run config; values that older releases used for None are read as None."""
 
@@ -196,7 +182,7 @@ def evaluation_of(place: Place, context: Any) -> EvaluationSettings:
 # An asset has its own partitions and dimensions; these are options of the job for CI.
 NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
 if not TYPE_CHECKING:
-    EvaluationSettings = with_fields(EvaluationSettings, config_fields(without=NOT_OF_ASSETS))
+    EvaluationSettings = with_options(EvaluationSettings, option_fields(without=NOT_OF_ASSETS))
 
 
 @contextmanager

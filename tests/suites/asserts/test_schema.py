@@ -35,7 +35,7 @@ def validator() -> "Draft202012Validator":
 
 
 def test_the_package_holds_what_the_models_say() -> None:
-    assert PACKAGED.read_text(encoding="utf-8") == packaged_text(), "run python -m tests.support.suite_schema"
+    assert PACKAGED.read_text(encoding="utf-8") == packaged_text(), "run make docs"
 
 
 def test_what_loads_is_valid(validator: "Draft202012Validator") -> None:
