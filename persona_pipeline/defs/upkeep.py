@@ -145,20 +145,14 @@ class CorrectionsConfig(dg.Config):
 def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:
     """Return the version, which depends on the counts and not on the window, and the metadata."""
     version = content_hash(found.model_dump(mode="json", exclude={"window_start", "window_end"}))
-    total = found.total.model_dump(exclude_none=True)
+    total, start, end = found.total.model_dump(exclude_none=True), found.window_start, found.window_end
     facts: metadata.Metadata = {
         **{name: value for name, value in total.items() if isinstance(value, int | float)},
         **{f"latency_ms/{name}": value for name, value in (total.get("latency_ms") or {}).items()},
-        "window": _window_text(found),
+        "window": f"{start.isoformat()} to {end.isoformat()}" if start and end else "all of time",
         "agents": dg.MetadataValue.md(render_page(statistics_page(found), "markdown")),
     }
     return AssetOutcome(version, facts)
-
-
-def _window_text(found: CorrectionStatistics) -> str:
-    if found.window_start is None or found.window_end is None:
-        return "all of time"
-    return f"{found.window_start.isoformat()} to {found.window_end.isoformat()}"
 
 
 def build_corrections(place: Place) -> dg.Definitions:
