@@ -290,7 +290,7 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
 def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment of 7 for every question of an evaluation of all agents; return the number of judgments."""
     from persona_pipeline.base.options import EvaluationRequest
-    from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
+    from persona_pipeline.judging.recordings.writing import RecordingWriter, recording_of
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
     from tests.support.evaluating import planned_requests
@@ -302,7 +302,7 @@ def record_everything(root: Path, database_url: str) -> int:
         for asked in planned_requests(world, EvaluationRequest(agents=names[start : start + 100], as_of=END)):
             verdict = Verdict(asked.proposition_id, 7, reasoning="Recorded.", model="mock", prompt_version="mock")
             recordings.append(recording_of(asked, verdict, recorded_at=END))
-    write_recordings(root / "recordings", [recording for recording in recordings if recording is not None])
+    RecordingWriter(root / "recordings").write([recording for recording in recordings if recording is not None])
     world.store.close()
     return len(recordings)
 

@@ -33,7 +33,7 @@ def report(done: Done) -> dict[str, Any]:
 
 def test_a_judge_that_never_reads_decides_nothing(cli: Cli, sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from persona_pipeline.judging.recordings.replay import load_recordings
-    from persona_pipeline.judging.recordings.writing import write_recordings
+    from persona_pipeline.judging.recordings.writing import RecordingWriter
 
     dice = random.Random(1)
     # What suites keep stands in files of its own.
@@ -44,7 +44,7 @@ def test_a_judge_that_never_reads_decides_nothing(cli: Cli, sample_root: Path, m
         if item.score is not None:
             score = dice.choice((0, 1, 2) if item.proposition_id in inverted else (7, 8, 9))
             object.__setattr__(item, "score", score)
-    write_recordings(sample_root / "recordings", recordings)
+    RecordingWriter(sample_root / "recordings").write(recordings)
     for path in (sample_root / "recordings" / "messages").iterdir():
         # To whatever it is asked of messages it says that they are in character.
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -20,7 +20,7 @@ from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.line import Recording
 from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recordings
-from persona_pipeline.judging.recordings.writing import write_recordings
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.ranks import spearman
@@ -113,7 +113,7 @@ def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_pa
     for name in ("personas", "propositions", "messages"):
         shutil.copytree(ROOT / name, tmp_path / name)
     own = {"first": lambda item: item, "second": lambda item: replace(item, score=labels()[item.key].score)}[reader]
-    write_recordings(tmp_path / "recordings", [own(item) for item in recordings().values()])
+    RecordingWriter(tmp_path / "recordings").write([own(item) for item in recordings().values()])
     world = World.open(tmp_path)
     judge = OpenedJudge(RecordedBackend(tmp_path / "recordings"))
     world.sync()

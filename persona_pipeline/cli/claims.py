@@ -8,10 +8,7 @@ import typer
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
 from persona_pipeline.cli.options import (
     Estimate,
-    JudgeName,
-    MaxUsd,
     MockJudge,
-    Record,
     asks,
     environment,
     judge_name,
@@ -23,8 +20,8 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import CommandResult, end, shows
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.verdict import Backend, Question
-    from persona_pipeline.lab.claims.drafts import Drafted
+    from persona_pipeline.base.options import EvaluationRequest
+    from persona_pipeline.lab.claims.drafts import Draft
     from persona_pipeline.world.world import World
 
 app = typer.Typer(help="Claims: show, test and draft them.", no_args_is_help=True)
@@ -109,21 +106,22 @@ def test(
 
 personas = typer.Typer(help="Personas: draft them from messages, import and export cards.", no_args_is_help=True)
 
+_OF_A_DRAFT = ("judge", "max_usd", "record")
 Agent = Annotated[str, typer.Argument(help="The agent's id, as in its messages.")]
 Window = Annotated[str, typer.Option("--window", help="The messages to read: a length of time such as 30d, or 'all'.")]
 
 
 @app.command()
+@asks(*_OF_A_DRAFT)
 def draft(
+    context: typer.Context,
     agent: Agent,
     dimension: Annotated[
         str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")
     ] = "adherence",
     window: Window = "all",
-    judge: JudgeName = None,
-    max_usd: MaxUsd = None,
-    record: Record = False,
     estimate: Estimate = False,
+    **asked: Any,
 ) -> None:
     """Let a model propose claims, each with quotes from the messages.
 
@@ -131,25 +129,23 @@ def draft(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.lab.claims.drafts import plan_claims, write_draft
+    from persona_pipeline.lab.claims.drafts import plan_claims
 
     world = open_world()
-    plan = plan_claims(world, agent, dimension, window)
-    backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    tell_of_draft(write_draft(plan, backend), "claim")
+    let_write(world, plan_claims(world, agent, dimension, window), "claim", request_of(context, asked), estimate)
 
 
 @personas.command("draft")
+@asks(*_OF_A_DRAFT)
 def draft_a_persona(
+    context: typer.Context,
     agent: Agent,
     from_messages: Annotated[
         bool, typer.Option("--from-messages", help="Draft it from the agent's messages (required).")
     ] = False,
     window: Window = "all",
-    judge: JudgeName = None,
-    max_usd: MaxUsd = None,
-    record: Record = False,
     estimate: Estimate = False,
+    **asked: Any,
 ) -> None:
     """Let a model propose a persona from messages, with quotes from them.
 
@@ -157,35 +153,27 @@ def draft_a_persona(
 
     Exit codes: 0 written, 2 usage or configuration, 3 nothing to write, 4 budget.
     """
-    from persona_pipeline.lab.claims.drafts import plan_persona, write_draft
+    from persona_pipeline.lab.claims.drafts import plan_persona
 
     if not from_messages:
         raise ConfigError("a persona is drafted from the agent's messages; add --from-messages")
     world = open_world()
-    plan = plan_persona(world, agent, window)
-    backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    tell_of_draft(write_draft(plan, backend), "sentence")
+    let_write(world, plan_persona(world, agent, window), "sentence", request_of(context, asked), estimate)
 
 
-def asked_for_draft(
-    world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
-) -> "Backend":
-    """Print the cost and return the model to ask."""
+def let_write(world: "World", plan: "Draft", what: str, request: "EvaluationRequest", only_estimate: bool) -> None:
+    """Print the cost, let the request's model write what is planned, and print what it wrote; ``what``: each part of it."""
     from persona_pipeline.judging.open import JudgeOptions, open_judge
-    from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
-
-    if estimate:
-        typer.echo(cost_of(question, world.settings))
-        end()
-    opened = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd, record=record))
-    if opened.live:
-        typer.echo(cost_of(question, world.settings), err=True)
-    return draft_backend(opened)
-
-
-def tell_of_draft(drafted: "Drafted", what: str) -> None:
+    from persona_pipeline.lab.claims.drafts import cost_of, draft_backend, write_draft
     from persona_pipeline.reporting.text import cost_line, one_line, plural
 
+    if only_estimate:
+        typer.echo(cost_of(plan.question, world.settings))
+        end()
+    opened = open_judge(live_judge_name(world, request.judge), world, JudgeOptions.of(request))
+    if opened.live:
+        typer.echo(cost_of(plan.question, world.settings), err=True)
+    drafted = write_draft(plan, draft_backend(opened))
     for warning in drafted.warnings:
         typer.echo(f"injection: {one_line(warning)}", err=True)
     for dropped in drafted.dropped:

@@ -67,9 +67,9 @@ def interview(
 
     Exit codes: 0 in character, 1 drifted, 2 usage or configuration, 3 not fully judged or no baseline, 4 budget.
     """
-    from persona_pipeline.cli.claims import asked_for_draft, tell_of_draft
+    from persona_pipeline.cli.claims import let_write
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
-    from persona_pipeline.lab.claims.drafts import plan_scenes, write_draft
+    from persona_pipeline.lab.claims.drafts import plan_scenes
     from persona_pipeline.lab.compare.compare import AskedVersions, open_answering
     from persona_pipeline.lab.interview.interview import (
         InterviewRequest,
@@ -83,12 +83,7 @@ def interview(
 
     world, said = open_world(), request_of(context, asked)
     if write:
-        plan = plan_scenes(world, agent, language)
-        backend = asked_for_draft(
-            world, plan.question, said.judge, estimate=estimate, max_usd=said.max_usd, record=said.record
-        )
-        tell_of_draft(write_draft(plan, backend), "scene")
-        return None
+        return let_write(world, plan_scenes(world, agent, language), "scene", said, estimate)
     if not target:
         raise ConfigError("no target answers; name one of the targets file with --target")
     request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples, hide_names)

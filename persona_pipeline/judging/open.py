@@ -97,7 +97,7 @@ def open_judge(
         _model(calling, world, options, settings),
         Claims(calling.max_tokens, options.grouping or calling.grouping, calling.canaries),
         RecordedBackend(folder, options.also, settings, without=others) if is_recorded else None,
-        RecordingWriter(folder, coverage, settings.signing_secret) if options.record else None,
+        RecordingWriter(folder, coverage, settings.signing_secret, others) if options.record else None,
         options.progress,
     )
 

@@ -16,7 +16,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings import line
 from persona_pipeline.judging.recordings.line import Recording
 from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recording_file, load_recordings
-from persona_pipeline.judging.recordings.writing import RecordingWriter, write_recordings
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
 from tests.support.judging import recorded_by, request, requests, trajectory
 from tests.support.messages_server import MessagesServer, status
@@ -116,6 +116,19 @@ def test_a_servers_words_stand_on_one_line(tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record([request()], [failed(detail="\u202eno\n\x1b[31m " + "x" * 999)])
     (again,) = replay(tmp_path, request())
     assert again.detail.startswith("no [31m xxx") and len(again.detail) == 400
+
+
+def test_an_answer_takes_the_place_of_one_that_somebody_filed_elsewhere(tmp_path: Path) -> None:
+    first, second = (Answer({"score": score, "reasoning": "read"}) for score in (0.2, 0.8))
+    RecordingWriter(tmp_path).record_answers([rubric()], [first])
+    (path,), other = tmp_path.rglob("*.jsonl"), tmp_path / "suites" / "desk.jsonl"
+    other.parent.mkdir()
+    path.rename(other)
+    (tmp_path / "suites" / "broken.jsonl").write_text("{}\n", "utf-8")
+    RecordingWriter(tmp_path).record_answers([rubric()], [second])
+    (tmp_path / "suites" / "broken.jsonl").unlink()
+    assert [*tmp_path.rglob("*.jsonl")] == [other]
+    assert [item.answer for item in load_recordings(tmp_path, None).values()] == [second.data]
 
 
 def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
@@ -267,7 +280,7 @@ def test_the_same_answer_twice_is_no_error(tmp_path: Path) -> None:
 def test_what_is_filed_under_other_agents_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, bob, gone = map(recorded_as, ("ann", "bob", "gone"))
     for item in (ann, bob, gone):
-        write_recordings(tmp_path, [replace(item, key=item.proper_key)])
+        RecordingWriter(tmp_path).write([replace(item, key=item.proper_key)])
     (tmp_path / "bob" / "deep").mkdir()
     (tmp_path / "bob" / "deep" / "bad.jsonl").write_text("x\n", encoding="utf-8")
     loose = replace(ann, proposition_id="loose")
@@ -302,15 +315,15 @@ def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Pa
         )
         return replace(about, key=about.proper_key)
 
-    write_recordings(tmp_path, [item("b", "zeta", 1), item("a", "alpha", 2)])
-    write_recordings(tmp_path, [item("b", "zeta", 3), item("c", "beta", 4)])
+    RecordingWriter(tmp_path).write([item("b", "zeta", 1), item("a", "alpha", 2)])
+    RecordingWriter(tmp_path).write([item("b", "zeta", 3), item("c", "beta", 4)])
     path = tmp_path / "michael" / "fluency.jsonl"
     assert [(line.proposition_id, line.score) for line in load_recording_file(path, None)] == [
         ("alpha", 2),
         ("beta", 4),
         ("zeta", 3),
     ]
-    assert write_recordings(tmp_path, [item("b", "zeta", 3)]) == []
+    assert RecordingWriter(tmp_path).write([item("b", "zeta", 3)]) == []
 
 
 def test_what_a_killed_writer_left_half_written_goes_with_the_next_writing(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def load_with_failures(
     failures: dict[str, Recording] = {}
     places: dict[str, str] = {}
     problems: list[Problem] = []
-    for path in _files(folder, without):
+    for path in recording_files(folder, without):
         for number, recording in read_recordings(path, problems, secret):
             if recording.has_failed:
                 failures.setdefault(recording.key, recording)
@@ -184,7 +184,8 @@ def load_with_failures(
     return answers, failures
 
 
-def _files(folder: Path, without: Collection[str]) -> list[Path]:
+def recording_files(folder: Path, without: Collection[str] = ()) -> list[Path]:
+    """Return the files of recordings in a folder at any depth, without the subfolders named in ``without``."""
     # In a world of thousands even the names of all files take longer than an agent's evaluation.
     with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
         inside = [folder / entry.name for entry in entries if entry.name not in without and not entry.is_symlink()]
@@ -208,13 +209,10 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
     """Sign every recording of a folder, and return the files that changed; ConfigError: a file does not load."""
     from filelock import FileLock
 
-    changed = []
     with FileLock(folder / ".lock"):
-        for path in sorted(folder.glob("**/*.jsonl")):
-            text = "".join(recording.to_line(secret) for recording in load_recording_file(path, None))
-            if write_if_changed(path, text):
-                changed.append(path)
-    return changed
+        loaded = {path: load_recording_file(path, None) for path in sorted(folder.glob("**/*.jsonl"))}
+        texts = {path: "".join(item.to_line(secret) for item in items) for path, items in loaded.items()}
+        return [path for path, text in texts.items() if write_if_changed(path, text)]
 
 
 # Honest judges differ by about a point; on the scale 0-9 this much apart is another opinion.

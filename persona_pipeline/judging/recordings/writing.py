@@ -1,15 +1,18 @@
 """Recording: answers and failures of live judges are written as they come, and signed where a secret is set."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339, write_if_changed
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.judging.recordings.line import Recording, in_one_line
-from persona_pipeline.judging.recordings.replay import load_recording_file
+from persona_pipeline.judging.recordings.replay import load_recording_file, recording_files
 from persona_pipeline.judging.verdict import Answer, JudgeRequest, Question, Unscored, Verdict
 from persona_pipeline.world.models import grouped
 
@@ -52,6 +55,7 @@ class RecordingWriter:
     Attributes:
         min_coverage: the share (0-1) of judgments that the run asks for.
         secret: recordings are signed with it; None: they are not signed.
+        without: agents whose recordings are not read, as nothing is asked about them.
         asked: the keys of all judgments that were written.
         failed: keys without an answer so far.
     """
@@ -59,7 +63,7 @@ class RecordingWriter:
     folder: Path
     min_coverage: float = LIVE_COVERAGE
     secret: bytes | None = field(default=None, repr=False)
-    written: set[Path] = field(default_factory=set)
+    without: Collection[str] = ()
     asked: set[str] = field(default_factory=set)
     failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
 
@@ -96,40 +100,42 @@ class RecordingWriter:
             if answer.unscored is None or answer.unscored.is_failed_call
         )
 
-    def write(self, recordings: Iterable[Recording]) -> None:
-        """Add recordings to the folder, replacing those of the same key."""
-        self.written.update(write_recordings(self.folder, recordings, self.secret))
+    def write(self, recordings: Iterable[Recording]) -> list[Path]:
+        """Add recordings to their files, replacing those of the same key wherever they are; return the files that changed.
 
+        An answer replaces a failure. A failure is kept next to an earlier answer and takes precedence. Files are sorted and
+        replaced atomically; writers wait for one another. Old lines keep their signature. ConfigError: a file does not load.
+        """
+        from filelock import FileLock
 
-def write_recordings(folder: Path, recordings: Iterable[Recording], secret: bytes | None = None) -> list[Path]:
-    """Add recordings to their files, replacing those of the same key, and return the files that changed.
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".lock"):
+            by_file = grouped(recordings, lambda item: self._places.get(item.key, self.folder / item.file))
+            return [path for path, added in sorted(by_file.items()) if self._write_file(path, added)]
 
-    An answer replaces a failure. A failure is kept next to an earlier answer and takes precedence. Files are sorted and replaced
-    atomically; writers wait for one another. New lines are signed with the ``secret``, if there is one; old lines keep their
-    signature. ``ConfigError``: an existing file does not load.
-    """
-    from filelock import FileLock
+    def _write_file(self, path: Path, added: Sequence[Recording]) -> bool:
+        """Return whether the file changed."""
+        for left in path.parent.glob(f".{path.name}.*"):
+            # Half written by a process that was killed; others wait for the lock.
+            left.unlink()
+        known = load_recording_file(path, self.secret, unsigned=True) if path.exists() else []
+        merged = {(item.key, item.has_failed): item for item in known}
+        for item in added:
+            if not item.has_failed:
+                merged.pop((item.key, True), None)
+            merged[item.key, item.has_failed] = item
+        ordered = sorted(merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0]))
+        # Only new lines are signed here.
+        new = {(item.key, item.has_failed) for item in added}
+        return write_if_changed(
+            path, "".join(item.to_line(self.secret if name in new else None) for name, item in ordered)
+        )
 
-    by_file = grouped(recordings, lambda recording: folder / recording.file)
-    changed = []
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        for path, added in sorted(by_file.items()):
-            for left in path.parent.glob(f".{path.name}.*"):
-                # Half written by a process that was killed; others wait for the lock.
-                left.unlink()
-            known = load_recording_file(path, secret, unsigned=True) if path.exists() else []
-            merged = {(item.key, item.has_failed): item for item in known}
-            for item in added:
-                if not item.has_failed:
-                    merged.pop((item.key, True), None)
-                merged[item.key, item.has_failed] = item
-            ordered = sorted(
-                merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0])
-            )
-            # Only new lines are signed here.
-            new = {(item.key, item.has_failed) for item in added}
-            text = "".join(item.to_line(secret if name in new else None) for name, item in ordered)
-            if write_if_changed(path, text):
-                changed.append(path)
-    return changed
+    @cached_property
+    def _places(self) -> dict[str, Path]:
+        """The file of each recording, by key: a person may have moved one. Files that do not load are left alone."""
+        found: dict[str, Path] = {}
+        for path in recording_files(self.folder, self.without):
+            with suppress(ConfigError):
+                found |= {item.key: path for item in load_recording_file(path, self.secret, unsigned=True)}
+        return found
