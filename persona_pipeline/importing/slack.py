@@ -170,8 +170,11 @@ class SlackExport(Importer):
         return "\n".join(filter(None, (str(said or ""), self._words(block.get("fields")))))
 
     def _marked(self, text: Any) -> str:
-        shown = lambda match: self._mark_of(*match[1].partition("|")[::2])  # noqa: E731
-        return html.unescape(_MARK.sub(shown, text)) if isinstance(text, str) else ""
+        return html.unescape(_MARK.sub(self._mark, text)) if isinstance(text, str) else ""
+
+    def _mark(self, match: re.Match[str]) -> str:
+        target, _, label = match[1].partition("|")
+        return self._mark_of(target, label)
 
     def _mark_of(self, target: str, label: str) -> str:
         """Return what people see for a mention, a channel or a link."""
