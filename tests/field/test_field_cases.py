@@ -25,7 +25,7 @@ from tests.support.command_line import in_process
 ELSEWHERE = {
     "dagster-job-without-a-partition": "defs/test_evaluate_agent.py::test_a_run_of_no_known_agent_fails_and_says_how_to_name_one",
     "gate-stream-with-content-length": "corrections/test_passing.py::test_an_answer_written_again_comes_with_its_own_headers",
-    "judge-answers-in-a-fence": "judging/test_backend.py::test_prompted_json_may_stand_in_a_code_fence_but_not_twice",
+    "judge-answers-in-a-fence": "judging/test_fences.py::test_a_judge_that_talks_around_its_answer_is_understood",
     "judge-reason-half-emoji": "judging/test_recorded.py::test_hostile_text_survives_recording",
 }
 CASES = sorted((Path(__file__).parent / "cases").glob("*/case.toml"))

@@ -226,6 +226,8 @@ def run(arguments: list[str]) -> None:
     sys.argv = ["-c", *rest[1:]] if kind else rest
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
+    if not kind:
+        main.__file__ = rest[0]
     sys.modules["__main__"] = main
     code = compile(rest[0], "<string>", "exec") if kind else compile(Path(rest[0]).read_bytes(), rest[0], "exec")
     exec(code, main.__dict__)
