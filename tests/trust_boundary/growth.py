@@ -156,7 +156,7 @@ def _ngrams(text: str) -> object:
     return [
         extract_ngrams(text, 3),
         corpus_repetition(messages, 3),
-        maximal_repeated([[own] for own in tokens]),
+        maximal_repeated(tokens),
         shared_openers(tokens),
         vocabulary_stats(messages),
     ]

@@ -126,9 +126,11 @@ def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase]
     level = _level(read)
     if level == _NONE:
         return Repetition(level, exempt=names)
+    # A unique mark between the parts, so that phrases do not span a removed catchphrase.
+    joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
         level,
-        phrases=tuple(maximal_repeated([item.parts for item in read], NGRAM_LENGTH)),
+        phrases=tuple(maximal_repeated(joined, NGRAM_LENGTH)),
         openers=tuple(shared_openers([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
         copies=tuple(_copies(read)),
         exempt=names,
@@ -294,6 +296,13 @@ def without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
         start = position
     parts.append(tokens[start:])
     return tuple(part for part in parts if part)
+
+
+def _joined(parts: Sequence[Words], number: int) -> list[str]:
+    tokens: list[str] = []
+    for index, part in enumerate(parts):
+        tokens += [f" {number}.{index}"] * bool(tokens) + list(part)
+    return tokens
 
 
 def ngram_score(share: float) -> float:

@@ -4,11 +4,11 @@ statistics, shared words and n-grams, and recognition of the language.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import nlargest
-from itertools import chain, combinations, pairwise, repeat, takewhile
+from itertools import chain, combinations
 from pathlib import Path
 from statistics import fmean
 
@@ -176,44 +176,46 @@ class SharedPhrase:
     length: int
 
 
-def maximal_repeated(corpus: Sequence[Sequence[Sequence[str]]], n: int = 3) -> list[SharedPhrase]:
-    """Return the maximal phrases of ``n`` or more tokens that two or more messages, given as parts of tokens, share.
+def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
+    """Return the maximal phrases of ``n`` or more tokens that two or more messages, given as tokens, share.
 
     Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
-    not count, and no phrase spans two parts. Of a phrase of more than ``LONGEST_PHRASE`` tokens its beginning is returned.
+    not count. Of a phrase of more than ``LONGEST_PHRASE`` tokens its beginning is returned.
 
     Raises:
         ValueError: ``n`` is below 1.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
-    levels = takewhile(bool, (_shared(corpus, length) for length in range(n, LONGEST_PHRASE + 1)))
-    found = list[SharedPhrase]()
-    for phrases, longer in pairwise(chain(levels, [{}])):
-        inside = {part for phrase in longer for part in (phrase[:-1], phrase[1:])}
-        if LONGEST_PHRASE in map(len, phrases):
-            begun = {phrase for _, phrase, before in _windows(corpus, LONGEST_PHRASE) if before not in phrases}
-            inside = phrases.keys() - begun
-        found += [SharedPhrase(" ".join(p), count, len(p)) for p, count in phrases.items() if p not in inside]
-    return sorted(found, key=lambda item: (-item.messages, -item.length))
+    # The empty token after each message ends its phrases.
+    tokens = [token for own in corpus for token in (*own, "")]
+    owners = [number for number, own in enumerate(corpus) for _ in range(len(own) + 1)]
+    # The longest shared phrase at each place, and the places of each shared phrase by its length.
+    longest, by_length = [0] * len(tokens), [[list(range(len(tokens)))]]
+    for length in range(1, LONGEST_PHRASE + 1):
+        longer = defaultdict[tuple[int, str], list[int]](list)
+        for number, places in enumerate(by_length[-1]):
+            for place in places:
+                if token := tokens[place + length - 1]:
+                    longer[number, token].append(place)
+        by_length.append([places for places in longer.values() if len({owners[place] for place in places}) > 1])
+        for place in chain.from_iterable(by_length[-1]):
+            longest[place] = length
+    found = list[tuple[int, SharedPhrase]]()
+    for length in range(n, LONGEST_PHRASE + 1):
+        for places in (places for places in by_length[length] if _is_maximal(places, length, longest)):
+            phrase = " ".join(tokens[places[0] : places[0] + length])
+            found.append((places[0], SharedPhrase(phrase, len({owners[place] for place in places}), length)))
+    found.sort(key=lambda item: (-item[1].messages, -item[1].length, item[0]))
+    return [phrase for _, phrase in found]
 
 
-def _shared(corpus: Sequence[Sequence[Sequence[str]]], length: int) -> dict[tuple[str, ...], int]:
-    """Return the phrases of a length that two or more messages share, with the number of these messages."""
-    holders = defaultdict[tuple[str, ...], set[int]](set)
-    for number, phrase, _ in _windows(corpus, length):
-        holders[phrase].add(number)
-    return {phrase: len(numbers) for phrase, numbers in holders.items() if len(numbers) > 1}
-
-
-def _windows(
-    corpus: Sequence[Sequence[Sequence[str]]], length: int
-) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
-    """Yield the phrases of a length, each with its message and the phrase that begins one token earlier in the same part."""
-    for number, parts in enumerate(corpus):
-        for part in parts:
-            phrases = [tuple(part[start : start + length]) for start in range(len(part) - length + 1)]
-            yield from zip(repeat(number), phrases, [(), *phrases], strict=False)
+def _is_maximal(places: Sequence[int], length: int, longest: Sequence[int]) -> bool:
+    """Return whether a phrase is in no longer shared phrase, at its start or after it; of the longest ones, the first."""
+    before = [longest[place - 1] for place in places]
+    if length == LONGEST_PHRASE:
+        return min(before) < length
+    return max(before) <= length and all(longest[place] == length for place in places)
 
 
 def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
