@@ -21,7 +21,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (337, 400),
-    "lines": (70_546, 63_000),
+    "lines": (70_545, 63_000),
     "lines of the core": (32_068, 28_500),
     "modules with one importer": (57, 60),
     "modules that other rooms import": (134, 70),

@@ -331,10 +331,10 @@ class _Reader:
 
     def parts(self, turn: Turn, parts: Sequence[Any], at: str) -> None:
         """Read the parts of a message's content; where none has a form they are its data."""
-        forms = [self.part(turn, part, f"{at}[{index}]") for index, part in enumerate(parts)]
-        if parts and not any(forms) and turn.text is None:
+        found = [self.part(turn, part, f"{at}[{index}]") for index, part in enumerate(parts)]
+        if parts and not any(found) and turn.text is None:
             turn.data = list(parts)
-        if parts and turn.role == USER and {*forms} == {"result"}:
+        if parts and turn.role == USER and {*found} == {"result"}:
             turn.role = TOOL
 
     def part(self, turn: Turn, part: Any, at: str) -> str:

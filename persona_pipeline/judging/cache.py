@@ -67,10 +67,8 @@ class JudgmentCache:
         """Yield the keys and answers that are there, unchecked. Damaged ones are left out: ``find`` warns of them."""
         for row in _rows(self.store, keys, _ANSWER, _C.model, _C.prompt_version):
             with suppress(ValueError):
-                yield (
-                    row.key,
-                    Answer(_unpacked(row.answer), model=row.model, prompt_version=row.prompt_version, cached=True),
-                )
+                data = _unpacked(row.answer)
+                yield row.key, Answer(data, model=row.model, prompt_version=row.prompt_version, cached=True)
 
     def charge(self, keys: Iterable[str]) -> dict[str, Usage]:
         """Return the cost of answers from message batches that no evaluation has used yet, and mark them as used."""

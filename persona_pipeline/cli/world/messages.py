@@ -291,9 +291,8 @@ def collect(
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, create_app, require_otel
+    from persona_pipeline.importing.traces.collector import Bounds, create_app
 
-    require_otel()
     world = open_world(sync=True)
     application = create_app(
         world,

@@ -13,14 +13,16 @@ from persona_pipeline.guard.anchors import JudgeCheck
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
-def _read(value: Any) -> Any:
-    """Return a value of JSON, which has no tuples and no times."""
-    return (
-        tuple(value) if isinstance(value, list) else datetime.fromisoformat(value) if isinstance(value, str) else value
-    )
+def _time(value: Any) -> Any:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
-_Moment: TypeAlias = Annotated[datetime, BeforeValidator(_read)]
+def _triple(value: Any) -> Any:
+    # JSON has no tuples.
+    return tuple(value) if isinstance(value, list) else value
+
+
+_Moment: TypeAlias = Annotated[datetime, BeforeValidator(_time)]
 _Number: TypeAlias = Annotated[int, Field(ge=0)]
 
 
@@ -52,7 +54,7 @@ class WindowCounts(BaseModel, extra="forbid", frozen=True):
     end: _Moment
     model: str | None
     prompt_version: str | None
-    conversations: list[Annotated[tuple[_Number, _Number, _Number], BeforeValidator(_read)]]
+    conversations: list[Annotated[tuple[_Number, _Number, _Number], BeforeValidator(_triple)]]
 
 
 class Baseline(BaseModel, extra="forbid"):
