@@ -43,7 +43,6 @@ from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import Run, run_evaluation
 from persona_pipeline.guard.report import AgentReport, RunReport
-from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.world import World
@@ -96,9 +95,9 @@ def write_reports(report: RunReport, folder: Path) -> Path:
 
 
 def report_metadata(report: RunReport, folder: Path, world: World, place: Place) -> metadata.Metadata:
-    """Return the scores, the voices, the findings, and the address of the HTML report."""
+    """Return the scores, the findings, and the address of the HTML report."""
     page = folder / FORMATS["html"]
-    found: metadata.Metadata = {
+    return {
         "headline": ReportView(report).headline,
         "scores": metadata.scores_table(report),
         "exit_code": report.exit_code,
@@ -106,8 +105,6 @@ def report_metadata(report: RunReport, folder: Path, world: World, place: Place)
         **metadata.findings_metadata(report.all_findings()),
         **metadata.usage_metadata(report.usage),
     }
-    closest = pages.closest_voices(report.statistics.get("voice_map", {}))
-    return {**found, "voices": closest} if closest else found
 
 
 def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:

@@ -18,7 +18,13 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
-from persona_pipeline.scoring.style.likeness import Likeness, VoiceFinding, fleet_likeness, text_vectors
+from persona_pipeline.scoring.style.likeness import (
+    Likeness,
+    VoiceFinding,
+    fleet_likeness,
+    text_vectors,
+    voice_similarity,
+)
 from persona_pipeline.scoring.style.model import (
     ENOUGH_CONVERSATIONS,
     ENOUGH_OWN,
@@ -47,6 +53,8 @@ _SHARE = 0.1
 _LOOKED_AT, _TYPICAL, _LEAST_LENGTH, _MOST_LENGTH = 100, 3, 20, 200
 # A voice is learnt from at most this number of messages, or a third of a longer history.
 _MOST_LEARNT = 800
+# Most agents that are compared pair by pair, and the newest messages of each.
+_MOST_VOICES, _COMPARED = 30, 300
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,14 @@ def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Seq
         messages=everything,
         parts={agent_id: _parted(listed) for agent_id, listed in own.items()},
     )
+
+
+def closest_voices(cast: Cast) -> str:
+    """Return a sentence on the two agents that write most alike; "" for fewer than two agents and for more than 30."""
+    spoken = {agent_id: [m.text for m in later[-_COMPARED:]] for agent_id, (_, later) in cast.parts.items()}
+    alike = voice_similarity(spoken) if len(spoken) <= _MOST_VOICES else {}
+    pair = max(alike, key=lambda pair: alike[pair], default=())
+    return f"Closest: {' and '.join(cast.names[agent_id] for agent_id in pair)}." if pair else ""
 
 
 def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:

@@ -179,16 +179,13 @@ class Quote:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with a sentence on its content, its numbers, and further blocks. ``legend``: (label, class) of the lines."""
+    """A chart and its numbers. ``legend``: (label, class) of the lines."""
 
     title: str
     chart: Markup
-    caption: str = ""
     numbers: Table | None = None
     legend: Sequence[tuple[str, str]] = ()
-    alarming: bool = False
     href: str = ""
-    more: Sequence["Block"] = ()
 
 
 @dataclass(frozen=True)
@@ -201,11 +198,10 @@ class PageCard:
 
 @dataclass(frozen=True)
 class Folded:
-    """Details that are shown on a click. ``whole``: they are a separate card."""
+    """Details that are shown on a click."""
 
     summary: Line
     blocks: Sequence["Block"]
-    whole: bool = True
 
 
 @dataclass(frozen=True)

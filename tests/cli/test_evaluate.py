@@ -47,7 +47,7 @@ def test_on_a_terminal_nothing_is_gathered_that_only_a_file_shows(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], gathered: int
 ) -> None:
     calls: list[object] = []
-    monkeypatch.setattr(statistics, "voices_alike", lambda *_: calls.append(None) or {})
+    monkeypatch.setattr(statistics, "score_history", lambda *_: calls.append(None) or {})
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert cli("evaluate", "--agents", "jim,pam", *arguments, cwd=tmp_path).returncode == 0
     assert len(calls) == gathered

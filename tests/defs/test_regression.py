@@ -19,7 +19,6 @@ def test_a_drift_fails_the_run_and_the_report_is_kept(sample: Project) -> None:
     assert "michael: adherence 8.7 → 0.3" in (check.description or "")
     metadata = result.asset_materializations_for_node("regression_report")[0].metadata
     assert metadata["exit_code"].value == 1
-    assert str(metadata["voices"].value).startswith("Closest")
     assert {path.name for path in (sample.root / ".persona/reports").iterdir()} == {
         "report.json",
         "comment.md",

@@ -49,20 +49,17 @@ def line(agent_id: str, number: int) -> str:
     return FRAMES[agent_id].format(*random.Random(f"{agent_id}{number}").sample(THINGS[agent_id], 4))
 
 
-def support_world(
-    root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = (), silent: int = -1
-) -> Path:
+def support_world(root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = ()) -> Path:
     """Write a fleet in tickets of its own, with customers who have no persona or as monologues.
 
     Args:
         copies: whose earlier lines ada says in its last week.
         courteous: who says nothing but courtesies then.
-        silent: a week in which nobody says anything.
     """
     world = WorldBuilder(root).claim("convergence", "own-words", "{{agent_name}} has words of its own")
     for agent_id, name in FLEET.items():
         world.persona(agent_id, f"{name} works at the support desk.", display_name=name)
-    for week in (week for week in range(WEEKS) if week != silent):
+    for week in range(WEEKS):
         for agent_id in FLEET:
             for ticket in range(TICKETS):
                 for turn in range(TURNS):
@@ -114,19 +111,6 @@ def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Pa
     case = build_case(inputs, scope, 1)
     assert len(case.history["ada"]) == (WEEKS - 1) * TICKETS * TURNS
     assert {"ben", "cleo", "dev"}.isdisjoint(case.history)
-
-
-def test_the_map_of_voices_has_names_and_looks_past_a_week_in_which_nobody_spoke(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli = in_process(support_world(tmp_path, copies="ben", silent=WEEKS - 2), monkeypatch, capsys)
-    told = json.loads(cli("evaluate").stdout)["statistics"]["voice_map"]
-    assert {agent_id: voice["name"] for agent_id, voice in told["agents"].items()} == FLEET
-    z = {(pair["a"], pair["b"]): pair["z"] for pair in told["pairs"]}
-    assert z["ada", "ben"] > 3
-    # Too unlike to have merged, however much nearer they came.
-    assert z["cleo", "dev"] is None
-    assert "Closer than usual: Ada Byron and Ben Ochoa." in cli("evaluate", "--format", "html").stdout
 
 
 @pytest.mark.parametrize(

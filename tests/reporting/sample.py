@@ -1,9 +1,7 @@
 """A run to render: four agents, one of them (michael) out of character, one (pam) not fully judged."""
 
-from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
-from typing import Any
 
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, Power, PropositionDrop
 from persona_pipeline.guard.report import (
@@ -57,23 +55,7 @@ CLAIMS = {
 ALGORITHMIC = {"fluency": ("_ngram", "_catchphrase"), "convergence": ("_vocabulary", "_agreement")}
 
 
-VOICE: dict[str, Any] = {
-    "text": "michael has not sounded like itself since message michael-0617-02",
-    "threshold": 0.12,
-    "learnt_from": {"kind": "log_odds", "messages": 42, "others": 126, "until": "2026-06-12T17:00:00Z"},
-    "sum": 0.12,
-    "alarms": [
-        {
-            "text": "michael has not sounded like itself since message michael-0617-02",
-            "began_at": {"id": "michael-0617-02", "created_at": "2026-06-17T12:00:00Z"},
-            "raised_at": {"id": "michael-0617-04", "created_at": "2026-06-17T14:00:00Z"},
-            "messages": 3,
-            "quotes": [{"id": "michael-0617-02", "text": "Please find the quarterly figures attached."}],
-        }
-    ],
-    "stands": True,
-}
-CALM = {"text": "not learnt yet: 12 of 30 messages; its persona changed"}
+VOICE = "michael has not sounded like itself since message michael-0617-02"
 SEES = {"adherence": 1.8, "consistency": 1.3, "fluency": 0.9, "convergence": 2.4, "ideas_quantity": 1.1}
 
 
@@ -94,8 +76,7 @@ def sample_report(*, drifted: bool = True) -> RunReport:
             "proposition_delta": 3.0,
             "world": "sample",
         },
-        statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)}
-        | ({"voice_alarms": deepcopy({"michael": VOICE, "pam": CALM})} if drifted else {}),
+        statistics={"history": _history(drifted)},
         expenses=_expenses(drifted),
     )
 
@@ -306,7 +287,7 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
             Finding(
                 kind="voice_alarm",
                 exit_code=EXIT_OK,
-                message=VOICE["text"],
+                message=VOICE,
                 remedy="ask the judge about it: `persona-pipeline evaluate --agents michael`",
                 agent_id=agent_id,
             )
@@ -333,24 +314,6 @@ def _history(drifted: bool) -> dict:
             points.append({"window_end": end.isoformat(), "overall": overall, "dimensions": scores})
         series[agent_id] = points
     return series
-
-
-def _voice_map(drifted: bool) -> dict:
-    alike = {
-        ("dwight", "jim"): (0.17, 0.33, -0.4),
-        ("dwight", "michael"): (0.19, 0.52 if drifted else 0.31, 2.6 if drifted else 0.1),
-        ("dwight", "pam"): (0.16, 0.29, -0.7),
-        ("jim", "michael"): (0.2, 0.36, 0.2),
-        ("jim", "pam"): (0.22, 0.44, 0.9),
-        ("michael", "pam"): (0.18, 0.34, 0.1),
-    }
-    return {
-        "agents": {agent_id: {"messages": 42} for agent_id in NAMES},
-        "pairs": [
-            {"a": a, "b": b, "vocabulary": vocabulary, "characters": characters, "z": z}
-            for (a, b), (vocabulary, characters, z) in alike.items()
-        ],
-    }
 
 
 def many_agents(count: int) -> RunReport:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from persona_pipeline.lab.first import AgentLook, Cast
     from persona_pipeline.world.models import Message
 
-# Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
-_MAPPED, _SAMPLES = 300, 3
+# Samples of the judge that are priced.
+_SAMPLES = 3
 # Lines that could not be read and are named, as many as a screen has room for.
 _NAMED = 10
 # If an export was read only in part, the absence of findings is not a pass.
@@ -115,14 +115,10 @@ def _told(look: "AgentLook") -> dict[str, Any]:
 def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: dict[str, str]) -> dict[str, Any]:
     """Write the world, and return its facts for the report, with the cost of a judge there."""
     from persona_pipeline.evaluation.estimate import estimate_run
-    from persona_pipeline.lab.first import drift_files, drift_of, world_files
-    from persona_pipeline.reporting.pages.evaluation import closest_voices
-    from persona_pipeline.reporting.statistics import voices_alike
+    from persona_pipeline.lab.first import closest_voices, drift_files, drift_of, world_files
     from persona_pipeline.world.settings import remember
     from persona_pipeline.world.world import World, write_new
 
-    before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
-    voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     drifts = [drift for look in looks if (drift := drift_of(look))]
     write_new(folder, {**world_files(cast), **drift_files(drifts)})
     try:
@@ -136,9 +132,8 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: d
         shutil.rmtree(folder, ignore_errors=True)
         raise
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
-    drawn = {"voice_map": voices, "closest": closest_voices(voices)}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
     times = sorted(message.created_at for parts in cast.parts.values() for part in parts for message in part)
     day = min((drift.since - timedelta(seconds=1) for drift in drifts), default=times[len(times) // 2])
     taking = {"baselines": [drift.command(judged) for drift in drifts], "since": f"{day:%Y-%m-%dT%H:%M:%SZ}"}
-    return {**drawn, **taking, "judging": judging, "samples": _SAMPLES, "world": str(folder)}
+    return {"closest": closest_voices(cast), **taking, "judging": judging, "samples": _SAMPLES, "world": str(folder)}

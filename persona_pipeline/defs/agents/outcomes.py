@@ -1,6 +1,6 @@
 """Outcomes of an agent's assets: their version, and their metadata for the UI."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import dagster as dg
 
@@ -13,7 +13,6 @@ from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.findings import judge_check
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.statistics import voice_section
 from persona_pipeline.reporting.text import format_score
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Message, Window
@@ -61,29 +60,29 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:
-    """Return the state of a voice: the sum, the alarms with their lines, and the messages it was learnt from."""
-    seen = voice_section(state)
+    """Return the state of a voice: how near it is to an alarm, the alarms with their lines, and what it was learnt from."""
 
-    def place(message: Mapping[str, str]) -> str:
-        return f"{message['id']} ({message['created_at'][:16].replace('T', ' ')})"
+    def place(message: Message) -> str:
+        return f"{message.id} ({message.created_at:%Y-%m-%d %H:%M})"
 
     alarms = [
         {
-            "began": place(alarm["began_at"]),
-            "raised": place(alarm["raised_at"]),
-            "lines": "; ".join(quote["text"] for quote in alarm["quotes"]),
+            "began": place(alarm.began_at),
+            "raised": place(alarm.raised_at),
+            "lines": "; ".join(quote.text for quote in alarm.quotes),
         }
-        for alarm in seen["alarms"]
+        for alarm in state.alarms
     ]
+    level = round(state.readings[-1].level, 4) if state.readings else None
+    learnt = state.learnt.model.provenance.model_dump(mode="json") if state.learnt.model else None
     facts = {
-        "voice": seen["text"],
-        "alarm": seen["stands"],
+        "voice": state.text,
+        "alarm": state.stands,
         **({"alarms": metadata.table(alarms, ("began", "raised", "lines"))} if alarms else {}),
-        **({"threshold": round(seen["threshold"], 4)} if seen["threshold"] is not None else {}),
-        **({} if seen["sum"] is None else {"sum": seen["sum"]}),
-        **({"learnt_from": dg.MetadataValue.json(seen["learnt_from"])} if seen["learnt_from"] else {}),
+        **({} if level is None else {"level": level}),
+        **({"learnt_from": dg.MetadataValue.json(learnt)} if learnt else {}),
     }
-    return AssetOutcome(content_hash(seen), facts)
+    return AssetOutcome(content_hash([state.text, state.stands, alarms, level, learnt]), facts)
 
 
 def verdict_outcome(report: AgentReport) -> AssetOutcome:

@@ -1,7 +1,7 @@
 """A run's page in a browser: each agent with its claims, its lines out of character and its history, and sections on all agents."""
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,22 +11,18 @@ from markupsafe import Markup
 from persona_pipeline.guard.baselines.models import Power, PropositionDrop
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, RunReport
-from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure, voice_figure
+from persona_pipeline.reporting.charts import Json, bullet, small_line, timeline_figure
 from persona_pipeline.reporting.page import (
     Agent,
-    Block,
     Cell,
     Column,
     Drawn,
-    Facts,
     Figure,
-    Folded,
     Item,
     Items,
     Page,
     PageCard,
     PageRow,
-    Quote,
     Score,
     Section,
     Span,
@@ -205,8 +201,7 @@ def whole_page(report: RunReport) -> Page:
 
 
 def _sections(report: RunReport, view: ReportView, before: Sequence[Item]) -> list[Section]:
-    gathered = report.statistics
-    histories = gathered.get("history", {})
+    histories = report.statistics.get("history", {})
     agents = [
         AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
         for index, row in enumerate(shown_whole(view.rows), start=1)
@@ -219,14 +214,12 @@ def _sections(report: RunReport, view: ReportView, before: Sequence[Item]) -> li
         _scores(view, shown, few) if agents else None,
         _worst(view, shown, before),
         _findings(view, shown),
-        _figures("timeline", "Drift over time", _timelines(agents), "Timeline"),
+        _timelines(agents),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
     ]
     rest = [
         _power(view, shown),
         _kinds(by_name),
-        _figures("voice-alarm", "Voice alarm", _voice_alarms(gathered.get("voice_alarms", {}), agents)),
-        _voices(gathered.get("voice_map", {})),
         _provenance(report),
     ]
     leads = tomllib.loads(asset("leads.toml"))
@@ -249,14 +242,11 @@ def _worst(view: ReportView, shown: Mapping[str, AgentBlock], before: Sequence[I
     return Section(WORST, [drawn], "broken", short="Lines") if found else None
 
 
-def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
+def _timelines(agents: Sequence[AgentBlock]) -> Section | None:
     """Return the histories of agents that need a look; if none does, of all."""
     needed = [agent for agent in agents if agent.row.needs_a_look] or agents
-    return [agent.timeline for agent in needed if agent.timeline]
-
-
-def _figures(anchor: str, title: str, figures: Sequence[Figure], short: str = "") -> Section | None:
-    return Section(title, figures, anchor, short=short) if figures else None
+    figures = [agent.timeline for agent in needed if agent.timeline]
+    return Section("Drift over time", figures, "timeline", short="Timeline") if figures else None
 
 
 def _kinds(rows: Sequence[AgentRow]) -> Section | None:
@@ -343,36 +333,6 @@ def _power_cell(cell: ScoreCell) -> Cell:
     tone: Tone = "warn" if power.missed else ""
     note = power.text.partition("; ")[2]
     return Cell(power.shown, tone, note, own=True, style="blind" if power.missed else "")
-
-
-def _voice_alarms(alarms: Mapping[str, Json], agents: Sequence[AgentBlock]) -> list[Figure]:
-    return [
-        Figure(
-            agent.row.name,
-            Markup(""),
-            f"{seen['text'][:1].upper()}{seen['text'][1:]}.",
-            alarming=seen.get("stands", False),
-            more=list(_alarms(seen)),
-        )
-        for agent in agents
-        if (seen := alarms.get(agent.row.agent_id))
-    ]
-
-
-def _alarms(seen: Json) -> Iterator[Block]:
-    for alarm in seen.get("alarms", ()):
-        yield from (Quote(quote["text"], quote["id"]) for quote in alarm["quotes"])
-    if seen.get("learnt_from"):
-        learnt = Facts(named_values(seen["learnt_from"]))
-        yield Folded("What the voice was learnt from", [learnt], whole=False)
-
-
-def _voices(voices: Json) -> Section | None:
-    if len(voices.get("agents", ())) < 2:
-        return None
-    figure = voice_figure(voices)
-    pairs = [PageCard("Pair by pair", [figure.numbers])] if figure.numbers else []
-    return Section("Voices", [replace(figure, numbers=None), *pairs], "voices")
 
 
 def _provenance(report: RunReport) -> Section:

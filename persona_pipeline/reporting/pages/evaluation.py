@@ -12,7 +12,6 @@ from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts import voice_figure
 from persona_pipeline.reporting.page import (
     Agent,
     Block,
@@ -426,8 +425,3 @@ def _scalar(value: Any) -> str:
     text = str(value)
     is_hash = len(text) == 64 and all(character in "0123456789abcdef" for character in text)
     return text[:_HASH_LENGTH] if is_hash else text
-
-
-def closest_voices(statistics: Mapping[str, Any]) -> str:
-    """Return a sentence about the agents that write most alike; "" for fewer than two."""
-    return voice_figure(statistics).caption if len(statistics.get("agents", ())) > 1 else ""

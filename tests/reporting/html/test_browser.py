@@ -81,9 +81,6 @@ def hostile_report() -> RunReport:
         report.agents[new] = report.agents.pop(old)
         report.agents[new].evaluation.agent_id = new
         report.statistics["history"][new] = report.statistics["history"].pop(old)
-        report.statistics["voice_map"]["agents"][new] = report.statistics["voice_map"]["agents"].pop(old)
-        for pair in report.statistics["voice_map"]["pairs"]:
-            pair.update({key: new for key in ("a", "b") if pair[key] == old})
     michael = report.agents[HOSTILE]
     michael.evaluation.display_name = HOSTILE
     michael.evaluation.provenance[HOSTILE] = HOSTILE
