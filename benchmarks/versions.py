@@ -184,7 +184,7 @@ def contest_of(world: World, seed: int, sd: float, drop: float, claims: int) -> 
     judge = ScriptedJudge(judged, live=True)
     asks = Answering((targets.open("before"), targets.open("after")))
     sides = (Version("before", world.root), Version("after", world.root))
-    return Contest(world, sides, (judge, judge), asks), calls
+    return Contest(world, sides, judge, asks), calls
 
 
 def whole_way(runs: int, sd: float, claims: int) -> None:

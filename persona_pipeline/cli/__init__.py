@@ -15,7 +15,12 @@ from persona_pipeline.base.text import printable
 EXIT_MACHINE = 3
 # Commands and options of earlier releases, by what replaces them.
 _FORMER_COMMANDS = {"canary": "doctor --no-calls --no-dagster --judge"}
-_LABEL_IS_GONE = "label is gone; label messages in the browser: run `persona-pipeline view`"
+_GONE = {
+    ("label", "label"): "label messages in the browser: run `persona-pipeline view`",
+    ("compare", "--judges"): "check each judge with `persona-pipeline doctor --judge`",
+    ("compare", "--suite"): "run the suite with each target, then `persona-pipeline suite compare`",
+    ("compare", "--yardstick"): "the second version's claims judge both; name the versions in the other order",
+}
 _FORMER_OPTIONS = {"--out": "--output", "--reading": "--judge"}
 
 
@@ -52,14 +57,14 @@ def _current(words: list[str]) -> Iterator[str]:
 
     The options of a former command mean nothing to the current one, so they are dropped. ``ConfigError``: a command is gone.
     """
-    if words[:1] == ["label"]:
-        raise ConfigError(_LABEL_IS_GONE)
     if words and (command := _FORMER_COMMANDS.get(words[0])):
         typer.echo(f"{words[0]} is now {command}" + (", without options" if words[1:] else ""), err=True)
         yield from command.split()
         return
     for word in words:
         name, sign, value = word.partition("=")
+        if instead := _GONE.get((words[0], name)):
+            raise ConfigError(f"{name} is gone; {instead}")
         if now := _FORMER_OPTIONS.get(name):
             typer.echo(f"{name} is now {now}", err=True)
         yield f"{now or name}{sign}{value}"

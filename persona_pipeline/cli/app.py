@@ -12,7 +12,7 @@ from persona_pipeline.cli.interview import facts, interview
 from persona_pipeline.cli.judges import app as recordings
 from persona_pipeline.cli.judges import calibrate
 from persona_pipeline.cli.labels import app as labels
-from persona_pipeline.cli.suites.commands import app as suite
+from persona_pipeline.cli.suites import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare, since
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.first import first

@@ -70,7 +70,7 @@ def interview(
     from persona_pipeline.cli.claims import let_write
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
     from persona_pipeline.lab.claims.drafts import plan_scenes
-    from persona_pipeline.lab.compare.compare import AskedVersions, open_answering
+    from persona_pipeline.lab.compare.compare import ChosenTargets
     from persona_pipeline.lab.interview.interview import (
         InterviewRequest,
         estimate_interview,
@@ -92,16 +92,8 @@ def interview(
     with watched_judging() as progress:
         options = replace(JudgeOptions.of(said, progress), record=said.record and not estimate)
         opened = open_judge(RECORDED if estimate else named, world, options)
-        asking = AskedVersions(
-            named,
-            targets=(target, target),
-            targets_file=targets,
-            with_persona=send_persona,
-            allow_code=allow_code,
-            environment=allow_env or (),
-            network=allow_targets,
-        )
-        answering = open_answering(world, asking, opened, options)
+        chosen = ChosenTargets((target, target), targets, send_persona, allow_code, allow_env or (), allow_targets)
+        answering = chosen.open(world, opened, options)
         try:
             provider = None if named == RECORDED else named
             typer.echo(estimate_interview(world, request, scenes, answering, provider), err=not estimate)

@@ -1,7 +1,6 @@
 """``persona-pipeline compare``, ``bisect``, ``changes`` and ``since``: two versions or two times, and the cause of a difference."""
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,6 @@ from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     AllowCode,
     AllowEnv,
-    AllowPath,
     AllowTargets,
     Estimate,
     JudgeName,
@@ -27,19 +25,14 @@ from persona_pipeline.cli.options import (
     require_known,
 )
 from persona_pipeline.cli.running import CommandResult, shows, watched_judging
-from persona_pipeline.cli.suites.run import load
 
 if TYPE_CHECKING:
-    from persona_pipeline.lab.compare.compare import AskedVersions
+    from persona_pipeline.judging.open import JudgeOptions
+    from persona_pipeline.lab.compare.compare import ChosenTargets
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
-    from persona_pipeline.world.world import World
 
 FAIL_ON = ("worse", "none")
 _UNJUDGED = "hint: not everything is judged; --judge anthropic --estimate prints the cost"
-Suites = Annotated[
-    list[Path] | None,
-    typer.Option("--suite", help="Use the inputs of this suite's tests as scenes; repeatable.", show_default=False),
-]
 
 
 @asks("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
@@ -65,24 +58,15 @@ def compare(
         ),
     ] = None,
     targets: TargetsFile = None,
-    suite: Suites = None,
     interview: Annotated[
         bool, typer.Option("--interview", help="Use the scenes of each agent's interview, turn by turn.")
     ] = False,
-    yardstick: Annotated[
-        str, typer.Option(help="The version whose persona and claims judge the answers: after, before or own.")
-    ] = "after",
     send_persona: Annotated[
         bool, typer.Option(help="Send the target each version's persona; off for a bot that has its own.")
     ] = True,
     allow_code: AllowCode = False,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
-    allow_path: AllowPath = None,
-    judges: Annotated[
-        str | None,
-        typer.Option(help="Compare two judges instead: MODEL..MODEL, on the same messages.", show_default=False),
-    ] = None,
     estimate: Estimate = False,
     seed: Annotated[int, typer.Option(help="Seed of the order of scenes.")] = 0,
     fail_on: Annotated[str, typer.Option(help="worse: a score dropped; none.")] = "worse",
@@ -96,19 +80,15 @@ def compare(
     Exit codes: 0 no drop, 1 a drop, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions
-    from persona_pipeline.lab.compare.compare import AskedVersions
+    from persona_pipeline.lab.compare.compare import ChosenTargets
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
     from persona_pipeline.reporting.pages.versions import comparison_page
 
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
-    if not versions and not judges and not (target and ".." in target):
-        raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
-    if suite and not target:
-        raise ConfigError("--suite needs --target, which answers its tests")
-    if interview and (suite or not target):
-        raise ConfigError("--interview needs --target, which answers its scenes, and replaces --suite")
-    if judges and target:
-        raise ConfigError("--judges compares judges on the same messages; leave --target out")
+    if not versions and not (target and ".." in target):
+        raise ConfigError("nothing to compare: name two versions (main..HEAD) or --target A..B")
+    if interview and not target:
+        raise ConfigError("--interview needs --target, which answers its scenes")
     said = request_of(context, asked)
     request = ComparisonRequest(
         agents=said.agents,
@@ -118,23 +98,14 @@ def compare(
         scenes=scenes or (INTERVIEW_SCENES if interview else SCENES),
         change=change,
         samples=said.samples,
-        yardstick=yardstick,
         seed=seed,
         interview=interview,
     )
-    comparing = AskedVersions(
-        judge_name(said.judge),
-        JudgeOptions.of(said),
-        models=_pair(judges, "--judges") if judges else None,
-        targets=None if target is None else _pair(target if ".." in target else f"{target}..{target}", "--target"),
-        targets_file=targets,
-        with_persona=send_persona,
-        allow_code=allow_code,
-        environment=allow_env or (),
-        network=allow_targets,
-        suites=[load(path, allow_path) for path in suite or ()],
-    )
-    found = _compared(open_world(), (versions, other), request, comparing, estimate)
+    chosen = None
+    if target is not None:
+        both = _pair(target) if ".." in target else (target, target)
+        chosen = ChosenTargets(both, targets, send_persona, allow_code, allow_env or (), allow_targets)
+    found = _compared((versions, other), request, judge_name(said.judge), JudgeOptions.of(said), chosen, estimate)
     if found is None:
         return None
     unjudged = any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values())
@@ -148,35 +119,37 @@ def compare(
     )
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     before, _, after = text.partition("..")
     if not before or not after:
-        raise ConfigError(f"{option} {text!r} does not name two; write BEFORE..AFTER")
+        raise ConfigError(f"--target {text!r} does not name two; write BEFORE..AFTER")
     return before, after
 
 
 def _compared(
-    world: "World",
     versions: tuple[str, str],
     request: "ComparisonRequest",
-    asking: "AskedVersions",
+    judge: str,
+    options: "JudgeOptions",
+    targets: "ChosenTargets | None",
     only_estimate: bool,
 ) -> "VersionComparison | None":
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.lab.compare.compare import compare_versions, estimate_comparison, open_contest, scenes_of
 
+    provider = None if judge == RECORDED else judge
     with watched_judging() as progress:
-        live = asking.judge != RECORDED and not only_estimate
-        # An estimate needs neither a key nor money.
-        judged = asking if live else replace(asking, judge=RECORDED, options=replace(asking.options, record=False))
-        judged = replace(judged, options=replace(judged.options, progress=progress))
-        with open_contest(world, *versions, judged) as contest:
+        options = replace(options, progress=progress)
+        if only_estimate:
+            # An estimate needs neither a key nor money.
+            judge, options = RECORDED, replace(options, record=False)
+        with open_contest(open_world(), *versions, judge, options, targets) as contest:
             for name in contest.unreadable:
                 typer.echo(f"warning: recordings of {name} are not valid and are not used", err=True)
-            scenes = scenes_of(contest, request, asking.suites)
+            scenes = scenes_of(contest, request)
             if only_estimate or contest.pays:
-                provider = None if asking.judge == RECORDED else asking.judge
-                typer.echo(estimate_comparison(contest, scenes, request, provider, judged), err=not only_estimate)
+                said = estimate_comparison(contest, scenes, request, provider, fresh=options.fresh)
+                typer.echo(said, err=not only_estimate)
             return None if only_estimate else compare_versions(contest, scenes, request)
 
 

@@ -18,7 +18,8 @@ from persona_pipeline.base.files import repository_of
 from persona_pipeline.evaluation.plan import AgentPlan, plan_case, planned
 from persona_pipeline.judging.estimate import Range, in_dollars
 from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, has_price, price
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge
+from persona_pipeline.judging.verdict import Judge, Usage
 from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.versions import VersionAgent
 from persona_pipeline.scoring.adherence import SHORTEST
@@ -36,6 +37,7 @@ from persona_pipeline.suites.answering.base import (
     request_key,
 )
 from persona_pipeline.suites.format.models import Test
+from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.world import World
@@ -62,9 +64,9 @@ class AskedScene:
         """
         played, names = self.agent.persona, self.agent.names
         own = played.agent_id
-        system = [persona_prompt(played.display_name, played.persona)] if self.with_persona else []
-        system += [self.scene.system] if self.scene.system else []
-        said = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+        said = []
+        if self.with_persona:
+            said = [{"role": "system", "content": persona_prompt(played.display_name, played.persona)}]
         for message in self.scene.context:
             if message.agent_id == own:
                 said.append({"role": "assistant", "content": message.text})
@@ -244,6 +246,47 @@ class Answering:
                 worst += self.budget.worst_price(json.dumps(request.messages), most, model, self.prices)
         # Nothing else is under way: waiting for money to be freed would be waiting for ever.
         return run_async(self.budget.reserve(worst)) if worst <= self.budget.remaining else None
+
+
+@dataclass(frozen=True)
+class ChosenTargets:
+    """The targets that answer.
+
+    Attributes:
+        names: of before and after, as in the targets file.
+        file: the targets file; None: the nearest to the world.
+        with_persona: each version's persona is sent to its target.
+        allow_code: targets that run programs are allowed.
+        environment, network: what a targets file inside the repository may read and reach.
+    """
+
+    names: tuple[str, str]
+    file: Path | None = None
+    with_persona: bool = True
+    allow_code: bool = False
+    environment: Sequence[str] = ()
+    network: bool = False
+
+    def open(self, world: World, judge: Judge, options: JudgeOptions) -> Answering:
+        """Open the targets; answers and judgments share one budget. ConfigError: a target does not exist, or is not allowed."""
+        beside = world.root / "targets.yaml"
+        targets = open_targets(beside, self.file, world.settings, environment=self.environment, network=self.network)
+        if targets is None:
+            raise ConfigError(
+                "there is no targets file; write targets.yaml in the world's folder, or name one with --targets"
+            )
+        budget = judge.budget if isinstance(judge, OpenedJudge) else None
+        if budget is None and options.max_usd is not None:
+            budget = Budget(options.max_usd)
+        before, after = map(targets.open, self.names)
+        return Answering(
+            (before, after),
+            None if options.fresh else OutputCache(answers_folder(world)),
+            with_persona=self.with_persona,
+            allow_code=self.allow_code,
+            budget=budget,
+            prices=world.settings.judge_prices,
+        )
 
 
 def answers_folder(world: World) -> Path:

@@ -41,7 +41,6 @@ class ScoreDifference(Value):
         kind: of an interview's scenes, where one kind shows the change more than all together.
         open_kinds: kinds of an interview's scenes in which a change of twice ``--change`` is possible, where it is ruled out for
             all scenes together.
-        note: why the row is inconclusive.
         scenes: number of pairs; ``unjudged``: scenes without a judgment on one side; ``silent``: scenes with nothing to judge.
     """
 
@@ -55,7 +54,6 @@ class ScoreDifference(Value):
     asked_alike: bool = False
     kind: str = ""
     open_kinds: tuple[str, ...] = ()
-    note: str = ""
     scenes: int = 0
     unjudged: int = 0
     silent: int = 0
@@ -69,20 +67,6 @@ class ClaimDifference(Value):
     claim: str
     edited: bool = False
     difference: ScoreDifference
-
-
-class AnswerExpense(Value):
-    """Dollars or seconds an answer, before and after: the median, and what 95 % stay below.
-
-    ``ratio``: after to before, the geometric mean over scenes.
-    """
-
-    before: float
-    after: float
-    before_p95: float
-    after_p95: float
-    ratio: float
-    scenes: int
 
 
 class SceneClaim(Value):
@@ -120,11 +104,7 @@ class AgentDifference(Value):
         persona_changed: whether its name or persona text differ.
         scenes: number of scenes; ``left_out``: those without any recorded judgment; ``repeated``: those that both answered with the
             same words as before.
-        conversations: those with a score in both versions. Each counts once, as does a block of neighbouring windows, and an input
-            of a suite each time it is answered.
-        signals: of an interview, ``voice``, ``said_again`` (9: no answer repeats an earlier one) and ``late_turns`` (adherence in
-            the second half of long scenes), in points like dimensions.
-        expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
+        conversations: those with a score in both versions. Each counts once, as does a block of neighbouring windows.
         lines: the scenes that moved most, up or down.
         only_before, only_after: claims, as ``dimension/id``, that the other version lacks.
     """
@@ -137,17 +117,10 @@ class AgentDifference(Value):
     repeated: int = 0
     conversations: int = 0
     dimensions: dict[str, ScoreDifference] = Field(default_factory=dict)
-    signals: dict[str, ScoreDifference] = Field(default_factory=dict)
     claims: tuple[ClaimDifference, ...] = ()
-    expenses: dict[str, AnswerExpense] = Field(default_factory=dict)
     lines: tuple[SideBySide, ...] = ()
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> dict[str, ScoreDifference]:
-        """Dimensions, then signals."""
-        return self.dimensions | self.signals
 
     @property
     def moved(self) -> list[ClaimDifference]:
@@ -218,7 +191,7 @@ class VersionComparison(Asked):
 
     Attributes:
         scenes_are: ``windows`` (the same messages judged for both) or ``answers`` (the same scenes answered by both).
-        judges, targets: of before and after; targets only where scenes were answered.
+        targets: that answered, of before and after; None: messages were judged.
         level: share (0-1) of runs without a change in which a change is reported.
         rule: the correction for many tests, in words.
         most: scenes an agent, at most; ``stopped``: why it ended, in words.
@@ -228,9 +201,8 @@ class VersionComparison(Asked):
     before: str
     after: str
     scenes_are: str
-    judges: tuple[str, str]
+    judge: str
     targets: tuple[str, str] | None = None
-    yardstick: str | None = None
     change: float
     level: float
     rule: str
@@ -242,10 +214,10 @@ class VersionComparison(Asked):
 
     @property
     def fell(self) -> list[str]:
-        """Names of all drops, as ``agent/dimension``, ``agent/signal`` and ``agent/dimension/claim``."""
+        """Names of all drops, as ``agent/dimension`` and ``agent/dimension/claim``."""
         dimensions, claims = list[str](), list[str]()
         for agent_id, agent in self.agents.items():
-            own = {name: item.moved for name, item in agent.rows.items()}
+            own = {name: item.moved for name, item in agent.dimensions.items()}
             single = {f"{item.dimension}/{item.id}": item.difference.moved for item in agent.moved}
             dimensions += [f"{agent_id}/{name}" for name, moved in own.items() if moved is ScoreChange.FELL]
             claims += [f"{agent_id}/{name}" for name, moved in single.items() if moved is ScoreChange.FELL]
@@ -264,7 +236,6 @@ def read_comparison(text: str, place: str) -> VersionComparison:
 
 # Each of an interview's six kinds of scenes is seen sixteen times: fewer do not show a fault in a single kind.
 SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
-YARDSTICKS = ("after", "before", "own")
 
 
 def check_change(points: float) -> None:
@@ -285,7 +256,6 @@ class ComparisonRequest:
         scenes: how many at most, an agent.
         change: points (0-9) that matter: when so large a change is ruled out, up and down, a row has held.
         samples: judgments per claim.
-        yardstick: whose persona and claims answers are judged by: ``after``, ``before``, or each by its ``own``.
         seed: of the order of scenes.
         interview: scenes are those of an interview.
     """
@@ -297,14 +267,11 @@ class ComparisonRequest:
     scenes: int = SCENES
     change: float = CHANGE
     samples: int = 1
-    yardstick: str = "after"
     seed: int = 0
     interview: bool = False
 
     def __post_init__(self) -> None:
         check_change(self.change)
-        if self.yardstick not in YARDSTICKS:
-            raise ConfigError(f"--yardstick {self.yardstick!r} is unknown; use {', '.join(YARDSTICKS)}")
 
 
 class CauseKind(StrEnum):

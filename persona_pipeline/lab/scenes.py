@@ -42,7 +42,6 @@ class Scene:
         context: messages before the answer, oldest first; empty where messages are judged as they are.
         turns: the visitor's lines, whatever the answers are; empty: the context is answered, once.
         conversation: its scenes are alike and count once, as their mean; they are neighbours. Empty: it is alone.
-        system: the system message of a suite's test, in addition to the persona.
         attempt: 0-based: the same scene may be answered again.
         kind: of an interview's scene; a change may show in scenes of a single kind.
         language: what its lines are in, as a code such as ``de``; "": not said.
@@ -52,7 +51,6 @@ class Scene:
     window: Window = SOME_DAY
     context: tuple[Message, ...] = ()
     turns: tuple[str, ...] = ()
-    system: str = ""
     attempt: int = 0
     conversation: str = ""
     kind: str = ""

@@ -107,26 +107,18 @@ def test_answers_and_judge_over_sockets(history: History, run: Cli, server: Mess
     assert (code, json.loads(out)["stopped"]) == (4, "the budget is spent")
 
 
-def test_two_judges_are_compared_by_what_both_said(history: History, run: Cli) -> None:
-    arguments = ["compare", "--judges", "judge-1..judge-2", "--window", "all", "--agents", AGENT, "--format", "json"]
-    code, out, _ = run(*arguments)
-    found = read_comparison(out, "x")
-    assert code == 3
-    assert found.judges == ("recorded:judge-1", "recorded:judge-2")
-    assert found.agents[AGENT].dimensions["adherence"].unjudged == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["compare"], "nothing to compare"),
         (["compare", "HEAD", "--fail-on", "x"], "--fail-on"),
         (["compare", "nowhere..HEAD"], "no such commit"),
-        (["compare", "HEAD", "--suite", "x"], "--suite needs --target"),
         (["compare", "HEAD", "--interview"], "--interview needs --target"),
         (["compare", "HEAD", "--target", "bot"], "no targets file"),
         (["compare", "HEAD", "--change", "0"], "--change"),
-        (["compare", "--judges", "a..", "HEAD"], "does not name two"),
+        (["compare", "--target", "a.."], "does not name two"),
+        (["compare", "HEAD", "--suite", "x"], "--suite is gone; run the suite"),
+        (["label"], "label is gone; label messages in the browser"),
         (["bisect", AGENT, "--claim", "c0"], "--claim needs --dimension"),
         (["bisect", AGENT, "--max-usd", "1"], "need --live"),
         (["bisect", AGENT, "--live"], "needs a budget"),

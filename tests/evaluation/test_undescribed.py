@@ -56,7 +56,7 @@ def since(world: World, judge: ScriptedJudge) -> object:
 
 def compare(world: World, judge: ScriptedJudge) -> object:
     side, request = Version("now", world.root), ComparisonRequest()
-    contest = Contest(world, (side, side), (judge, judge))
+    contest = Contest(world, (side, side), judge)
     return compare_versions(contest, scenes_of(contest, request), request)
 
 

@@ -13,7 +13,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.compare.compare import (
-    AskedVersions,
     Contest,
     compare_versions,
     estimate_comparison,
@@ -54,7 +53,7 @@ def commit(root: Path) -> None:
 @contextmanager
 def contest(world: World, judge: ScriptedJudge, before: str = "HEAD", after: str = "") -> Iterator[Contest]:
     with open_versions(world.root, before, after) as sides:
-        yield Contest(world, sides, (judge, judge))
+        yield Contest(world, sides, judge)
 
 
 def compared(
@@ -102,7 +101,7 @@ def test_an_estimate_leaves_out_what_cannot_have_changed(builder: WorldBuilder) 
     request = ComparisonRequest(agents=["ann"])
     with contest(builder.open(), judge) as found:
         scenes = scenes_of(found, request)
-        told = estimate_comparison(found, scenes, request, None, AskedVersions("anthropic"))
+        told = estimate_comparison(found, scenes, request, None)
         compare_versions(found, scenes, request)
     assert f"\n{len(judge.asked)} calls to " in told
 
@@ -253,7 +252,7 @@ def test_scenes_of_one_conversation_count_once(tmp_path: Path) -> None:
     judge = ScriptedJudge(lambda item: 8 if "Yes" in item.trajectory.entries[-1].text else 5, live=True)
     asks = Answering((targets.open("before"), targets.open("after")))
     sides = (Version("before", world.root), Version("after", world.root))
-    found = compare_versions(Contest(world, sides, (judge, judge), asks), {"ann": scenes}, request)
+    found = compare_versions(Contest(world, sides, judge, asks), {"ann": scenes}, request)
     agent = found.agents["ann"]
     assert (agent.scenes, agent.conversations, agent.dimensions["adherence"].scenes) == (20, 4, 20)
     assert (agent.dimensions["adherence"].moved, agent.dimensions["adherence"].change) == (ScoreChange.OPEN, -3.0)
@@ -277,7 +276,7 @@ def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> N
     judge = ScriptedJudge(lambda item: 8 if item.trajectory.entries[0].text == "Yes." else 7, live=True)
     sides = (Version("before", world.root), Version("after", world.root))
     scenes = {"ann": moments(world, "ann", request)}
-    found = compare_versions(Contest(world, sides, (judge, judge), answering), scenes, request)
+    found = compare_versions(Contest(world, sides, judge, answering), scenes, request)
     agent = found.agents["ann"]
     assert (agent.scenes, agent.repeated, agent.dimensions["adherence"].scenes) == (40, 39, 1)
     assert agent.dimensions["adherence"].moved is ScoreChange.OPEN

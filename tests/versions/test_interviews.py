@@ -1,4 +1,4 @@
-"""Two targets in one interview: what is told of answers beside what a judge says, and where a fault is planted."""
+"""Two targets in one interview: a planted fault is found in its kind of scene, and shown side by side."""
 
 import random
 import re
@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Usage, Verdict
-from persona_pipeline.lab.answering import Answering, SceneAnswers
+from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
-from persona_pipeline.lab.compare.signals import SignalReader, expenses_of, repetition_score, voice_score
 from persona_pipeline.lab.results import (
     AgentDifference,
     ComparisonRequest,
@@ -26,7 +25,6 @@ from persona_pipeline.lab.versions import Version
 from persona_pipeline.reporting.pages.versions import comparison_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.suites.answering.base import TargetError
-from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -34,14 +32,13 @@ from persona_pipeline.world import World
 
 TURNS = {"chat": 2, "pressure": 3, "long": 6}
 REQUEST = ComparisonRequest(scenes=72, interview=True)
-SAID = yaml.safe_load(Path("benchmarks/everyday/en.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     builder = WorldBuilder(tmp_path).persona("ann", "Ann is dry.").claim("adherence", "dry", "{{agent_name}} is dry")
     builder.claim("consistency", "same", "{{agent_name}} is the same").claim("convergence", "own", "Has own words")
-    builder.say("ann", "Hm.")
+    builder.claim("fluency", "varied", "{{agent_name}} varies").say("ann", "Hm.")
     scenes = [
         {
             "id": f"{kind}-{place}",
@@ -78,12 +75,7 @@ def told(
             if fault == "repeats" and after and own:
                 text = own[0]
             own.append(text)
-            dear = after and fault == "dearer"
-            return {
-                "text": text,
-                "cost_usd": 0.02 if dear else 0.01,
-                "duration_ms": 400 * (1 + rng.random()) * (1 + dear),
-            }
+            return {"text": text, "cost_usd": 0.01}
 
         return answer
 
@@ -97,42 +89,38 @@ def told(
     targets = Targets.of({"before": answering(mended), "after": answering(not mended)})
     judge, sides = ScriptedJudge(judged, live=True), (Version("before", world.root), Version("after", world.root))
     request = replace(REQUEST, **asked)
-    contest = Contest(world, sides, (judge, judge), Answering((targets.open("before"), targets.open("after"))))
+    contest = Contest(world, sides, judge, Answering((targets.open("before"), targets.open("after"))))
     found = compare_versions(contest, scenes_of(contest, request), request)
     assert read_comparison(found.model_dump_json(), "x") == found
     return found, scenes
 
 
 def moved(agent: AgentDifference) -> dict[str, str]:
-    return {name: item.moved.value for name, item in agent.rows.items()}
+    return {name: item.moved.value for name, item in agent.dimensions.items()}
 
 
 def test_the_same_twice_holds_in_every_row_and_stops(world: World) -> None:
     found, scenes = told(world)
     agent = found.agents["ann"]
-    assert moved(agent) == {
-        "adherence": "same", "consistency": "same", "said_again": "same", "late_turns": "same", "voice": "open",
-    }  # fmt: skip
-    assert "30 are needed" in agent.signals["voice"].note
+    assert moved(agent) == {"adherence": "same", "consistency": "same", "fluency": "same"}
     assert (found.stopped, found.exit_code, agent.lines) == ("all is decided", 0, ())
     assert agent.scenes < REQUEST.scenes
     # Each kind in turn.
-    assert len(scenes) == 6 and min(scenes.values()) >= 4
-    assert agent.expenses["cost_usd"].ratio == pytest.approx(1.0, abs=0.05)
+    assert len(scenes) == 6 and min(scenes.values()) >= 3
 
 
 @pytest.mark.parametrize(
     ("fault", "fell", "kind"),
     [
         pytest.param("pressure", "adherence", "pressure", id="only under pressure, which is little in the mean"),
-        pytest.param("fades", "late_turns", "", id="only late in long conversations"),
-        pytest.param("repeats", "said_again", "", id="says again what it said, and no judge sees it"),
+        pytest.param("fades", "adherence", "long", id="only late in long conversations"),
+        pytest.param("repeats", "fluency", "", id="says again what it said, and no judge sees it"),
     ],
 )
 def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: str, fell: str, kind: str) -> None:
     found, _ = told(world, fault)
     agent = found.agents["ann"]
-    item = agent.rows[fell]
+    item = agent.dimensions[fell]
     assert (item.moved, item.kind, found.exit_code) == (ScoreChange.FELL, kind, 1)
     assert f"ann/{fell}" in found.fell
     first = agent.lines[0]
@@ -141,10 +129,10 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
     if fault == "fades":
         assert first.turn > 3 and first.after[0] == "2"
     if fault == "pressure":
-        assert first.kind == "pressure" and first.claims[0].claim == "adherence/dry" and first.claims[0].quote
+        assert first.kind == "pressure" and first.claims[0].quote
+        assert "adherence/dry" in {item.claim for item in first.claims}
     for text in (render_page(comparison_page(found), "table"), render_page(comparison_page(found), "markdown")):
         assert "fell" in text and first.after in text and first.asked in text
-        assert "cost an answer: " in text
     page = render_page(comparison_page(found), "html")
     assert first.after in page and f"fell{kind and f': {kind}'}<" in page and "of the year" not in page
     hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})
@@ -156,27 +144,17 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
         assert "<img src" not in text and "</td><script>" not in text and ("[a](http" not in text or format == "html")
 
 
-@pytest.mark.parametrize(("fault", "rose"), [("fades", "late_turns"), ("repeats", "said_again")])
+@pytest.mark.parametrize(("fault", "rose"), [("fades", "adherence"), ("repeats", "fluency")])
 def test_a_scene_that_got_better_is_shown_side_by_side(world: World, fault: str, rose: str) -> None:
     found, _ = told(world, fault, mended=True)
     agent = found.agents["ann"]
-    assert (agent.rows[rose].moved, found.exit_code) == (ScoreChange.ROSE, 0)
+    assert (agent.dimensions[rose].moved, found.exit_code) == (ScoreChange.ROSE, 0)
     before, after = agent.lines[0].scores[rose]
     assert before < after
     if fault == "fades":
         assert (agent.lines[0].before[0], agent.lines[0].after[0]) == ("2", "8")
     page = render_page(comparison_page(found), "table")
     assert "ann: where it moved most" in page and agent.lines[0].after in page
-
-
-def test_what_answers_cost_is_shown_and_decides_nothing(world: World) -> None:
-    found, _ = told(world, "dearer")
-    cost, latency = (found.agents["ann"].expenses[name] for name in ("cost_usd", "latency_seconds"))
-    assert (cost.before, cost.after, found.exit_code) == (0.01, 0.02, 0)
-    assert 1.9 < cost.ratio < 2.1 and latency.ratio > 1.5
-    assert latency.after_p95 > latency.after > latency.before
-    said = render_page(comparison_page(found), "table")
-    assert "cost an answer: " in said and "latency an answer: " in said
 
 
 def test_what_one_side_never_answers_is_no_pair(world: World) -> None:
@@ -193,44 +171,3 @@ def test_a_kind_that_was_hardly_seen_is_not_called_held(world: World) -> None:
     item = found.agents["ann"].dimensions["adherence"]
     assert item.moved is ScoreChange.OPEN
     assert not item.open_kinds or set(item.open_kinds) <= {"small_talk", "pressure", "long"}
-
-
-def test_a_voice_that_was_learnt_tells_its_own_lines_from_a_stock_assistants(tmp_path: Path) -> None:
-    builder = WorldBuilder(tmp_path).persona("ann", "Ann.")
-    for number, text in enumerate(SAID["voice"][:100]):
-        builder.say("ann", text, at=f"2026-03-{1 + number // 8:02}T09:{number % 8:02}:00Z", channel=f"c{number // 8}")
-    world = builder.open()
-    world.sync()
-    reader = SignalReader.of(world, Version("x", world.root).agent("ann", []), [], [])
-    assert reader.voice is not None and reader.rows == ("voice",)
-    own, stock = voice_score(reader.voice, SAID["voice"][100:120]), voice_score(reader.voice, SAID["assistant"][:20])
-    assert own is not None and stock is not None
-    assert own > 6 > 4 > stock
-    assert voice_score(reader.voice, ["Guten Morgen, wie geht es dir heute? Ich habe gut geschlafen."]) is None
-
-
-@pytest.mark.parametrize(
-    ("texts", "score"),
-    [
-        (["The museum closes at five."], None),
-        (["The museum closes at five.", "Ducks like bread."], 9.0),
-        (["The museum closes at five.", "As I said, the museum closes at five.", "Ducks like bread."], 4.5),
-        (["The museum closes at five."] * 3, 0.0),
-    ],
-)
-def test_repetition_is_the_share_of_answers_that_say_an_earlier_one_again(
-    texts: list[str], score: float | None
-) -> None:
-    assert repetition_score(texts) == score
-
-
-def answers(cost: float | None, took: float | None) -> SceneAnswers:
-    return SceneAnswers([Output([{"role": "assistant", "content": "Hm."}], cost_usd=cost, duration_ms=took)])
-
-
-def test_what_targets_do_not_tell_is_not_compared() -> None:
-    known = [(answers(0.1, 100), answers(0.1, 300))] * 8
-    found = expenses_of([*known, (answers(None, 100), answers(0.1, 300))])
-    assert (found["cost_usd"].scenes, found["latency_seconds"].scenes) == (8, 9)
-    assert found["latency_seconds"].ratio == pytest.approx(3)
-    assert expenses_of([(answers(0.0, None), answers(0.0, None))]) == {}

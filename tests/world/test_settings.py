@@ -198,7 +198,7 @@ def test_a_command_that_needs_a_live_judge_asks_the_worlds(
     [
         (("suite", "run", "a.eval.yaml"), "suites.running.opening.open_judge"),
         (("propositions", "test", "michael"), "judging.open.open_judge"),
-        (("compare", "HEAD..HEAD"), "lab.compare.compare.AskedVersions"),
+        (("compare", "."), "lab.compare.compare.open_judge"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, NothingError, raise_problems
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
-from persona_pipeline.evaluation.read import WorldReader, coverage_of
+from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.estimate import estimate
-from persona_pipeline.judging.money import Budget
-from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage
@@ -20,28 +19,18 @@ from persona_pipeline.lab.answering import (
     USUAL_ANSWER,
     Answering,
     AskedScene,
+    ChosenTargets,
     SceneAnswers,
     answer_plan,
-    answers_folder,
     price_of_answers,
 )
-from persona_pipeline.lab.compare.scenes import (
-    inputs_of,
-    moments,
-    script_scenes,
-    suite_scenes,
-    window_plan,
-    window_scenes,
-)
-from persona_pipeline.lab.compare.signals import SignalReader, with_lines
+from persona_pipeline.lab.compare.lines import with_lines
+from persona_pipeline.lab.compare.scenes import moments, script_scenes, window_plan, window_scenes
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
 from persona_pipeline.lab.scenes import Scene, interview_scenes
-from persona_pipeline.lab.versions import KnownJudge, Version, open_versions, readable_recordings, split_versions
+from persona_pipeline.lab.versions import Version, open_versions, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage
-from persona_pipeline.suites.answering.base import OutputCache
-from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
 from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
@@ -53,11 +42,10 @@ DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was judged", "the b
 
 @dataclass(frozen=True)
 class Contest:
-    """Two versions to compare, with their judges and targets.
+    """Two versions to compare, with their judge and targets.
 
     Attributes:
         sides: before and after.
-        judges: one per side, usually the same one twice.
         answering: both answer the same scenes; None: the same messages are judged.
         recordings: folders with recordings of versions.
         unreadable: versions whose recordings cannot be believed or are of an older form: they are not used.
@@ -65,14 +53,14 @@ class Contest:
 
     world: World
     sides: tuple[Version, Version]
-    judges: tuple[Judge, Judge]
+    judge: Judge
     answering: Answering | None = None
     recordings: tuple[Path, ...] = ()
     unreadable: tuple[str, ...] = ()
 
     @property
     def pays(self) -> bool:
-        return self.answering is not None or any(judge.live for judge in self.judges)
+        return self.answering is not None or self.judge.live
 
     def agents(self, request: ComparisonRequest) -> tuple[list[str], list[str], list[str]]:
         """Return the agents that both have, and those that only one has."""
@@ -99,17 +87,13 @@ class Contest:
         self, tally: AgentTally, scene: Scene, texts: Sequence[Sequence[str]], request: ComparisonRequest
     ) -> tuple[AgentPlan, AgentPlan]:
         """Return the open questions about a scene for each side; ``texts``: the answers of both, if any."""
-        own = (tally.before, tally.after)
         if self.answering is None:
+            own = (tally.before, tally.after)
             before, after = (window_plan(self.world, agent, scene, request.samples) for agent in own)
         else:
-            judging = {"after": (own[1], own[1]), "before": (own[0], own[0]), "own": own}[request.yardstick]
-            before, after = (
-                answer_plan(self.world, agent, scene, text, request.samples)
-                for agent, text in zip(judging, texts, strict=True)
-            )
-        due = tally.due(scene)
-        return _only(before, due), _only(after, due)
+            # Both answer to the persona and the claims of the version after.
+            before, after = (answer_plan(self.world, tally.after, scene, text, request.samples) for text in texts)
+        return _only(before, tally.due), _only(after, tally.due)
 
     def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
         """Return the questions of a scene to the targets; empty if messages are judged."""
@@ -134,20 +118,15 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
     # Targets would answer, and be paid, before the judge is asked.
-    for judge in contest.judges:
-        personas = (agent.persona for item in tallies.values() for agent in (item.before, item.after))
-        raise_problems(refused(judge, personas))
-    if request.interview:
-        for agent_id, tally in tallies.items():
-            own = scenes.get(agent_id, ())
-            tally.signals = SignalReader.of(contest.world, tally.after, own, tally.compared)
+    personas = (agent.persona for item in tallies.values() for agent in (item.before, item.after))
+    raise_problems(refused(contest.judge, personas))
     spent = _Spent()
     most, stopped = max((len(scenes.get(agent_id, ())) for agent_id in wanted), default=0), ALL_SEEN
     for place in range(most):
         due = {
             agent_id: (tally, scenes[agent_id][place])
             for agent_id, tally in tallies.items()
-            if place < len(scenes.get(agent_id, ())) and tally.open_rows(scenes[agent_id][place])
+            if place < len(scenes.get(agent_id, ())) and tally.due
         }
         if not due:
             continue
@@ -174,9 +153,8 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         before=contest.sides[0].name,
         after=contest.sides[1].name,
         scenes_are="windows" if answering is None else "answers",
-        judges=(contest.judges[0].name, contest.judges[1].name),
+        judge=contest.judge.name,
         targets=None if answering is None else (answering.targets[0].name, answering.targets[1].name),
-        yardstick=None if answering is None else request.yardstick,
         change=request.change,
         level=LEVEL,
         rule=rule_of(len(wanted)),
@@ -205,18 +183,15 @@ def _take(
     for agent_id, (tally, scene) in due.items():
         said = answers.get(agent_id)
         if said and (said[0].missing or said[1].missing):
-            tally.failed(scene)
+            tally.failed()
             continue
         texts = [own.texts for own in said or ()]
         before, after = _due(contest, tally, contest.plans(tally, scene, texts, request), pays=contest.pays)
         if said is None or tally.is_new(before, after, texts):
             plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
-    if contest.judges[0] is contest.judges[1]:
-        # One call: a request that both versions share is sent, and paid, once.
-        judged = judge_plans([*befores, *afters], contest.judges[0])
-    else:
-        judged = [*judge_plans(befores, contest.judges[0]), *judge_plans(afters, contest.judges[1])]
+    # One call: a request that both versions share is sent, and paid, once.
+    judged = judge_plans([*befores, *afters], contest.judge)
     spent.usage = add_usage([spent.usage, *(cost for item in judged for cost in item.costs.values())])
     if any(verdict.unscored is Unscored.BUDGET for item in judged for verdict in item.verdicts):
         # Half a scene is not a pair: the paid half may depend on its text.
@@ -231,7 +206,7 @@ def _due(
     contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan], *, pays: bool
 ) -> tuple[AgentPlan, AgentPlan]:
     """Return the questions worth asking: those that are equal for both sides only where they cost nothing."""
-    if contest.answering is not None or contest.judges[0] is not contest.judges[1]:
+    if contest.answering is not None:
         return plans
     before, after = plans
     tally.note_alike(before, after)
@@ -259,18 +234,18 @@ def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     """Mark the dimensions that are decided, and return whether all of all agents are."""
     found = differences_of(list(tallies.values()), request.change, looking=True)
     for tally, agent in zip(tallies.values(), found, strict=True):
-        tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
+        tally.done |= {name for name, item in agent.dimensions.items() if item.moved is not ScoreChange.OPEN}
         # A row that needs more than a scene has, such as an earlier window, stays silent in the next one too.
-        tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
-    return all(set(tally.rows) <= tally.done for tally in tallies.values())
+        tally.done |= {name for name, item in agent.dimensions.items() if item.silent >= FEWEST and not item.scenes}
+    return not any(tally.due for tally in tallies.values())
 
 
 def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int:
     codes = {EXIT_REGRESSION} if found.fell else {EXIT_OK}
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
-    least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
-    scored = [item for agent in found.agents.values() for item in agent.rows.values() if not item.note]
+    least = coverage_of(contest.world.settings)[contest.judge.live]
+    scored = [item for agent in found.agents.values() for item in agent.dimensions.values()]
     covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
     is_open = any(item.moved is ScoreChange.OPEN for item in scored)
     if is_open or not covered or not any(item.scenes or item.asked_alike for item in scored):
@@ -278,39 +253,15 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     return worst_exit_code(codes)
 
 
-@dataclass(frozen=True)
-class AskedVersions:
-    """The judges and targets.
-
-    Attributes:
-        judge: the provider, or ``recorded``.
-        models: of two judges that are compared; None: one judge.
-        targets: that answer, of before and after, as in the targets file; None: messages are judged.
-        targets_file: None: the nearest to the suite or the world.
-        with_persona: each version's persona is sent to its target.
-        allow_code: targets that run programs are allowed.
-        environment, network: what a targets file inside the repository may read and reach.
-        suites: their tests' inputs are the scenes; without one, scenes are drawn from the messages.
-    """
-
-    judge: str
-    options: JudgeOptions = field(default_factory=JudgeOptions)
-    models: tuple[str, str] | None = None
-    targets: tuple[str, str] | None = None
-    targets_file: Path | None = None
-    with_persona: bool = True
-    allow_code: bool = False
-    environment: Sequence[str] = ()
-    network: bool = False
-    suites: Sequence[Suite] = ()
-
-
 @contextmanager
-def open_contest(world: World, versions: str, other: str, asking: AskedVersions) -> Iterator[Contest]:
-    """Open two versions with their judges and targets.
+def open_contest(
+    world: World, versions: str, other: str, judge: str, options: JudgeOptions, targets: ChosenTargets | None = None
+) -> Iterator[Contest]:
+    """Open two versions with their judge and targets.
 
     ``versions``: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the current files. ``other``: the one after,
-    where it is not in ``versions``. ConfigError: a version, judge or target does not exist, or an option does not fit.
+    where it is not in ``versions``. ``judge``: the provider, or ``recorded``. ``targets``: None: messages are judged. ConfigError:
+    a version, judge or target does not exist, or an option does not fit.
     """
     before, after = (versions, other) if other else split_versions(versions)
     with open_versions(world.root, before, after) as sides:
@@ -320,71 +271,25 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
             side.recordings for side in others if readable_recordings(side.recordings, world.settings) is not None
         )
         left_out = tuple(side.name for side in others if side.recordings not in folders)
-        options = replace(asking.options, also=folders)
-        judges = _judges(world, asking, options)
-        answering = open_answering(world, asking, judges[0], options) if asking.targets else None
+        options = replace(options, also=folders)
+        opened = open_judge(judge, world, options)
+        answering = targets.open(world, opened, options) if targets else None
         try:
-            yield Contest(world, sides, judges, answering, folders, left_out)
+            yield Contest(world, sides, opened, answering, folders, left_out)
         finally:
             if answering:
                 answering.close()
 
 
-def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple[Judge, Judge]:
-    """Return judges of two models, each with its earlier judgments, or the same judge twice."""
-    if asking.models is None:
-        judge = open_judge(asking.judge, world, options)
-        return judge, judge
-    if options.record:
-        raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
-    if asking.judge == RECORDED:
-        known = WorldReader(world).known
-        return KnownJudge(known, models=asking.models[:1]), KnownJudge(known, models=asking.models[1:])
-    # Each judge gets half of the budget, so that neither spends the other's share.
-    options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)
-    before, after = (
-        open_judge(asking.judge, world, options, settings=world.settings.model_copy(update={"judge_model": model}))
-        for model in asking.models
-    )
-    return before, after
-
-
-def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
-    """Return the scenes of every agent, in their order; ConfigError: no messages, or no tests."""
+def scenes_of(contest: Contest, request: ComparisonRequest) -> dict[str, list[Scene]]:
+    """Return the scenes of every agent, in their order; ConfigError: no messages."""
     world, (wanted, _, _) = contest.world, contest.agents(request)
     world.sync_messages()
     if contest.answering is None:
         return {agent_id: window_scenes(world, agent_id, request) for agent_id in wanted}
-    if suites:
-        tests = inputs_of(suites)
-        return {agent_id: suite_scenes(tests, agent_id, request) for agent_id in wanted}
     if request.interview:
         return {agent_id: script_scenes(interview_scenes(world, agent_id), agent_id, request) for agent_id in wanted}
     return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
-
-
-def open_answering(world: World, asked: AskedVersions, judge: Judge, options: JudgeOptions) -> Answering:
-    """Open the targets; answers and judgments share one budget. ConfigError: a target does not exist, or is not allowed."""
-    beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
-    targets = open_targets(
-        beside, asked.targets_file, world.settings, environment=asked.environment, network=asked.network
-    )
-    if targets is None:
-        raise ConfigError(
-            "there is no targets file; write targets.yaml in the world's folder, or name one with --targets"
-        )
-    budget = judge.budget if isinstance(judge, OpenedJudge) else None
-    if budget is None and options.max_usd is not None:
-        budget = Budget(options.max_usd)
-    before, after = (targets.open(name) for name in asked.targets or ())
-    return Answering(
-        (before, after),
-        None if options.fresh else OutputCache(answers_folder(world)),
-        with_persona=asked.with_persona,
-        allow_code=asked.allow_code,
-        budget=budget,
-        prices=world.settings.judge_prices,
-    )
 
 
 def estimate_comparison(
@@ -392,39 +297,31 @@ def estimate_comparison(
     scenes: Mapping[str, Sequence[Scene]],
     request: ComparisonRequest,
     judge: str | None,
-    asking: AskedVersions,
+    *,
+    fresh: bool = False,
 ) -> str:
     """Return in words the cost of a comparison up to its last scene; usually it is decided sooner.
 
-    ``judge``: the provider of a live one; None: the settings', or Anthropic.
+    ``judge``: the provider of a live one; None: the settings', or Anthropic. ``fresh``: recordings are not used.
     """
-    asked: tuple[list[JudgeRequest], list[JudgeRequest]] = ([], [])
+    asked: list[JudgeRequest] = []
     answers: list[AskedScene] = []
     wanted, _, _ = contest.agents(request)
     for agent_id in wanted:
         tally = contest.tally(agent_id, request)
         for scene in scenes.get(agent_id, ()):
             said = tuple([f"{USUAL_ANSWER}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
-            plans = _due(contest, tally, contest.plans(tally, scene, said, request), pays=asking.models is None)
-            for requests, plan in zip(asked, plans, strict=True):
-                requests += plan.requests
+            for plan in _due(contest, tally, contest.plans(tally, scene, said, request), pays=True):
+                asked += plan.requests
             answers += contest.asked_scenes(tally, scene)
     world, settings = contest.world, contest.world.settings
-    recorded = 0
-    if asking.models is None:
-        unique = list({item.key: item for item in (*asked[0], *asked[1])}.values())
-        known = RecordedBackend(world.root / RECORDINGS, contest.recordings, settings)
-        missing = [item for item in unique if asking.options.fresh or not known.has_recorded([item])]
-        recorded, due = len(unique) - len(missing), [(missing, settings)]
-    else:
-        own = (settings.model_copy(update={"judge_model": model}) for model in asking.models)
-        due = list(zip(asked, own, strict=True))
-    found = (
-        estimate(requests, options=ModelOptions.from_settings(each, judge), store=world.store) for requests, each in due
-    )
+    unique = {item.key: item for item in asked}.values()
+    known = RecordedBackend(world.root / RECORDINGS, contest.recordings, settings)
+    missing = [item for item in unique if fresh or not known.has_recorded([item])]
     most = max((len(own) for own in scenes.values()), default=0)
-    lines = [f"at most {most} scenes an agent; it stops when all is decided", *map(str, found)]
-    if recorded:
+    taken = estimate(missing, options=ModelOptions.from_settings(settings, judge), store=world.store)
+    lines = [f"at most {most} scenes an agent; it stops when all is decided", str(taken)]
+    if recorded := len(unique) - len(missing):
         lines.append(f"{recorded} judgments are taken from recordings and cost nothing")
     if answers:
         lines.append(

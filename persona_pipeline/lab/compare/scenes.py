@@ -1,22 +1,19 @@
 """Scenes of a comparison: windows of messages, or moments in which the targets of both versions answer."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from persona_pipeline.base.errors import NothingError
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import Inputs
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.lab.answering import SCENE_CHANNEL, VISITOR
 from persona_pipeline.lab.results import ComparisonRequest
-from persona_pipeline.lab.scenes import SOME_DAY, Scene
+from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.versions import VersionAgent
-from persona_pipeline.suites.answering.base import inputs
-from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.world.models import Message, Window, conversations, grouped, seed_from
 from persona_pipeline.world.world import World
 
@@ -74,19 +71,6 @@ def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Sce
     return _together(drawn)
 
 
-def suite_scenes(
-    tests: Mapping[str, Sequence[Mapping[str, str]]], agent_id: str, request: ComparisonRequest
-) -> list[Scene]:
-    """Return the inputs of a suite's tests, lists of ``role`` and ``content``, as scenes."""
-    found = []
-    for name, messages in tests.items():
-        systems = [item["content"] for item in messages if item["role"] == "system"]
-        turns = [item for item in messages if item["role"] != "system" and item["content"].strip()]
-        spoken = [(agent_id if item["role"] == "assistant" else VISITOR, item["content"]) for item in turns]
-        found.append(Scene(name, context=_talk(name, spoken, SOME_DAY.end), system="\n\n".join(systems)))
-    return _as_many(_shuffled(found, agent_id, request), request.scenes)
-
-
 def script_scenes(scenes: Sequence[Scene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
     """Return an interview's scenes, one kind after another in turn, those of a kind in an order by seed."""
     kinds = grouped(_shuffled(list(scenes), agent_id, request), lambda scene: scene.kind)
@@ -102,17 +86,11 @@ def window_plan(world: World, agent: VersionAgent, scene: Scene, samples: int) -
 
 
 def _prompts(agent_id: str, end: datetime) -> list[Scene]:
-    return [
-        Scene(f"prompt-{place}", Window(end), _talk(f"prompt-{place}", [(VISITOR, turns[0])], end))
-        for place, turns in enumerate(SAMPLE_PROMPTS, start=1)
-    ]
-
-
-def _talk(name: str, spoken: Sequence[tuple[str, str]], end: datetime) -> tuple[Message, ...]:
-    return tuple(
-        Message(f"{name}-{place}", who, text, end - timedelta(minutes=len(spoken) - place), SCENE_CHANNEL)
-        for place, (who, text) in enumerate(spoken)
-    )
+    found = []
+    for place, (line, *_) in enumerate(SAMPLE_PROMPTS, start=1):
+        said = Message(f"prompt-{place}-0", VISITOR, line, end - timedelta(minutes=1), SCENE_CHANNEL)
+        found.append(Scene(f"prompt-{place}", Window(end), (said,)))
+    return found
 
 
 def _shuffled(found: list[_Item], agent_id: str, request: ComparisonRequest) -> list[_Item]:
@@ -126,14 +104,3 @@ def _together(conversations: Iterable[Sequence[Scene]]) -> list[Scene]:
 
 def _as_many(scenes: Sequence[Scene], wanted: int) -> list[Scene]:
     return [replace(scenes[place % len(scenes)], attempt=place // len(scenes)) for place in range(wanted) if scenes]
-
-
-def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]:
-    """Return the messages of every test of some suites, by its id, as a target would be sent them."""
-    found: dict[str, Any] = {}
-    for suite in suites:
-        for name, messages in inputs(suite):
-            found[name if name not in found else f"{suite.path.stem}/{name}"] = messages
-    if not found:
-        raise NothingError("the suites have no test; name others with --suite")
-    return found

@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.guard.baselines.statistics import CLAIMS_SHARE, DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.lab.answering import SceneAnswers
-from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, LEAST_TURNS, VOICE, AnsweredScene, SignalReader
+from persona_pipeline.lab.compare.lines import AnsweredScene
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
 from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.statistics import paired_change, paired_interval
@@ -26,8 +26,6 @@ RULE = (
     f"all intervals together in {1 - LEVEL:.0%} of comparisons"
 )
 Scored = DimensionEvaluation | PropositionResult
-# The voice of single answers varies about twice as much as judged scores.
-NOISIER = 2.0
 
 
 @dataclass
@@ -57,17 +55,14 @@ class ScoreSeries:
 
     def add(self, before: Scored | None, after: Scored | None) -> None:
         if before is not None and after is not None and before.score is not None and after.score is not None:
-            self.take(before.score, after.score)
+            self.going.append((before.score, after.score))
+            self.scenes += 1
         elif any(
             item is None or (item.unscored is not None and item.unscored not in ANSWERS) for item in (before, after)
         ):
             self.unjudged += 1
         else:
             self.silent += 1
-
-    def take(self, before: float, after: float) -> None:
-        self.going.append((before, after))
-        self.scenes += 1
 
     def close(self, kind: str = "") -> None:
         """Take it that the conversation is over, which was of a kind."""
@@ -84,8 +79,7 @@ class AgentTally:
 
     Attributes:
         repeated: number of scenes that both answered with the same words as before: they add nothing.
-        done: decided dimensions and signals, which are not asked about any more.
-        signals: reader of answers without a judge; None: there is none.
+        done: decided dimensions, which are not asked about any more.
         answered: the scenes that both answered.
         alike: dimensions, and claims as (dimension, id), with equal questions for both: they cannot have changed.
     """
@@ -101,7 +95,6 @@ class AgentTally:
     done: set[str] = field(default_factory=set)
     alike: set[str | tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
-    signals: SignalReader | None = None
     answered: list[AnsweredScene] = field(default_factory=list)
 
     @property
@@ -110,19 +103,9 @@ class AgentTally:
         return [name for name in self.before.sets if name in self.before.claims and name in self.after.claims]
 
     @property
-    def rows(self) -> list[str]:
-        """All that is tested of the agent as a whole: dimensions, then signals."""
-        return [*self.compared, *(self.signals.rows if self.signals else ())]
-
-    def open_rows(self, scene: Scene) -> list[str]:
-        """Return the undecided rows that a scene can add to."""
-        lines = len(scene.lines)
-        return [name for name in self.rows if name not in self.done and lines >= LEAST_TURNS.get(name, 1)]
-
-    def due(self, scene: Scene) -> list[str]:
-        """Return the dimensions to be judged of a scene."""
-        found = self.open_rows(scene)
-        return [name for name in self.compared if name in found or (name == ADHERENCE and LATE_TURNS in found)]
+    def due(self) -> list[str]:
+        """The undecided dimensions."""
+        return [name for name in self.compared if name not in self.done]
 
     @property
     def shared(self) -> list[tuple[str, str]]:
@@ -147,13 +130,8 @@ class AgentTally:
             self.dimensions[name].add(one, other)
             for key in (key for dimension, key in self.shared if dimension == name):
                 self.claims[name, key].add(one.propositions.get(key), other and other.propositions.get(key))
-        if answers is None:
-            return
-        sides = tuple(zip((before, after), answers, strict=True))
-        told = [self.signals.read(scene, own.texts, judged) if self.signals else {} for judged, own in sides]
-        for name in told[0].keys() & told[1].keys():
-            self.dimensions[name].take(told[0][name], told[1][name])
-        self.answered.append(AnsweredScene(scene, answers, (before, after), (told[0], told[1])))
+        if answers is not None:
+            self.answered.append(AnsweredScene(scene, answers, (before, after)))
 
     def close(self, kind: str = "") -> None:
         """Close the conversation of the scenes added last."""
@@ -186,16 +164,11 @@ class AgentTally:
             if asked and asked == other and self.before.sets[name].version == self.after.sets[name].version:
                 self.alike.add(name)
 
-    def failed(self, scene: Scene) -> None:
+    def failed(self) -> None:
         """Take in that a scene was not answered by one of the two."""
         self.scenes += 1
-        for name in self.open_rows(scene):
+        for name in self.due:
             self.dimensions[name].unjudged += 1
-
-    @property
-    def unknown(self) -> dict[str, ScoreDifference]:
-        """Signals that cannot be read, and why."""
-        return {name: ScoreDifference(note=why) for name, why in self.signals.unknown.items()} if self.signals else {}
 
     def only(self, one: VersionAgent, other: VersionAgent) -> tuple[str, ...]:
         """Return the claims that one version has and the other lacks."""
@@ -234,12 +207,11 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, looking: boo
 
 def _agent_difference(tally: AgentTally, change: float, agents: int, looking: bool) -> AgentDifference:
     # Equal questions are not a test: their differences are noise of the judge.
-    rows = [name for name in tally.rows if name not in tally.alike]
+    rows = [name for name in tally.compared if name not in tally.alike]
     claims = [key for key in tally.shared if key not in tally.alike]
     found = {name: _alike(tally.dimensions[name]) for name in tally.compared}
-    for name in rows:
-        margin, tests = change * (NOISIER if name == VOICE else 1), len(rows) * agents / DIMENSIONS_SHARE
-        found[name] = _difference(tally.dimensions[name], tests, margin, looking)
+    tests = len(rows) * agents / DIMENSIONS_SHARE
+    found |= {name: _difference(tally.dimensions[name], tests, change, looking) for name in rows}
     single = []
     for name, key in claims:
         text, edited = tally.text_of(name, key)
@@ -253,8 +225,7 @@ def _agent_difference(tally: AgentTally, change: float, agents: int, looking: bo
         left_out=tally.left_out,
         repeated=tally.repeated,
         conversations=tally.conversations,
-        dimensions={name: item for name, item in found.items() if name in tally.compared},
-        signals={name: item for name, item in found.items() if name not in tally.compared} | tally.unknown,
+        dimensions=found,
         claims=tuple(single),
         only_before=tally.only(tally.before, tally.after),
         only_after=tally.only(tally.after, tally.before),

@@ -24,11 +24,6 @@ _SAID = {
     ScoreChange.SAME: "held",
     ScoreChange.OPEN: "cannot tell",
 }
-_SIGNALS = {"voice": "Own voice", "said_again": "No repetition", "late_turns": "Late turns"}
-_EXPENSES = {
-    "cost_usd": ("cost", format_usd),
-    "latency_seconds": ("latency", lambda seconds: f"{seconds:.2f} s"),
-}
 # Characters of a claim, of a line, of an answer (the JSON has all of it), and of a page.
 _MOST_CLAIM, _MOST_LINE, _MOST_ANSWER, _LONGEST = 200, 300, 600, 20_000
 # Where only larger drops would be seen, in points, the page says so.
@@ -40,10 +35,9 @@ def comparison_page(found: VersionComparison) -> Page:
     """Return a comparison: a row for each dimension, the changed claims, examples, and its data."""
     titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "", "Rests on")
     columns = [Column(title, number=title in ("Before", "After", "Change", "Interval")) for title in titles]
-    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.rows.items()]
+    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
     moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
     notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
-    notes += [f"{agent.agent_id}: {text}" for agent in found.agents.values() for text in _answered(agent)]
     version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
     sections = [Section("", [Table("Table of dimensions", columns, rows)])]
     if moved:
@@ -64,10 +58,10 @@ def comparison_page(found: VersionComparison) -> Page:
 
 
 def _headline(found: VersionComparison) -> str:
-    every = [item for agent in found.agents.values() for item in agent.rows.values()]
+    every = [item for agent in found.agents.values() for item in agent.dimensions.values()]
     counts = {moved: sum(item.moved is moved for item in every) for moved in ScoreChange}
     said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
-    return f"{', '.join(said)} of {plural(len(every), 'row')}" if said else "nothing was compared"
+    return f"{', '.join(said)} of {plural(len(every), 'dimension')}" if said else "nothing was compared"
 
 
 def _what(found: VersionComparison) -> str:
@@ -75,7 +69,7 @@ def _what(found: VersionComparison) -> str:
         return "the same messages judged for both"
     before, after = found.targets or ("", "")
     who = before if before == after else f"{before} and {after}"
-    return f"the same scenes answered by both ({who}), judged by the claims of: {found.yardstick}"
+    return f"the same scenes answered by both ({who}), judged by the claims of the second"
 
 
 def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
@@ -85,7 +79,7 @@ def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}{kinds and f': {kinds}'}"
     numbers = (format_score(item.before), format_score(item.after), change, between, moved, _rests_on(item))
     who = Cell(agent.agent_id, style="code")
-    return PageRow([who, _label(name), *(Cell(text, own=True) for text in numbers)])
+    return PageRow([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
 
 
 def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
@@ -103,21 +97,11 @@ def _moved(row: ClaimDifference) -> str:
     return f"{change} {_rests_on(item)}{', edited' if row.edited else ''}: "
 
 
-def _label(name: str) -> str:
-    return _SIGNALS.get(name) or dimension_label(name)
-
-
-def _answered(agent: AgentDifference) -> Iterator[str]:
-    """Yield the expenses of an answer on both sides."""
-    for name, (title, shown) in _EXPENSES.items():
-        if item := agent.expenses.get(name):
-            most = f"95 % below {shown(item.before_p95)} -> {shown(item.after_p95)}"
-            yield f"{title} an answer: {shown(item.before)} -> {shown(item.after)} ({most}; x {item.ratio:.2f})"
-
-
 def _side_by_side(pair: SideBySide) -> Iterator[Line]:
     """Yield the lines of a scene that moved: the visitor's line, both answers, and the judge's quotes."""
-    moved = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
+    moved = ", ".join(
+        f"{dimension_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items()
+    )
     yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {moved}"]
     for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
         yield [Span(f"{who}: ", "own"), Span(text, limit=_MOST_ANSWER)]
@@ -130,8 +114,6 @@ def _side_by_side(pair: SideBySide) -> Iterator[Line]:
 
 
 def _rests_on(item: ScoreDifference) -> str:
-    if item.note:
-        return item.note
     if item.asked_alike:
         return "not affected: same input" if item.scenes else "not affected"
     if item.change is None:
@@ -160,9 +142,8 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
         if agents:
             yield f"agents only {when}: {', '.join(agents)}"
     yield f"multiple-testing correction: {found.rule}"
-    judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
     answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
-    yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended because {found.stopped}"
+    yield f"{found.usage.calls} calls to {found.judge}{answers}, {format_usd(found.usd)}; ended because {found.stopped}"
     yield from unanswered_lines(found.unanswered)
 
 

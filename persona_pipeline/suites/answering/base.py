@@ -5,7 +5,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,8 +17,8 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular
 from persona_pipeline.base.turn_forms import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, is_session, messages_of, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, ReasonedError
-from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.files import Files, ReasonedError
+from persona_pipeline.suites.format.models import StrictFields, Test, Text
 from persona_pipeline.suites.format.text import content_texts, json_file, json_rows
 
 VERSION = 1
@@ -215,21 +215,6 @@ def _sent(content: Any, test: Test, files: Files) -> str:
         elif isinstance(part.get("value", part.get("text")), str):
             texts.append(part.get("value", part.get("text")))
     return "\n".join(texts)
-
-
-def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Yield each test's id with the messages for a target; those of a conversation's first turn.
-
-    Raises ``ConfigError``: a file that a message names is missing.
-    """
-    files = Files(suite.roots)
-    for test in suite.tests:
-        first = [*test.input_messages, *(test.turns[0].input_messages if test.turns else ())]
-        try:
-            if first:
-                yield test.id, sent_messages(replace(test, input_messages=tuple(first)), files)
-        except FileError as error:
-            raise ConfigError(error.problem(suite.path)) from error
 
 
 _PERSONA = """\
