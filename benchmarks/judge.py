@@ -8,7 +8,7 @@ Run: python benchmarks/judge.py estimates
 
 Each situation is a copy of the sample world (without recordings unless it says so), judged by the real SDK through a local
 server that counts tokens (four characters each), caches prefixes and answers at the length the situation says. Printed: the
-range, what was paid, and whether it lies inside; and whether "at most" held.
+expected price, what was paid, and whether "at most" held.
 
 **replays**
 
@@ -50,7 +50,7 @@ from persona_pipeline.evaluation.run import (
 )
 from persona_pipeline.judging.batches import collect_batches, submit_batch
 from persona_pipeline.judging.claims import questions_of
-from persona_pipeline.judging.estimate import Range, estimate
+from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.open import (
     JudgeOptions,
     open_judge,
@@ -90,72 +90,72 @@ class Stage:
         judge = open_judge("anthropic", self.world, JudgeOptions(**options))
         return run_evaluation(self.world, judge, request).report.usage.usd or 0.0
 
-    def judged(self, request: EvaluationRequest, **options: Any) -> tuple[Range, float, float]:
-        """Return the estimate's range, its most, and what the run then took."""
+    def judged(self, request: EvaluationRequest, **options: Any) -> tuple[float, float, float]:
+        """Return the expected price, its most, and what the run then took."""
         said = estimate_run(self.world, request, asking=JudgeOptions(**options))
         assert said.usd
         assert said.worst_usd is not None
         return said.usd, said.worst_usd, self.run(request, **options)
 
 
-Situation = Callable[[Stage], tuple[Range, float, float]]
+Situation = Callable[[Stage], tuple[float, float, float]]
 
 
-def fresh(stage: Stage) -> tuple[Range, float, float]:
+def fresh(stage: Stage) -> tuple[float, float, float]:
     return stage.judged(EvaluationRequest(confirm=False))
 
 
-def uncounted(stage: Stage) -> tuple[Range, float, float]:
+def uncounted(stage: Stage) -> tuple[float, float, float]:
     stage.server.counts_tokens = False
     return stage.judged(EvaluationRequest(confirm=False))
 
 
-def confirmed(stage: Stage) -> tuple[Range, float, float]:
+def confirmed(stage: Stage) -> tuple[float, float, float]:
     stage.run(BASELINE)
     stage.score = lambda claim: 2
     return stage.judged(EvaluationRequest())
 
 
-def partly_confirmed(stage: Stage) -> tuple[Range, float, float]:
+def partly_confirmed(stage: Stage) -> tuple[float, float, float]:
     stage.run(BASELINE)
     stage.score = lambda claim: 1 if "farm" in claim or "beet" in claim else 8
     return stage.judged(EvaluationRequest())
 
 
-def history(stage: Stage) -> tuple[Range, float, float]:
+def history(stage: Stage) -> tuple[float, float, float]:
     return stage.judged(EvaluationRequest(history=2, confirm=False))
 
 
-def half_recorded(stage: Stage) -> tuple[Range, float, float]:
+def half_recorded(stage: Stage) -> tuple[float, float, float]:
     stage.run(TWO_DIMENSIONS, record=True)
     stage.world.store.close()
     stage.world = World.open(stage.world.root, f"sqlite:///{stage.world.root}/new.db")
     return stage.judged(EvaluationRequest(agents=["dwight", "jim"], confirm=False))
 
 
-def half_in_the_store(stage: Stage) -> tuple[Range, float, float]:
+def half_in_the_store(stage: Stage) -> tuple[float, float, float]:
     stage.run(TWO_DIMENSIONS)
     return stage.judged(EvaluationRequest(confirm=False))
 
 
-def one_claim_edited(stage: Stage) -> tuple[Range, float, float]:
+def one_claim_edited(stage: Stage) -> tuple[float, float, float]:
     stage.run(EvaluationRequest(confirm=False))
     replace_in(stage.world.root / "propositions" / "adherence" / "_default.yaml", "claim: ", "claim: Always, ")
     return stage.judged(EvaluationRequest(confirm=False))
 
 
-def three_samples(stage: Stage) -> tuple[Range, float, float]:
+def three_samples(stage: Stage) -> tuple[float, float, float]:
     return stage.judged(EvaluationRequest(agents=["pam"], samples=3, confirm=False))
 
 
-def generated(stage: Stage) -> tuple[Range, float, float]:
+def generated(stage: Stage) -> tuple[float, float, float]:
     (stage.world.root / "personas" / "creed.yaml").write_text(
         "display_name: Creed\npersona: Creed is strange and brief.\n"
     )
     return stage.judged(EvaluationRequest(agents=["creed"], synthetic=True, confirm=False))
 
 
-def in_batches(stage: Stage) -> tuple[Range, float, float]:
+def in_batches(stage: Stage) -> tuple[float, float, float]:
     options = ModelOptions.from_settings(get_settings())
     asked = [item for item in planned_requests(stage.world, EvaluationRequest()) if item.trajectory.entries]
     questions = [question for _, question in questions_of(asked, max_tokens=options.max_tokens)]
@@ -183,7 +183,7 @@ SITUATIONS: dict[str, Situation] = {
 
 
 def run_estimates() -> None:
-    inside = held = 0
+    held = 0
     for name, situation in SITUATIONS.items():
         with tempfile.TemporaryDirectory() as folder, MessagesServer() as server:
             root = Path(folder) / "world"
@@ -195,14 +195,9 @@ def run_estimates() -> None:
             usd, most, paid = situation(stage)
             stage.world.store.close()
             assert not server.problems, server.problems[:2]
-        is_inside = usd.low <= paid <= usd.high
-        inside, held = inside + is_inside, held + (paid <= most)
-        print(
-            f"{name:30} said ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f}), at most ${most:.4f}; paid ${paid:.4f}"
-            f"{'' if is_inside else '  OUTSIDE'}",
-            flush=True,
-        )
-    print(f"inside the range {inside} of {len(SITUATIONS)}; at most held {held} of {len(SITUATIONS)}")
+        held += paid <= most
+        print(f"{name:30} said ${usd:.4f}, at most ${most:.4f}; paid ${paid:.4f}", flush=True)
+    print(f"at most held {held} of {len(SITUATIONS)}")
 
 
 def replayed(case: Case, world: Path) -> tuple[int, int, int, bool, bool]:

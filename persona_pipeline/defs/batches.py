@@ -46,15 +46,15 @@ def require_affordable(world: World, options: ModelOptions, questions: Sequence[
         raise ConfigError(
             f"no price is known for {options.model}, so PERSONA_MAX_USD and PERSONA_DAILY_USD cannot be kept; set them to 0"
         )
-    if limit and usd.expected > limit:
+    if limit and usd > limit:
         raise ConfigError(
-            f"the batch is expected to cost ${usd.expected:.4f}, above the limit of ${limit:g}; "
+            f"the batch is expected to cost ${usd:.4f}, above the limit of ${limit:g}; "
             "raise PERSONA_MAX_USD, or name fewer agents or dimensions"
         )
     daily = daily_limit(world.settings, world.store)
-    if daily and not daily.take(usd.expected):
+    if daily and not daily.take(usd):
         raise ConfigError(
-            f"the batch is expected to cost ${usd.expected:.4f}, and ${daily.remaining:.4f} are left of today's "
+            f"the batch is expected to cost ${usd:.4f}, and ${daily.remaining:.4f} are left of today's "
             f"${daily.max_usd:g}; raise PERSONA_DAILY_USD, or submit it tomorrow"
         )
 

@@ -18,13 +18,13 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import Inputs
 from persona_pipeline.guard.anchors import AnchorRound
 from persona_pipeline.guard.baselines.regression import most_confirmations
-from persona_pipeline.judging.estimate import Estimate, Range, claim_questions, dollars, estimate, in_dollars
+from persona_pipeline.judging.estimate import Estimate, claim_questions, dollars, estimate
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.synthetic import expected_conversations
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Question
+from persona_pipeline.judging.verdict import Judge, Question
 from persona_pipeline.world.world import World
 
 
@@ -37,16 +37,19 @@ class RunEstimate:
         recorded: number of recorded judgments.
         confirming: judgments that confirmation adds if everything drops; usually none.
         generated: calls for conversations that are generated first; they are in ``judging``.
-        usd: range of the total cost; None: the model's price is unknown.
-        worst_usd: largest cost.
+        worst_usd: largest cost; None: the model's price is unknown.
     """
 
     judging: Estimate
     recorded: int = 0
     confirming: int = 0
     generated: int = 0
-    usd: Range | None = None
     worst_usd: float | None = None
+
+    @property
+    def usd(self) -> float | None:
+        """The expected cost, in which nothing is confirmed; None: the model's price is unknown."""
+        return self.judging.usd
 
     def __str__(self) -> str:
         lines = [str(self.judging)]
@@ -64,7 +67,7 @@ class RunEstimate:
                 f"if everything dropped, confirming it would add up to {self.confirming} judgments{most}; mostly it adds none"
             )
         if self.confirming and self.judging.usage.calls and self.usd and self.worst_usd is not None:
-            lines.append(f"all of it {in_dollars(self.usd)}, at most {dollars(self.worst_usd)}")
+            lines.append(f"all of it about {dollars(self.usd)}, at most {dollars(self.worst_usd)}")
         return "\n".join(lines)
 
 
@@ -111,12 +114,11 @@ def estimate_run(
     real = [plan for plan in plans if plan.agent_id in baselines and not plan.scope.synthetic]
     compared = {str(place): len(plan.requests) for place, plan in enumerate(real)}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
-    usd, worst = None, None
-    if judging.usd is not None and judging.worst_usd is not None:
-        each, dearest = _one_judgment(asked, options) if confirming else (Range(), 0.0)
-        usd = judging.usd + Range(0.0, 0.0, confirming * each.high)
-        worst = judging.worst_usd + confirming * dearest
-    return RunEstimate(judging, len(asked) - len(missing), confirming, len(talks), usd, worst)
+    worst = judging.worst_usd
+    if confirming and worst is not None:
+        whole = estimate(asked, options=options)
+        worst += confirming * (whole.worst_usd or 0.0) / max(1, whole.usage.calls)
+    return RunEstimate(judging, len(asked) - len(missing), confirming, len(talks), worst)
 
 
 def questions_of(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
@@ -172,13 +174,5 @@ def missing_text(
     # Not counted: the API may be what failed.
     grouping = (asking or JudgeOptions()).grouping
     taken = estimate(asked, options=options, grouping=grouping, store=world.store, count=False)
-    cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd.expected):.2f}"
+    cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd):.2f}"
     return f"{len(asked)} of {len(writer.asked)} judgments failed ({said}); `{command}` asks them again{cost}"
-
-
-def _one_judgment(asked: Sequence[JudgeRequest], options: ModelOptions) -> tuple[Range, float]:
-    """Return the average and the largest price of a judgment."""
-    whole = estimate(asked, options=options)
-    calls = max(1, whole.usage.calls)
-    usd = whole.usd or Range()
-    return Range(usd.low / calls, usd.expected / calls, usd.high / calls), (whole.worst_usd or 0.0) / calls

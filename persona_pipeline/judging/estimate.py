@@ -1,4 +1,4 @@
-"""Estimate of a run before it is paid: calls, tokens, and a range of dollars."""
+"""Estimate of a run before it is paid: calls, tokens, the expected price and the highest."""
 
 import asyncio
 import logging
@@ -19,27 +19,13 @@ from persona_pipeline.world.models import grouped
 log = logging.getLogger(__name__)
 
 _COUNTED_AT_ONCE = 8
-# Of an answer with short evidence and reasons, and of the thinking before it where there is some.
-_ANSWER_TOKENS, _THINKING_TOKENS = (60, 300, 700), (0, 150, 600)
-# Answers that are about no claims, such as facts of a conversation, may be empty lists.
-_OTHER_ANSWER_TOKENS = (10, 300, 700)
-# How far input may be from counted tokens, and from tokens guessed by its length.
+# Of an answer on a claim or another question, and of the thinking before it where there is some.
+_ANSWER_TOKENS, _THINKING_TOKENS = 300, 150
+# How far input may be above counted tokens, and above tokens guessed by its length.
 _COUNTED, _GUESSED = 1.1, 1.8
 # A verdict without a verified quote is asked for again; so is a cut-off answer, with twice the room.
 _TWICE = 2
 _CUT_OFF = 3
-
-
-@dataclass(frozen=True)
-class Range:
-    """Tokens or dollars: at least, expected, at most."""
-
-    low: float = 0.0
-    expected: float = 0.0
-    high: float = 0.0
-
-    def __add__(self, other: "Range") -> "Range":
-        return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
 
 @dataclass(frozen=True)
@@ -48,9 +34,8 @@ class Estimate:
 
     Attributes:
         usage: expected tokens, calls and price (None: the model has no known price), prefixes cached where that helps.
-        usd: the range the price will lie in, for all but the strangest answers.
         worst_usd: the price if nothing is cached, every answer uses all its tokens, is cut off once, and is asked for twice.
-        batch_usd: the range of the price through message batches; None: the price is not known, or the provider has no batches.
+        batch_usd: the expected price through message batches; None: it is not known, or the provider has no batches.
         counted: input was counted by the API; otherwise it is guessed from its length.
         uncounted: why it was not counted, in words.
         known: how many judgments recordings or the store already hold; they are in nothing of the above.
@@ -58,12 +43,16 @@ class Estimate:
 
     model: str
     usage: Usage
-    usd: Range | None
     worst_usd: float | None
-    batch_usd: Range | None
+    batch_usd: float | None
     counted: bool
     uncounted: str = ""
     known: int = 0
+
+    @property
+    def usd(self) -> float | None:
+        """The expected price."""
+        return self.usage.usd
 
     def __str__(self) -> str:
         usage = self.usage
@@ -83,8 +72,8 @@ class Estimate:
         if self.usd is None or self.worst_usd is None:
             lines.append(f"no price is known for {self.model}")
         else:
-            batches = f"; as message batches {in_dollars(self.batch_usd)}" if self.batch_usd else ""
-            lines.append(f"{in_dollars(self.usd)}, at most {dollars(self.worst_usd)}{batches}")
+            batches = f"; as message batches about {dollars(self.batch_usd)}" if self.batch_usd else ""
+            lines.append(f"about {dollars(self.usd)}, at most {dollars(self.worst_usd)}{batches}")
         return "\n".join(lines)
 
 
@@ -120,7 +109,6 @@ def estimate(
     return Estimate(
         options.model,
         sums.usage,
-        sums.usd if priced else None,
         sums.worst_usd if priced else None,
         sums.batch_usd if priced and options.provider.has_batches else None,
         counted is not None,
@@ -145,57 +133,36 @@ class _Sums:
     def __init__(self, options: ModelOptions, off: float) -> None:
         self.model, self.prices, self.off = options.model, options.prices, off
         self.traits = traits_of(options.model)
-        self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
+        self.usage, self.uncached, self.worst_usd = Usage(), 0.0, 0.0
 
     def add(self, prefix: int, members: Sequence[Question]) -> None:
+        is_cached = len(members) > 1 and prefix >= self.traits.cache_minimum
         for index, question in enumerate(members):
-            asks = estimated_tokens(question.ask)
-            output = self._output(question)
-            # Near the smallest prefix that is cached it may go either way.
-            least = self.traits.cache_minimum if len(members) > 1 else float("inf")
-            read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / self.off, least * self.off))
-            expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
+            asks, output = estimated_tokens(question.ask), self._output(question)
+            whole = Usage(input_tokens=prefix + asks, output_tokens=output, calls=1)
+            expected = whole
+            if is_cached:
+                cached = {"cache_creation_tokens" if index == 0 else "cache_read_tokens": prefix}
+                expected = Usage(input_tokens=asks, output_tokens=output, calls=1, **cached)
             self.usage += replace(expected, usd=price(expected, self.model, prices=self.prices))
-            self.usd += Range(
-                min(self._price(read, output.low), self._price(plain, output.low)) / self.off,
-                self._price(expected) or 0.0,
-                max(self._price(read, output.high), self._price(plain, output.high)) * self.off,
-            )
-            whole = Usage(input_tokens=prefix + asks)
-            self.uncached += Range(*(self._price(whole, some) for some in (output.low, output.expected, output.high)))
+            self.uncached += self._price(whole)
             most = int((prefix + asks) * self.off) * _TWICE
             worst = Usage(cache_creation_tokens=most, output_tokens=question.max_tokens * _CUT_OFF)
             self.worst_usd += _TWICE * self._price(worst)
 
     @property
-    def batch_usd(self) -> Range:
+    def batch_usd(self) -> float:
         """The price through batches, which find about half of the shared prefixes in the cache."""
-        expected = (self.usd.expected + self.uncached.expected) / 2
-        high = max(self.usd.high, self.uncached.high * self.off)
-        return Range(*(usd * BATCH_FACTOR for usd in (self.usd.low, expected, high)))
+        return BATCH_FACTOR * ((self.usage.usd or 0.0) + self.uncached) / 2
 
-    def _output(self, question: Question) -> Range:
+    def _output(self, question: Question) -> int:
         """Return the tokens of the answer to a question."""
-        named, most = question.ask.count('"proposition_id"'), question.max_tokens
-        claims, answers = max(1, named), _ANSWER_TOKENS if named else _OTHER_ANSWER_TOKENS
-        thought = _THINKING_TOKENS if self.traits.thinking and question.thinking else (0, 0, 0)
-        pairs = zip(answers, thought, strict=True)
-        return Range(*(min(most, answer * claims + more) for answer, more in pairs))
+        claims = max(1, question.ask.count('"proposition_id"'))
+        thought = _THINKING_TOKENS if self.traits.thinking and question.thinking else 0
+        return min(question.max_tokens, _ANSWER_TOKENS * claims + thought)
 
-    def _usage(self, prefix: int, asks: int, index: int, least: float) -> Usage:
-        if prefix < least:
-            return Usage(input_tokens=prefix + asks, calls=1)
-        cached = {"cache_creation_tokens" if index == 0 else "cache_read_tokens": prefix}
-        return Usage(input_tokens=asks, calls=1, **cached)
-
-    def _price(self, usage: Usage, output: float | None = None) -> float:
-        priced = usage if output is None else replace(usage, output_tokens=int(output))
-        return price(priced, self.model, prices=self.prices) or 0.0
-
-
-def in_dollars(usd: Range) -> str:
-    """Return a range in words."""
-    return f"about {dollars(usd.expected)} ({dollars(usd.low)} to {dollars(usd.high)})"
+    def _price(self, usage: Usage) -> float:
+        return price(usage, self.model, prices=self.prices) or 0.0
 
 
 def dollars(usd: float) -> str:

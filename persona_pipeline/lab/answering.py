@@ -16,7 +16,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import repository_of
 from persona_pipeline.evaluation.plan import AgentPlan, plan_case, planned
-from persona_pipeline.judging.estimate import Range, in_dollars
+from persona_pipeline.judging.estimate import dollars
 from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, has_price, price
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge
 from persona_pipeline.judging.verdict import Judge, Usage
@@ -335,14 +335,14 @@ def _by_answer(stored: StoredSet) -> StoredSet:
     return StoredSet(stored.version, claims and replace(claims, level="action", first_n=0, last_n=1))
 
 
-# Tokens of an answer in a chat: short, about, long.
-_ANSWER = (8, 90, 400)
+# Tokens of an answer in a chat: usual, long.
+_ANSWER = (90, 400)
 USUAL_ANSWER = "word " * 72
 
 
 def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
-    """Return in words the possible cost of answers in dollars."""
-    total = Range()
+    """Return in words the expected cost of answers, and that of long ones."""
+    total = [0.0, 0.0]
     for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
         # The earlier answers are read again, and are as long as this one.
@@ -352,5 +352,5 @@ def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
             return "answers: no price is known"
-        total += Range(*(each or 0.0 for each in usd))
-    return f"answers: {in_dollars(total)}"
+        total = [known + (each or 0.0) for known, each in zip(total, usd, strict=True)]
+    return f"answers: about {dollars(total[0])}, {dollars(total[1])} if they are long"

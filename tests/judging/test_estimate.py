@@ -14,14 +14,12 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.estimate import RunEstimate, estimate_run, missing_text
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.estimate import Estimate, Range, estimate
+from persona_pipeline.judging.estimate import Estimate, estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.money import price
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
-from persona_pipeline.scoring.facts.reading import _question
 from persona_pipeline.world import World
 from tests.support.evaluating import planned
 from tests.support.judging import request, requests, trajectory
@@ -72,8 +70,7 @@ def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, op
 
 def test_a_batch_is_half_the_price() -> None:
     expected = estimate(requests(3), options=NO_KEY)
-    assert expected.usd and expected.batch_usd
-    assert expected.batch_usd.low == pytest.approx(expected.usd.low / 2)
+    assert expected.usd and expected.usd / 2 <= expected.batch_usd < expected.usd
 
 
 def test_batches_have_a_price_only_where_the_provider_has_them() -> None:
@@ -117,15 +114,6 @@ def test_a_server_that_counts_no_tokens_is_said_in_words(server: MessagesServer,
 
 def test_grouped_claims_take_fewer_calls() -> None:
     assert estimate(requests(9), options=NO_KEY, grouping=4).usage.calls == 3
-
-
-def test_conversations_in_which_no_fact_is_said_cost_no_less_than_the_range(
-    server: MessagesServer, options: ModelOptions
-) -> None:
-    question = _question("facts", "ann", [{"id": "m1", "text": "Hello."}])
-    said = estimate([], options=options, also=[question])
-    paid = price(replace(said.usage, output_tokens=12), options.model)
-    assert said.counted and said.usd and paid and said.usd.low <= paid <= said.usd.high
 
 
 def test_a_model_without_a_price_has_none() -> None:
@@ -178,7 +166,7 @@ def test_conversations_that_are_to_be_generated_cost_what_saying_and_judging_the
     turns, claims = sum(map(len, SAMPLE_PROMPTS)), 4
     assert (plain.generated, found.generated) == (0, 2 * turns)
     assert found.judging.usage.calls == 2 * (turns + 2 * claims) and found.usd and found.worst_usd
-    assert 0 < found.usd.low < found.usd.expected < found.usd.high < found.worst_usd
+    assert 0 < found.usd < found.worst_usd
     assert f"{found.generated} of these calls generate conversations" in str(found)
 
 
@@ -192,9 +180,8 @@ def test_conversations_that_are_to_be_generated_cost_what_saying_and_judging_the
 )
 def test_of_what_comes_beside_judging_the_whole_is_told(values: Mapping[str, object], last: str) -> None:
     usage = Usage(calls=2, input_tokens=10, usd=1.0)
-    judging = Estimate("m", usage, Range(0.5, 1, 2), 3.0, None, counted=True)
-    known = {"usd": Range(1, 2, 4), "worst_usd": 9.0} | values
-    found = RunEstimate(judging, **known)  # pyright: ignore[reportArgumentType]
+    judging = Estimate("m", usage, 3.0, None, counted=True)
+    found = RunEstimate(judging, **{"worst_usd": 9.0, **values})  # pyright: ignore[reportArgumentType]
     *_, told = str(found).splitlines()
     assert last in told and ("at most $9.00" in told) is (last == "all of it"), str(found)
 

@@ -131,7 +131,7 @@ def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]", fields: d
         # From here on the folder is this command's. Half a world would be in the way of the next run.
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
+    judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd}
     judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
     times = sorted(message.created_at for parts in cast.parts.values() for part in parts for message in part)
     day = min((drift.since - timedelta(seconds=1) for drift in drifts), default=times[len(times) // 2])
