@@ -12,13 +12,10 @@ from persona_pipeline.suites.asserts.limits import SeveralLimits
 from persona_pipeline.suites.format.models import (
     MOST_DESCRIPTION,
     AssertFields,
-    ExecutionFields,
-    SimulatedUser,
-    WorkspaceFields,
 )
 from persona_pipeline.suites.format.registry import ALIASES, BUILT_IN, canonical_type, find_type
 from persona_pipeline.suites.format.suite import SuiteFields
-from persona_pipeline.suites.format.tests import ROLES, TestFields, TurnFields
+from persona_pipeline.suites.format.tests import MessageFields, TestFields, TurnFields
 from tests.conftest import PROJECT
 
 PACKAGED = PROJECT / "persona_pipeline/suites/format/data/suite.json"
@@ -31,23 +28,6 @@ _RANGES = {
         {"type": "array", "items": {"$ref": "#/$defs/ScoreRange"}},
         {"type": "object", "additionalProperties": {"type": "string"}},
     ]
-}
-_MESSAGE = {
-    "type": "object",
-    "required": ["role"],
-    "properties": {
-        "role": {"enum": list(ROLES)},
-        "content": {"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
-        "name": {"type": "string"},
-        "tool_calls": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool"],
-                "properties": {"tool": {"type": "string"}, "input": {}, "output": {}},
-            },
-        },
-    },
 }
 # Spellings that loading turns into a type's own fields.
 _ALSO: dict[str, dict[str, Any]] = {
@@ -68,7 +48,7 @@ _AGGREGATORS = {
 
 def suite_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a suite file, every built-in assert type included."""
-    models: list[type[Any]] = [SuiteFields, TestFields, TurnFields, SimulatedUser, ExecutionFields, WorkspaceFields]
+    models: list[type[Any]] = [SuiteFields, TestFields, TurnFields, MessageFields]
     types = {name: model for name in BUILT_IN if (model := find_type(name))}
     _, generated = models_json_schema(
         [(model, "validation") for model in (*models, *dict.fromkeys(types.values()))], ref_template="#/$defs/{model}"
@@ -84,7 +64,6 @@ def suite_schema() -> dict[str, Any]:
     criterion = definitions["Criterion"]
     properties = {**criterion["properties"], "score_ranges": _RANGES}
     definitions["criterion"] = {**criterion, "properties": properties, "required": []}
-    definitions["message"] = _MESSAGE
     definitions["assert"] = {
         "type": "object",
         "required": ["type"],
@@ -93,13 +72,9 @@ def suite_schema() -> dict[str, Any]:
             {"type": "object", "properties": {"type": {"type": "string", "not": {"enum": _spellings(*types)}}}},
         ],
     }
-    execution, workspace = {"$ref": "#/$defs/ExecutionFields"}, {"$ref": "#/$defs/WorkspaceFields"}
     definitions["ExecutionFields"]["properties"]["evaluators"] = {**_ITEMS, "deprecated": True}
-    for name in ("SuiteFields", "TestFields"):
-        definitions[name]["properties"] |= {"execution": execution, "workspace": workspace}
     asked = ("input", "input_messages", "turns", "user")
     definitions["TestFields"]["anyOf"] = [{"required": [name]} for name in asked]
-    definitions["TestFields"]["properties"]["user"] = {"$ref": "#/$defs/SimulatedUser"}
     definitions["TestFields"]["properties"]["rubrics"] = {**_CRITERIA, "deprecated": True, "minItems": 0}
     _drop_titles(definitions)
     suite = definitions.pop("SuiteFields")

@@ -41,10 +41,6 @@ class AgentClaims(Assert):
         """The dimensions whose claims are judged."""
         return ("adherence",)
 
-    @property
-    def judged_agent(self) -> str | None:
-        return self.agent
-
     def world_files(self, world: Path) -> Iterable[Path]:
         from persona_pipeline.suites.targets.persona import persona_files
         from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS

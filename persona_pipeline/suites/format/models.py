@@ -6,7 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -21,6 +30,15 @@ class StrictFields(BaseModel):
     """A part of a file as it is written: values are not converted, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class PartFields(StrictFields):
+    """A part of a suite; a key without a value counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return present(data) if isinstance(data, dict) else data
 
 
 def _gate(value: Any) -> bool | float:
@@ -94,11 +112,6 @@ class AssertFields(StrictFields):
         """Whether it, or a part of it, is a gate."""
         return self.required is not False or any(part.has_gate for part in self.parts)
 
-    @property
-    def judged_agent(self) -> str | None:
-        """The agent of the world whose claims the judge is asked."""
-        return None
-
     def world_files(self, world: Path) -> Iterable[Path]:
         """Return the files of a world that grading reads, also those that do not exist."""
         return ()
@@ -166,9 +179,20 @@ def over_texts(value: Any, change: Callable[[str], Any]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-_STRATEGY = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["at_least", "of"]}]}
-Strategy = Annotated[str, WithJsonSchema(_STRATEGY)]
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval", "all")
+
+
+def _known_strategy(value: str) -> str:
+    if value in (*STRATEGIES, "at_least"):
+        return value
+    raise ValueError(f"must be one of {', '.join(STRATEGIES)} or {{at_least: K, of: COUNT}}, not {value!r}")
+
+
+Strategy = Annotated[
+    str,
+    AfterValidator(_known_strategy),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "required": ["at_least", "of"]}]}),
+]
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 
@@ -183,7 +207,7 @@ class Requires(BaseModel):
     agentv: str | None = None
 
 
-class Metadata(StrictFields):
+class Metadata(PartFields):
     """Description of a suite; a loaded suite has it only if the file has a ``name``."""
 
     name: str | None = Field(
@@ -241,7 +265,7 @@ class TrialsFields(StrictFields):
         return {"pass_at_k": 1, "all": self.count, "at_least": self.at_least}.get(self.strategy)
 
 
-class ExecutionFields(StrictFields):
+class ExecutionFields(PartFields):
     """``execution`` as it is written, for a suite or a test."""
 
     target: Text | None = Field(None, description="Who answers.")
@@ -261,7 +285,7 @@ class HookFields(StrictFields):
     cwd: Text | None = None
 
 
-class WorkspaceFields(StrictFields):
+class WorkspaceFields(PartFields):
     """``workspace`` as it is written."""
 
     template: Text | None = Field(None, description="A folder that is copied for each test.")
@@ -284,7 +308,7 @@ class WorkspaceFields(StrictFields):
         return self.model_copy(update={name: value for name, value in override if value is not None})
 
 
-class SimulatedUser(StrictFields):
+class SimulatedUser(PartFields):
     """``user`` as it is written: the target that plays the user, and its goal."""
 
     target: Text = Field(description="The target that plays the user.")

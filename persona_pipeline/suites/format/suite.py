@@ -11,18 +11,25 @@ from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, Files, is_pattern
-from persona_pipeline.suites.format.models import MOST_DESCRIPTION, Metadata, Suite, Test, Text
+from persona_pipeline.suites.format.models import (
+    MOST_DESCRIPTION,
+    ExecutionFields,
+    Metadata,
+    Suite,
+    Test,
+    Text,
+    WorkspaceFields,
+)
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, grouped
 from persona_pipeline.suites.format.registry import canonical_type, find_type, unknown_type
 from persona_pipeline.suites.format.tests import (
-    INPUT,
     ITEMS,
     Defaults,
-    input_messages,
+    Input,
+    find_folders,
     read_all_asserts,
-    read_execution,
+    read_input,
     read_test,
-    read_workspace,
 )
 from persona_pipeline.suites.format.text import json_file, json_rows
 
@@ -53,9 +60,9 @@ class SuiteFields(Metadata):
     tests: Annotated[Any, _TESTS] = Field(None, description="The tests, or the file they are in.")
     eval_cases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
     evalcases: Annotated[Any, _TESTS] = Field(None, description="Older name of tests.", deprecated=True)
-    input: Annotated[Any, INPUT] = Field(None, description="Put before every test's input.")
-    execution: dict[str, Any] | None = None
-    workspace: dict[str, Any] | None = None
+    input: Input = Field(None, description="Put before every test's input.")
+    execution: ExecutionFields | None = None
+    workspace: WorkspaceFields | None = None
     dataset: Text | None = Field(None, description="What results call the data; the file's name by default.")
     target: Text | None = Field(None, description="Older name of execution.target.", deprecated=True)
     evaluator: Text = Field("llm_judge", description="The assert type of a test that has no asserts at all.")
@@ -151,15 +158,15 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
 def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) -> Suite | None:
     data = entry.data
     fields = _fields(reader, entry)
-    execution = read_execution(reader, entry)
+    execution = (fields and fields.execution) or ExecutionFields.model_validate({})
     if execution.cache_path:
         try:
             reader.files.check_place(path.parent / execution.cache_path, execution.cache_path)
         except (FileError, ValueError) as problem:
             reader.fail(entry, f"execution: cache_path: {problem}", "execution", "cache_path")
-    workspace = read_workspace(reader, entry)
+    workspace = find_folders(reader, entry, fields and fields.workspace)
     asserts = read_all_asserts(reader, entry)
-    asked = ((), {}) if data.get("input") is None else input_messages(reader, entry.named("suite"), "input")
+    asked = read_input(reader, entry.named("suite"), "input") if fields else ((), {})
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
     defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=not reader.clean)
     tests = _tests(reader, entry, path, lines, defaults)

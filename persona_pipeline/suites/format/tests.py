@@ -5,116 +5,84 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from persona_pipeline.base.documents.yaml import quotes_hint
-from persona_pipeline.base.errors import nearest
 from persona_pipeline.suites.format.models import (
-    STRATEGIES,
     AssertFields,
     ExecutionFields,
+    PartFields,
     SimulatedUser,
-    StrictFields,
     Test,
     Text,
     WorkspaceFields,
-    present,
     rename,
 )
-from persona_pipeline.suites.format.problems import ConfigEntry, Fields, Reader
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.registry import FUNCTIONS, TYPES, type_meant, unknown_type
 
 ROLES = ("system", "user", "assistant", "tool")
-_ROLES_TEXT = ", ".join(ROLES)
 MAX_NESTING = 16
-
-
 # Messages, and the files that they name, by the paths as they are written.
 Asked = tuple[tuple[dict[str, Any], ...], dict[str, Path]]
 
 
-def input_messages(reader: Reader, entry: ConfigEntry, key: str) -> Asked:
-    """Return the messages at ``input``, ``input_messages`` or a turn's ``user``; text is one user message.
+def _role(value: Any) -> Any:
+    if value not in ROLES:
+        said = f"must be one of {', '.join(ROLES)}, not {value!r}; to compare with data that has a role, put it under content"
+        raise ValueError(said)
+    return value
 
-    The files that they name must exist.
-    """
-    value = entry.data[key]
-    if isinstance(value, str) and key != "input_messages":
-        return ({"role": "user", "content": value},), {}
+
+def _content(value: Any) -> Any:
+    if isinstance(value, str | dict) or (isinstance(value, list) and all(isinstance(part, dict) for part in value)):
+        return value
+    raise ValueError("must be a string, a mapping or a list of parts (mappings)")
+
+
+class ToolCallFields(PartFields):
+    """A tool call in a message; other keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    tool: Text
+
+
+class MessageFields(PartFields):
+    """A message; other keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Annotated[Any, AfterValidator(_role)]
+    content: Annotated[Any, AfterValidator(_content)] = None
+    tool_calls: list[ToolCallFields] | None = None
+    name: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "MessageFields":
+        if self.content is None and not (self.role == "assistant" and self.tool_calls):
+            raise ValueError(f"{'content or tool_calls' if self.role == 'assistant' else 'content'} is required")
+        return self
+
+
+def _asked(value: Any) -> list[Any]:
+    """Return the messages of an input; text is one user message."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
     if not isinstance(value, list):
-        wanted = "a list of messages" if key == "input_messages" else "a string or a list of messages"
-        reader.fail(entry, f"{key} must be {wanted}{quotes_hint(value)}", key)
-        return (), {}
-    if not value:
-        reader.fail(entry, f"{key} must hold at least one message", key)
-    before = len(reader.problems)
-    messages = _messages(reader, entry, key)
-    return messages, _find_files(reader, entry, key, messages) if len(reader.problems) == before else {}
+        raise ValueError(f"must be a string or a list of messages{quotes_hint(value)}")
+    return value
 
 
-def expected_messages(reader: Reader, entry: ConfigEntry, key: str | None) -> tuple[dict[str, Any], ...]:
-    """Return the messages at ``expected_output`` or ``expected_messages``; no key: no messages."""
-    if key is None:
-        return ()
-    value = entry.data[key]
-    if key == "expected_messages":
-        if isinstance(value, list):
-            return _messages(reader, entry, key)
-        reader.fail(entry, f"{key} must be a list of messages", key)
-        return ()
-    if isinstance(value, dict) and "role" in value:
-        message = _message(reader, entry.child(key, label=key))
-        return () if message is None else (message,)
+def _expected(value: Any) -> list[Any]:
+    """Return the messages of an expected output; none for text and data, which are the content of one message."""
     if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
-        return _messages(reader, entry, key)
+        return value
+    if isinstance(value, dict) and "role" in value:
+        return [value]
     if isinstance(value, str | dict | list):
-        return () if value == [] else ({"role": "assistant", "content": value},)
-    reader.fail(entry, f"{key} must be a string, a mapping or a list; quote it to compare it as text", key)
-    return ()
-
-
-def _messages(reader: Reader, entry: ConfigEntry, key: str) -> tuple[dict[str, Any], ...]:
-    places = (entry.child(key, index, label=f"{key}[{index}]") for index in range(len(entry.data[key])))
-    return tuple(message for place in places if (message := _message(reader, place)) is not None)
-
-
-def _message(reader: Reader, entry: ConfigEntry) -> dict[str, Any] | None:
-    message = entry.data
-    if not isinstance(message, dict):
-        reader.fail(entry, "must be a message (a mapping with role and content)")
-        return None
-    role = message.get("role")
-    before = len(reader.problems)
-    if role is None:
-        reader.fail(entry, f"role is required, one of {_ROLES_TEXT}")
-    elif role not in ROLES:
-        hint = "" if "content" in message else "; to compare with data that has a role, put it under content"
-        reader.fail(entry, f"role must be one of {_ROLES_TEXT}, not {role!r}{hint}", "role")
-    calls = message.get("tool_calls")
-    if calls is not None:
-        _check_tool_calls(reader, entry, calls)
-    content = message.get("content")
-    if content is None:
-        if not (role == "assistant" and calls):
-            reader.fail(entry, f"{'content or tool_calls' if role == 'assistant' else 'content'} is required")
-    elif not isinstance(content, str | dict) and not (
-        isinstance(content, list) and all(isinstance(part, dict) for part in content)
-    ):
-        reader.fail(entry, "content must be a string, a mapping or a list of parts (mappings)", "content")
-    if not isinstance(message.get("name", ""), str):
-        reader.fail(entry, "name must be a string", "name")
-    return message if len(reader.problems) == before else None
-
-
-def _check_tool_calls(reader: Reader, entry: ConfigEntry, calls: Any) -> None:
-    if not isinstance(calls, list):
-        reader.fail(entry, "tool_calls must be a list", "tool_calls")
-        return
-    for index, call in enumerate(calls):
-        if not isinstance(call, dict):
-            reader.fail(entry, f"tool_calls[{index}] must be a mapping with tool", "tool_calls", index)
-        elif not isinstance(call.get("tool"), str) or not call["tool"]:
-            reader.fail(entry, f"tool_calls[{index}]: tool is required, a string", "tool_calls", index)
+        return []
+    raise ValueError("must be a string, a mapping or a list; quote it to compare it as text")
 
 
 def file_parts(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int, dict[str, Any]]]:
@@ -126,12 +94,16 @@ def file_parts(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int
                 yield index, number, part
 
 
-def _find_files(reader: Reader, entry: ConfigEntry, key: str, messages: Sequence[dict[str, Any]]) -> dict[str, Path]:
-    """Return the files of file parts, by the paths as they are written; each must exist.
+def read_input(reader: Reader, entry: ConfigEntry, *keys: str) -> Asked:
+    """Return the messages at the first of these keys that has a value, with the files of their parts, which must exist.
 
-    They are in the folder of the naming file or of the suite, or above them up to the repository's top.
+    The files are in the folder of the naming file or of the suite, or above them up to the repository's top.
     """
+    key = _present(entry, *keys)
+    if key is None:
+        return (), {}
     found: dict[str, Path] = {}
+    messages = tuple(_asked(entry.data[key]))
     folders = reader.folders(entry)
     above = [folder for folder in folders[-1].parents if folder.is_relative_to(reader.top)]
     for index, number, part in file_parts(messages):
@@ -141,28 +113,21 @@ def _find_files(reader: Reader, entry: ConfigEntry, key: str, messages: Sequence
             continue
         with reader.placing(entry, key, *place):
             found[part["value"]] = reader.files.find(part["value"], [*folders, *above])
-    return found
+    return messages, found
 
 
-def read_execution(reader: Reader, entry: ConfigEntry) -> ExecutionFields:
-    """Read ``execution`` of a suite or a test, but not ``evaluators`` in it, which are asserts."""
-    part = _part(reader, entry, "execution", ExecutionFields)
-    if part is None:
-        return ExecutionFields.model_validate({})
-    inner, fields = part
-    if fields.trials is not None and fields.trials.strategy not in (*STRATEGIES, "at_least"):
-        known = f"{', '.join(STRATEGIES)} or {{at_least: K, of: COUNT}}"
-        said = f"trials.strategy must be one of {known}, not {fields.trials.strategy!r}"
-        reader.fail(inner, said, "trials", "strategy")
-    return fields
+def _expected_messages(entry: ConfigEntry) -> tuple[dict[str, Any], ...]:
+    key = _present(entry, *_ANSWERS)
+    value = [] if key is None else entry.data[key]
+    messages = value if key == "expected_messages" else _expected(value)
+    return tuple(messages) or (() if value == [] else ({"role": "assistant", "content": value},))
 
 
-def read_workspace(reader: Reader, entry: ConfigEntry) -> WorkspaceFields | None:
-    part = _part(reader, entry, "workspace", WorkspaceFields)
-    if part is None:
+def find_folders(reader: Reader, entry: ConfigEntry, fields: WorkspaceFields | None) -> WorkspaceFields | None:
+    """Return the ``workspace`` of an entry with absolute paths of its folders."""
+    if fields is None:
         return None
-    inner, fields = part
-    found: dict[str, Any] = {}
+    inner, found = entry.child("workspace", label="workspace"), dict[str, Any]()
     if fields.template is not None:
         found["template"] = reader.find_folder(inner, fields.template, "template", "template")
     for name, hook in fields.hooks.items():
@@ -170,19 +135,6 @@ def read_workspace(reader: Reader, entry: ConfigEntry) -> WorkspaceFields | None
             cwd = reader.find_folder(inner, hook.cwd, f"{name}.cwd", name, "cwd")
             found[name] = hook.model_copy(update={"cwd": cwd})
     return fields.model_copy(update=found)
-
-
-def _part(reader: Reader, entry: ConfigEntry, name: str, model: type[Fields]) -> tuple[ConfigEntry, Fields] | None:
-    """Return the mapping at a key with its fields; None where it is not written or not valid."""
-    if entry.data.get(name) is None:
-        return None
-    inner = entry.child(name, label=name)
-    if not isinstance(inner.data, dict):
-        reader.fail(entry, f"{name} must be a mapping", name)
-        return None
-    data = {key: value for key, value in inner.data.items() if value is not None or key == "evaluators"}
-    fields = reader.validated(model, data, inner)
-    return None if fields is None else (inner, fields)
 
 
 def read_all_asserts(reader: Reader, entry: ConfigEntry) -> list[AssertFields]:
@@ -275,29 +227,58 @@ _ANSWERS = ("expected_messages", "expected_output", "reference_answer")
 # Older names of a test's fields, with what to write.
 _OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
 ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
-_MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
-INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
-TURNS: Any = WithJsonSchema(
-    {
-        "type": "array",
-        "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/TurnFields"}]},
-        "minItems": 1,
-    }
-)
-_ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
+Messages = Annotated[list[MessageFields], WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/MessageFields"}})]
+Input = Annotated[
+    Annotated[list[MessageFields], Field(min_length=1)] | None,
+    BeforeValidator(_asked),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/MessageFields"}}]}),
+]
+Answer = Annotated[
+    list[MessageFields] | None,
+    BeforeValidator(_expected),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]}),
+]
 
 
-class TestFields(StrictFields):
+class TurnFields(PartFields):
+    """A turn of a conversation as it is written; plain text is short for ``user``."""
+
+    user: Input = Field(description="What the user says: text, or messages.")
+    criteria: str | None = Field(None, description="The goal: what a good answer to this turn achieves.")
+    expected_output: Answer = Field(None, description="A good answer: text, data, or messages.")
+    assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="What must hold for this answer.")
+
+
+Turns = Annotated[
+    Annotated[list[TurnFields], Field(min_length=1)] | None,
+    BeforeValidator(lambda value: [*map(_turn_of, value)] if isinstance(value, list) else value),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/TurnFields"}]},
+            "minItems": 1,
+        }
+    ),
+]
+
+
+def _turn_of(value: Any) -> Any:
+    return {"user": value} if isinstance(value, str) else value
+
+
+class TestFields(PartFields):
     """A test as it is written."""
 
     id: Text = Field(description="Names the test in results; unique in the suite.")
     criteria: str | None = Field(None, description="The goal: what a good answer achieves.")
     expected_outcome: str | None = Field(None, description="The goal, older name.")
     outcome: str | None = Field(None, description="The goal, oldest name.")
-    input: Annotated[Any, INPUT] = Field(None, description="What is asked: text, or messages.")
-    input_messages: Annotated[Any, _MESSAGES] = Field(None, description="What is asked; wins over input.")
-    expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
-    expected_messages: Annotated[Any, _MESSAGES] = Field(None, description="A good answer; wins over expected_output.")
+    input: Input = Field(None, description="What is asked: text, or messages.")
+    input_messages: Annotated[Messages | None, Field(min_length=1)] = Field(
+        None, description="What is asked; wins over input."
+    )
+    expected_output: Answer = Field(None, description="A good answer: text, data, or messages.")
+    expected_messages: Messages | None = Field(None, description="A good answer; wins over expected_output.")
     assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="What must hold for the answer.")
     description: str | None = Field(
         None, description="Oldest form of the goal; used where no other is given.", deprecated=True
@@ -307,24 +288,15 @@ class TestFields(StrictFields):
     evaluators: Annotated[Any, ITEMS] = Field(None, description="Older name of assert.", deprecated=True)
     rubrics: list[Any] | None = Field(None, description="Older form of an assert of type rubrics.", deprecated=True)
     skip_defaults: bool = Field(False, description="Do not inherit the suite's asserts and input.")
-    execution: dict[str, Any] | None = None
-    workspace: dict[str, Any] | None = None
+    execution: ExecutionFields | None = None
+    workspace: WorkspaceFields | None = None
     metadata: dict[str, Any] | None = Field(None, description="Anything; tags in it are filtered on.")
     conversation_id: str | None = Field(None, description="Echoed in the results.")
-    turns: Annotated[Any, TURNS] = Field(
+    turns: Turns = Field(
         None, description="A conversation: what the user says, turn by turn, and what must hold for each answer."
     )
-    user: dict[str, Any] | None = Field(None, description="Who plays the user of a conversation after the turns.")
+    user: SimulatedUser | None = Field(None, description="Who plays the user of a conversation after the turns.")
     each_turn: Annotated[Any, ITEMS] = Field(None, description="What must hold for every answer of a conversation.")
-
-
-class TurnFields(StrictFields):
-    """A turn of a conversation as it is written; plain text is short for ``user``."""
-
-    user: Annotated[Any, INPUT] = Field(description="What the user says: text, or messages.")
-    criteria: str | None = Field(None, description="The goal: what a good answer to this turn achieves.")
-    expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
-    assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="What must hold for this answer.")
 
 
 @dataclass(frozen=True)
@@ -346,25 +318,28 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
         return None
     if isinstance(data.get("id"), str) and data["id"]:
         entry = replace(entry, label=f"test {data['id']!r}")
-    # Other functions read the lists, because they know more about them; this checks keys and plain values.
-    reader.validated(TestFields, present(data), entry)
+    fields = reader.validated(TestFields, data, entry)
     for old, new in _OLDER.items():
         if data.get(old) is not None:
             reader.deprecated(entry, old, new, old)
-    execution = read_execution(reader, entry)
-    skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
-    part = _part(reader, entry, "user", SimulatedUser)
-    user = part and part[1]
-    asked, files = _input(reader, entry)
-    expected = expected_messages(reader, entry, _present(entry, *_ANSWERS))
+    # Other functions read the asserts, because their fields depend on their types.
     asserts = _asserts(reader, entry)
-    turns = _turns(reader, entry, defaults)
+    every = read_asserts(reader, entry, "each_turn") if data.get("each_turn") is not None else []
+    if fields is None:
+        return None
+    execution = fields.execution or ExecutionFields.model_validate({})
+    skip_defaults = execution.skip_defaults or fields.skip_defaults
+    asked, files = read_input(reader, entry, "input_messages", "input")
+    expected = _expected_messages(entry)
+    turns = tuple(_turn(reader, entry, index, defaults) for index in range(len(fields.turns or ())))
+    user = fields.user
+    if not (asked or turns or user):
+        reader.fail(entry, "input is required")
     if user is not None and len(turns) > user.turns:
         reader.fail(entry, f"{len(turns)} turns are written and user.turns allows {user.turns}", "user")
-    every = read_asserts(reader, entry, "each_turn") if data.get("each_turn") is not None else []
     if every and not turns and user is None:
         reader.fail(entry, "each_turn is for conversations; write turns or user", "each_turn", key=True)
-    workspace = read_workspace(reader, entry)
+    workspace = find_folders(reader, entry, fields.workspace)
     if len(reader.problems) > before:
         return None
     if not skip_defaults:
@@ -382,14 +357,14 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
         workspace = defaults.workspace if workspace is None else defaults.workspace.merged(workspace)
     targets = execution.targets or ([execution.target] if execution.target is not None else None)
     return Test(
-        id=data["id"],
+        id=fields.id,
         input_messages=asked,
         expected_outcome=goal,
         expected_messages=expected,
         dataset=defaults.dataset,
         asserts=tuple(asserts),
-        conversation_id=data.get("conversation_id"),
-        metadata=data.get("metadata"),
+        conversation_id=fields.conversation_id,
+        metadata=fields.metadata,
         workspace=workspace,
         targets=None if targets is None else tuple(dict.fromkeys(targets)),
         trials=execution.trials,
@@ -402,53 +377,22 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> Test | 
     )
 
 
-def _turns(reader: Reader, entry: ConfigEntry, defaults: Defaults) -> tuple[Test, ...]:
-    """Read the turns of a conversation; each is a test of the answer to it."""
-    value = entry.data.get("turns")
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not value:
-        reader.fail(entry, "turns must be a list of at least one text, or mapping with user", "turns")
-        return ()
-    places = (entry.child("turns", index, label=f"turn {index + 1}") for index in range(len(value)))
-    found = [_turn(reader, place, defaults, f"turn {number}") for number, place in enumerate(places, start=1)]
-    return tuple(turn for turn in found if turn is not None)
-
-
-def _turn(reader: Reader, entry: ConfigEntry, defaults: Defaults, name: str) -> Test | None:
-    if isinstance(entry.data, str):
-        entry = replace(entry, data={"user": entry.data})
-    if not isinstance(entry.data, dict):
-        reader.fail(entry, "must be the user's text, or a mapping with user")
-        return None
-    before = len(reader.problems)
-    if reader.validated(TurnFields, present(entry.data), entry) is None:
-        return None
-    said, files = input_messages(reader, entry, "user")
-    expected = expected_messages(reader, entry, _present(entry, "expected_output"))
+def _turn(reader: Reader, entry: ConfigEntry, index: int, defaults: Defaults) -> Test:
+    """Read a turn of a conversation, a test of the answer to it."""
+    entry = entry.child("turns", index, label=f"turn {index + 1}")
+    entry = replace(entry, data=_turn_of(entry.data))
+    said, files = read_input(reader, entry, "user")
     asserts = read_asserts(reader, entry, "assert") if entry.data.get("assert") is not None else []
-    if len(reader.problems) > before:
-        return None
     return Test(
-        id=name,
+        id=f"turn {index + 1}",
         input_messages=said,
         expected_outcome=entry.data.get("criteria") or "",
-        expected_messages=expected,
+        expected_messages=_expected_messages(entry),
         dataset=defaults.dataset,
         asserts=tuple(asserts),
         files=files,
         entry=entry,
     )
-
-
-def _input(reader: Reader, entry: ConfigEntry) -> Asked:
-    key = _present(entry, "input_messages", "input")
-    if key is not None:
-        return input_messages(reader, entry, key)
-    misspelt = (nearest(name, ("input", "input_messages")) for name in entry.data.keys() - TestFields.model_fields)
-    if _present(entry, "turns", "user") is None and not any(misspelt):
-        reader.fail(entry, "input is required")
-    return (), {}
 
 
 def _present(entry: ConfigEntry, *keys: str) -> str | None:

@@ -329,12 +329,10 @@ class Bases:
                 basis.add(self.of_answer(test.user.target, test))
                 _add_persona(basis, self.world, test.user.agent)
         basis.entries |= {(str(path), "") for path in test.files.values()}
-        flat = [item for outer in asserts for item in _flat(outer)]
-        for item in flat:
+        for item in (part for outer in asserts for part in _flat(outer)):
             self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
-            agents = frozenset(item.judged_agent for item in flat if item.judged_agent is not None)
-            basis.add(self._once(("judge", agents), lambda: self._of_judge(agents)))
+            basis.add(self._once(("judge",), self._of_judge))
         return basis
 
     def _add_assert(self, basis: Basis, item: AssertFields) -> None:
@@ -344,16 +342,11 @@ class Bases:
             basis.entries |= {(str(path), "") for path in item.world_files(self.world)}
         self._add_class(basis, type(item))
 
-    def _of_judge(self, agents: frozenset[str]) -> Basis:
-        """Return the inputs of judgments: the judge, and the recordings of these agents and of no agent."""
-        basis = Basis({"judge": self.judge and self.judge.identity})
+    def _of_judge(self) -> Basis:
+        """Return the inputs of judgments: the judge and its recordings."""
         folder = self.judge.recordings if self.judge else None
-        if folder is not None:
-            from persona_pipeline.suites.targets.persona import agents_of
-
-            names = {path.name for path in folder.glob("*")} - {*agents_of(folder.parent)}
-            basis.entries = {(str(folder.resolve() / name), "**") for name in names | agents}
-        return basis
+        entries = set[Entry]() if folder is None else {(str(folder.resolve()), "**")}
+        return Basis({"judge": self.judge and self.judge.identity}, entries)
 
     def _of_target(self, name: str) -> Basis:
         entry = self.targets.entries.get(name) if self.targets else None

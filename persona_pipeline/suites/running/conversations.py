@@ -1,7 +1,7 @@
 """Conversations: a target is asked turn by turn, with written lines or those of a target that plays the user."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -54,14 +54,8 @@ class Runner(Protocol):
     responses: Responses | None
     targets: Targets | None
 
-    def answer(
-        self,
-        cell: PlannedTest,
-        number: int,
-        made: "WorkspaceFolder | None" = None,
-        deadline: float | None = None,
-        turn: AskedTurn | None = None,
-    ) -> tuple[Output, bool]: ...
+    @property
+    def answer(self) -> Callable[..., tuple[Output, bool]]: ...
 
 
 def converse(

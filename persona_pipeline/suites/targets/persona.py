@@ -11,7 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import persona_prompt
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.targets.models import AnthropicTarget
-from persona_pipeline.world.personas import PERSONAS, is_agent_id, load_persona, yaml_stems
+from persona_pipeline.world.personas import PERSONAS, is_agent_id, load_persona
 
 
 class PersonaTarget(AnthropicTarget):
@@ -55,8 +55,3 @@ def agent_prompt(world: Path, agent: str, roots: Sequence[Path] | None) -> str:
 def persona_files(world: Path, agent: str) -> list[Path]:
     """Return where the persona file of an agent can be; no path for a name that cannot be an agent's."""
     return [world / PERSONAS / f"{agent}.{ending}" for ending in ("yaml", "yml")] if is_agent_id(agent) else []
-
-
-def agents_of(world: Path) -> list[str]:
-    """Return the names of the persona files of a world."""
-    return yaml_stems(world / PERSONAS)

@@ -50,17 +50,17 @@ def test_what_a_test_asks_and_expects(tmp_path: Path, given: dict[str, Any], nam
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ("text", "must be a message"),
-        ({"content": "x"}, "role is required, one of system, user, assistant, tool"),
-        ({"role": "robot", "content": "x"}, "role must be one of system, user, assistant, tool, not 'robot'"),
+        ("text", ": must be a mapping"),
+        ({"content": "x"}, ".role is required"),
+        ({"role": "robot", "content": "x"}, ".role: must be one of system, user, assistant, tool, not 'robot'"),
         ({"role": "user"}, "content is required"),
         ({"role": "assistant"}, "content or tool_calls is required"),
-        ({"role": "user", "content": 5}, "content must be a string, a mapping or a list of parts"),
-        ({"role": "user", "content": ["a"]}, "content must be a string, a mapping or a list of parts"),
-        ({"role": "assistant", "tool_calls": "x"}, "tool_calls must be a list"),
-        ({"role": "assistant", "tool_calls": ["x"]}, "tool_calls[0] must be a mapping with tool"),
-        ({"role": "assistant", "tool_calls": [{"input": 1}]}, "tool_calls[0]: tool is required"),
-        ({"role": "user", "content": "x", "name": 5}, "name must be a string"),
+        ({"role": "user", "content": 5}, ".content: must be a string, a mapping or a list of parts"),
+        ({"role": "user", "content": ["a"]}, ".content: must be a string, a mapping or a list of parts"),
+        ({"role": "assistant", "tool_calls": "x"}, ".tool_calls: must be a list"),
+        ({"role": "assistant", "tool_calls": ["x"]}, ".tool_calls[0]: must be a mapping"),
+        ({"role": "assistant", "tool_calls": [{"input": 1}]}, ".tool_calls[0].tool is required"),
+        ({"role": "user", "content": "x", "name": 5}, ".name: must be a string"),
     ],
 )
 @pytest.mark.parametrize("key", ["input_messages", "expected_messages"])

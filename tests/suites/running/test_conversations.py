@@ -287,10 +287,10 @@ def test_the_turn_from_which_a_character_is_lost(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"turns": []}, "turns must be a list of at least one"),
-        ({"turns": [1]}, "turn 1: must be the user's text"),
-        ({"turns": [{"user": "a", "asert": []}]}, "unknown key 'asert'; did you mean 'assert'?"),
-        ({"turns": [{"criteria": "a"}]}, "turn 1: user is required"),
+        ({"turns": []}, "turns: must not be empty"),
+        ({"turns": [1]}, "turns[0]: must be a mapping"),
+        ({"turns": [{"user": "a", "asert": []}]}, "unknown key 'turns[0].asert'; did you mean 'assert'?"),
+        ({"turns": [{"criteria": "a"}]}, "turns[0].user is required"),
         ({"turns": [{"user": "a", "assert": [{"type": "contans"}]}]}, "contans"),
         ({"user": {"target": "t"}}, "goal is required"),
         ({"turns": ["a", "b"], "user": {"target": "t", "goal": "g", "turns": 1}}, "user.turns allows 1"),
