@@ -1,34 +1,31 @@
-"""A world under Dagster's own daemon and webserver: backfills are launched, and what the board then says is read."""
+"""A world on Dagster's board: backfills are launched in this process, and what the pages then say is read."""
 
 import json
-import os
-import shutil
-import subprocess
-import urllib.error
+import logging
+import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+import uvicorn
+from dagster._core.launcher.sync_in_memory_run_launcher import SyncInMemoryRunLauncher
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
+from dagster._daemon.backfill import execute_backfill_iteration
+from dagster_webserver.app import create_app_from_workspace_process_context
 
 from persona_pipeline.definitions import defs
-from tests.support.cohort import PROJECT, free_port
-from tests.support.stopping import stop_group
+from tests.defs.support import Project
+from tests.defs.test_killed_daemon import ORIGIN
+from tests.support.cohort import free_port
 from tests.support.waiting import PATIENCE, wait_until
 
-# The daemon looks at backfills every 30 seconds otherwise, and each takes two looks.
-_DAEMON = """
-import dagster._daemon.controller as controller
-controller.DEFAULT_DAEMON_INTERVAL_SECONDS = 1
-from dagster._daemon.__main__ import main
-main()
-"""
-_LOCATION = {"repositoryLocationName": "persona_pipeline.definitions", "repositoryName": "__repository__"}
 _LAUNCH = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
-_RUN = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
-  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _RUN_STATUS = """query($id: ID!) { runOrError(runId: $id) { ... on Run { status tags { key value } } } }"""
 _BACKFILL = """query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
   status runs { status tags { key value } } assetBackfillData { assetBackfillStatuses {
@@ -44,8 +41,11 @@ ENDED = {"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCEL
 class Board:
     """What the pages are made of."""
 
-    root: Path
+    project: Project
     site: str
+    workspace: WorkspaceProcessContext
+    # Runs make an event loop, which the threads of the browser and of a backfill have.
+    worker: ThreadPoolExecutor
     backfills: list[str] = field(default_factory=list)
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
@@ -63,18 +63,17 @@ class Board:
         launched = self.ask(_LAUNCH, params=params)["launchPartitionBackfill"]
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
         self.backfills.append(launched["backfillId"])
-        return _until(lambda: self.ask(_BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"])
+        while (said := self.ask(_BACKFILL, id=self.backfills[-1])["partitionBackfillOrError"])["status"] not in ENDED:
+            self.worker.submit(self._look).result()
+        return said
+
+    def _look(self) -> None:
+        list(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
 
     def evaluate(self, agent_id: str) -> dict[str, Any]:
-        """Launch a run of one agent, wait for its end and return what is said of it."""
-        params = {
-            "selector": {**_LOCATION, "jobName": "evaluate_agent"},
-            "mode": "default",
-            "executionMetadata": {"tags": [{"key": "dagster/partition", "value": agent_id}]},
-        }
-        launched = self.ask(_RUN, params=params)["launchRun"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return _until(lambda: self.ask(_RUN_STATUS, id=launched["run"]["runId"])["runOrError"])
+        """Evaluate one agent and return what is said of the run."""
+        run = self.worker.submit(self.project.evaluate, agent_id).result()
+        return self.ask(_RUN_STATUS, id=run.run_id)["runOrError"]
 
     def assets(self) -> dict[str, dict[str, Any]]:
         """Return what the catalog says of each asset of the agents, by key."""
@@ -89,64 +88,35 @@ def evaluated() -> list[dict[str, list[str]]]:
     ]
 
 
-def _until(ask: Any) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
-
-    def ended() -> bool:
-        found[:] = [ask()]
-        return found[0]["status"] in {*ENDED, "SUCCESS", "FAILURE"}
-
-    wait_until(ended, pause=0.5)
-    return found[0]
-
-
 @contextmanager
-def open_board(root: Path, python: str) -> Iterator[Board]:
-    """Start daemon and webserver in a world's folder, as somebody does who has no other settings."""
-    shutil.copy(PROJECT / "dagster.yaml", root)
-    port = free_port()
-    place = ["-m", "persona_pipeline.definitions"]
-    commands = {
-        "daemon": [python, "-W", "ignore", "-c", _DAEMON, "run", *place],
-        "webserver": [
-            python,
-            "-W",
-            "ignore",
-            "-m",
-            "dagster_webserver",
-            *place,
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-        ],
-    }
-    outside = {key: value for key, value in os.environ.items() if not key.startswith(("PERSONA_", "DAGSTER_"))}
-    running = []
-    try:
-        for name, command in commands.items():
-            with (root / f"{name}.log").open("wb") as log:
-                running.append(
-                    subprocess.Popen(
-                        command,
-                        cwd=root,
-                        env={**outside, "DAGSTER_HOME": str(root), "PERSONA_ROOT": str(root)},
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
-                )
-        opened = Board(root, f"http://127.0.0.1:{port}")
-        wait_until(lambda: _answers(opened.site))
-        yield opened
-    finally:
-        for process in running:
-            stop_group(process)
+def open_board(project: Project) -> Iterator[Board]:
+    """Serve the pages of a world, that of the environment, whose runs and backfills this process executes."""
+    instance = project.instance
+    launch = SyncInMemoryRunLauncher.launch_run
+    lock, connect = threading.RLock(), instance.run_storage.connect  # type: ignore[attr-defined]
 
+    @contextmanager
+    def one_at_a_time() -> Iterator[Any]:
+        with lock, connect() as connection:
+            yield connection
 
-def _answers(site: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{site}/server_info", timeout=1):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
+    with (
+        # Of a database in memory SQLite makes no one wait: who comes second fails.
+        patch.object(instance.run_storage, "connect", one_at_a_time),
+        # No other process opens it.
+        patch.object(instance, "get_ref", lambda: None),
+        WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace,
+        ThreadPoolExecutor(2) as worker,
+        patch.object(SyncInMemoryRunLauncher, "launch_run", lambda *run: worker.submit(launch, *run).result()),
+    ):
+        port = free_port()
+        app = create_app_from_workspace_process_context(workspace)
+        server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="warning"))
+        serving = threading.Thread(target=server.run)
+        serving.start()
+        try:
+            wait_until(lambda: server.started)
+            yield Board(project, f"http://127.0.0.1:{port}", workspace, worker)
+        finally:
+            server.should_exit = True
+            serving.join()

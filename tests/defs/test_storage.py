@@ -22,6 +22,7 @@ from dagster._core.execution.backfill import PartitionBackfill
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
+from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
@@ -120,33 +121,32 @@ def _left_by(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) ->
     return len(made), events, checks
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))])
-def _opened(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Project, dict[str, str]]]:
-    """The small world and an instance on SQLite files or on Postgres, and the environment that leads to both.
+@pytest.fixture(scope="module")
+def _opened(postgres: URL, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, dict[str, str]]]:
+    """The small world and an instance on Postgres, and the environment that leads to both.
 
     Making Dagster's tables takes longer than most tests: those below share them, each whatever the others left.
     """
     home = tmp_path_factory.mktemp("home")
-    shutil.copy(PROJECT / "dagster.yaml", home)
-    root = write_small_world(tmp_path_factory.mktemp("either") / "small")
-    environment = {"DAGSTER_HOME": str(home), "PERSONA_ROOT": str(root)}
-    with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as stack:
-        if request.param == "postgres":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres")))
-            shutil.copy(PROJECT / "deploy/dagster.yaml", home)
-            environment |= {"PERSONA_DATABASE_URL": url, "PERSONA_DAGSTER_DATABASE_URL": _for_dagster(url)}
+    shutil.copy(PROJECT / "deploy/dagster.yaml", home)
+    root = write_small_world(tmp_path_factory.mktemp("shared") / "small")
+    with pytest.MonkeyPatch.context() as patched, fresh_database(postgres) as url:
+        environment = {
+            "DAGSTER_HOME": str(home),
+            "PERSONA_ROOT": str(root),
+            "PERSONA_DATABASE_URL": url,
+            "PERSONA_DAGSTER_DATABASE_URL": _for_dagster(url),
+        }
         for name, value in environment.items():
             patched.setenv(name, value)
         get_settings.cache_clear()
         with dg.DagsterInstance.get() as instance:
-            yield Project(root, instance, environment.get("PERSONA_DATABASE_URL", "")), environment
+            yield Project(root, instance, url), environment
 
 
 @pytest.fixture
-def either(_opened: tuple[Project, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The small world, with Dagster's history and the store on SQLite files or on Postgres."""
+def on_postgres(_opened: tuple[Project, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The small world, with Dagster's history and the store on Postgres; what other tests hold is on SQLite in memory."""
     project, environment = _opened
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -155,26 +155,28 @@ def either(_opened: tuple[Project, dict[str, str]], monkeypatch: pytest.MonkeyPa
     return project
 
 
-def test_every_job_runs_to_its_end(either: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = (either.evaluate("ann", ("personas",)).run_id for _ in range(2))
+@pytest.mark.xdist_group("postgres")
+def test_every_job_runs_to_its_end(on_postgres: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = (on_postgres.evaluate("ann", ("personas",)).run_id for _ in range(2))
     report = {"ops": {"regression_report": {"config": {"agents": ["ann"]}}}}
-    assert not either.run("persona_regression", run_config=report).success, "nothing is recorded of ann"
-    assert (either.root / ".persona/reports/report.json").is_file()
+    assert not on_postgres.run("persona_regression", run_config=report).success, "nothing is recorded of ann"
+    assert (on_postgres.root / ".persona/reports/report.json").is_file()
     baseline = {"ops": {"capture_baselines": {"config": {"agents": ["ann"]}}}}
-    assert either.run("capture_baseline", run_config=baseline).success
-    assert either.run("run_eval_suites").success
+    assert on_postgres.run("capture_baseline", run_config=baseline).success
+    assert on_postgres.run("run_eval_suites").success
     monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: timedelta(seconds=-days))
-    assert either.run("upkeep").success
-    assert either.instance.get_run_by_id(old) is None and either.instance.get_run_by_id(new) is not None
+    assert on_postgres.run("upkeep").success
+    assert on_postgres.instance.get_run_by_id(old) is None and on_postgres.instance.get_run_by_id(new) is not None
 
 
-def test_each_edit_asks_for_what_rests_on_it_once(either: Project) -> None:
-    either.remember()
+@pytest.mark.xdist_group("postgres")
+def test_each_edit_asks_for_what_rests_on_it_once(on_postgres: Project) -> None:
+    on_postgres.remember()
     whole = (*EVALUATED, "in_character", "verdicts")
     persona, claims, root = (
         {"display_name": "Cleo", "persona": "Counts."},
         [{"id": "x", "claim": "Is calm"}],
-        either.root,
+        on_postgres.root,
     )
     fluency = {"dimension": "fluency", "propositions": claims}
     edits: list[tuple[Sequence[Callable[[], object]], dict[str, tuple[str, ...]]]] = [
@@ -203,15 +205,16 @@ def test_each_edit_asks_for_what_rests_on_it_once(either: Project) -> None:
     for some, expected in edits:
         for edit in some:
             edit()
-        assert {item.agent_id: item.assets for item in either.tick()} == expected
-    assert either.tick() == []
+        assert {item.agent_id: item.assets for item in on_postgres.tick()} == expected
+    assert on_postgres.tick() == []
 
 
-def test_a_backfill_is_a_run_for_the_agents_that_follow_each_other(either: Project) -> None:
-    write_yaml(either.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Counts."})
-    either.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "cleo"])
+@pytest.mark.xdist_group("postgres")
+def test_a_backfill_is_a_run_for_the_agents_that_follow_each_other(on_postgres: Project) -> None:
+    write_yaml(on_postgres.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Counts."})
+    on_postgres.instance.add_dynamic_partitions(AGENTS, ["ann", "bob", "cleo"])
     keys = [spec.key for spec in build_specs(Place()).evaluated]
-    with WorkspaceProcessContext(either.instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace:
+    with WorkspaceProcessContext(on_postgres.instance, InProcessWorkspaceLoadTarget(ORIGIN)) as workspace:
         for number, (asked, expected) in enumerate(
             [(["ann", "bob", "cleo"], [("ann", "cleo")]), (["ann", "cleo"], [("ann", "ann"), ("cleo", "cleo")])]
         ):
@@ -222,15 +225,15 @@ def test_a_backfill_is_a_run_for_the_agents_that_follow_each_other(either: Proje
                 asset_selection=keys,
                 backfill_timestamp=time.time(),
                 tags={},
-                dynamic_partitions_store=either.instance,
+                dynamic_partitions_store=on_postgres.instance,
                 all_partitions=False,
                 title=None,
                 description=None,
                 run_config=None,
             )
-            either.instance.add_backfill(launched)
+            on_postgres.instance.add_backfill(launched)
             list(execute_backfill_iteration(workspace, logging.getLogger("backfill")))
-            runs = either.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": launched.backfill_id}))
+            runs = on_postgres.instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": launched.backfill_id}))
             assert sorted((run.tags[RANGE[0]], run.tags[RANGE[1]]) for run in runs) == expected
 
 
