@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date
 from statistics import fmean
 
@@ -12,8 +11,8 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import replayed, run_evaluation
-from persona_pipeline.guard.anchors import AnchorAnswers, AnchoredAgent
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.anchors import AnchorAnswers, AnchorRound
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
 from persona_pipeline.guard.labels.files import LABELS, LabellerKind
 from persona_pipeline.guard.labels.messages import MarkSource, message_label, write_message_labels
@@ -75,17 +74,11 @@ def test_required_labels_are_missing_until_people_gave_them(world: World) -> Non
     assert "calibration" not in kinds(evaluated(world, agents=["pam"], require_calibration=True))
 
 
-def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World) -> None:
+def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert evaluated(world).exit_code == 1
-    agents = [AnchoredAgent(agent_id="pam", name="Pam", persona=None, anchors=[])]
     failed = AnchorAnswers(day=date(2026, 6, 21), right={str(n): n < 10 for n in range(20)})
-    done = run_evaluation(world, open_judge("recorded", world), EvaluationRequest(dimensions=["adherence"]))
-    assert done.replay is not None
-    replay = done.replay()
-    reference = replace(replay.snapshot.reference, anchors=agents)
-    signals = replace(replay.snapshot.signals, anchors=failed)
-    snapshot = replace(replay.snapshot, reference=reference, signals=signals)
-    report = replayed(replace(replay, snapshot=snapshot)).report
+    monkeypatch.setattr(AnchorRound, "answers", lambda *_: failed)
+    report = evaluated(world)
     assert (report.exit_code, {"doubted", "judge_health"} <= kinds(report)) == (3, True)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
