@@ -61,7 +61,6 @@ class Output:
         turns: the answers of a conversation, one per turn.
         asked: the messages that an answer in a conversation replies to.
         user_cost_usd: cost of the simulated user.
-        left_out: reported figures that are impossible, such as a negative duration.
         calls_reported: the answer has a form in which tool calls would be present.
     """
 
@@ -78,7 +77,6 @@ class Output:
     turns: "list[Output]" = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
-    left_out: list[str] = field(default_factory=list)
     calls_reported: bool = True
 
     def __post_init__(self) -> None:
@@ -258,13 +256,11 @@ def parse_output(value: Any) -> Output:
     except TurnError as problem:
         raise OutputError(problem) from problem
     known: dict[str, Any] = {name: _number(given.get(name)) for name in _NUMBERS}
-    left_out = [name for name, number in known.items() if number is None and given.get(name) is not None]
     known |= {name: given[name] for name in _TEXTS if isinstance(given.get(name), str)}
     output = Output(
         [_message(turn) for turn in turns],
         _token_usage(given.get("token_usage")),
         truncated=given.get("truncated") is True or any(turn.was_cut_off for turn in turns),
-        left_out=left_out,
         calls_reported=given.get("calls_reported") is not False
         and all(turn.calls is not None for turn in turns if turn.role == ASSISTANT),
         **known,

@@ -1,21 +1,21 @@
 """``tool_trajectory``: the tools that the agent called, their order and their arguments."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
+from persona_pipeline.suites.format.models import Limit, StrictFields, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.format.text import MISSING, compile_pattern, json_equal, search, stringify, value_at
+from persona_pipeline.suites.format.text import MISSING, json_equal, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
-ArgsMatch = Literal["exact", "superset", "subset", "ignore", "pattern"] | list[str]
-_WAYS = ("exact", "superset", "subset", "ignore", "pattern")
+ArgsMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
+_WAYS = ("exact", "superset", "subset", "ignore")
 
 
 def _args(value: Any) -> Any:
@@ -52,8 +52,7 @@ class ToolTrajectory(Assert):
     other calls may come between. ``exact``: positions that agree, over the longer of the two lists. ``superset``: share of
     ``expected`` found in any order, each call used once. ``subset``: share of the calls that ``expected`` allows.
 
-    ``args_match``: ``superset`` allows further arguments, at any depth; ``subset`` is the reverse. For
-    ``pattern``, each text in ``args`` is a pattern for the argument in its place.
+    ``args_match``: ``superset`` allows further arguments, at any depth; ``subset`` is the reverse.
     """
 
     needs = (Need.CALLS,)
@@ -88,9 +87,6 @@ class ToolTrajectory(Assert):
             raise ValueError(f"expected is required for mode {self.mode}")
         if self.mode in ("in_order", "superset") and not self.expected:
             raise ValueError(f"expected is empty, so mode {self.mode} checks nothing; mode exact is met by no calls")
-        for item in self.expected or ():
-            if (item.args_match or self.args_match) == "pattern" and isinstance(item.args, dict):
-                over_texts(item.args, compile_pattern)
         return self
 
     def grade(self, output: Output, context: Context) -> Grade:
@@ -193,29 +189,20 @@ def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str |
     if how == "exact":
         return json_equal(expected, actual)
     if how == "subset":
-        return _covers(expected, actual, json_equal)
+        return _covers(expected, actual)
     if how == "superset":
-        return _covers(actual, expected, json_equal)
-    if how == "pattern":
-        return _covers(actual, expected, _matches)
+        return _covers(actual, expected)
     wanted = [(path, value_at(expected, path)) for path in how]
     return all(value is MISSING or json_equal(value, value_at(actual, path)) for path, value in wanted)
 
 
-def _covers(large: Any, small: Any, same: Callable[[Any, Any], bool]) -> bool:
+def _covers(large: Any, small: Any) -> bool:
     """Return whether a value contains another: each key of its mappings, and lists of equal length."""
     if isinstance(small, dict) and isinstance(large, dict):
-        return all(key in large and _covers(large[key], value, same) for key, value in small.items())
+        return all(key in large and _covers(large[key], value) for key, value in small.items())
     if isinstance(small, list) and isinstance(large, list):
-        return len(small) == len(large) and all(map(_covers, large, small, repeat(same)))
-    return same(large, small)
-
-
-def _matches(actual: Any, expected: Any) -> bool:
-    """Return whether an argument matches a pattern; an expected value that is not a text must be equal."""
-    if not isinstance(expected, str):
-        return json_equal(actual, expected)
-    return search(expected, actual if isinstance(actual, str) else stringify(actual))
+        return len(small) == len(large) and all(map(_covers, large, small))
+    return json_equal(large, small)
 
 
 def _within(limit: float, call: dict[str, Any], where: str) -> tuple[bool, str]:

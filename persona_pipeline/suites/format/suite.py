@@ -144,14 +144,9 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         if found is None:
             return None
         document = found
-        entry = ConfigEntry(document.data, document)
-        tests = document.data.get("tests")
-        # A sidecar may name its own JSON lines.
-        if isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve():
-            reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
-        elif "tests" in document.data:
+        if "tests" in document.data:
             said = f"{path.name} holds the tests; run this file alone or remove tests"
-            reader.fail(entry, said, "tests", key=True)
+            reader.fail(ConfigEntry(document.data, document), said, "tests", key=True)
     return _suite(reader, path, ConfigEntry(document.data, document), text)
 
 

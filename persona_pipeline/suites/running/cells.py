@@ -194,9 +194,6 @@ class CellRunner:
                 output.file_changes = output.file_changes or made.changes()
             if output.truncated:
                 notes.append(f"attempt {number + 1}: the answer was cut off; raise max_tokens where a limit did it")
-            if output.left_out:
-                told = ", ".join(output.left_out)
-                notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
             key = self.request_key(cell.test)
             context = Context(self.suite, cell.test, self.services, number, deadline, key)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]

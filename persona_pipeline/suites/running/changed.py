@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,6 @@ from persona_pipeline.suites.running.basis import UNSEEN, Bases, Entry, Looks, g
 from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
 from persona_pipeline.suites.running.plan import targets_of
 
-_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
 OUTSIDE = "outside the repository"
 # Values of each test, by target.
 _Before = dict[str, dict[str | None, dict[str, str]]]
@@ -62,7 +60,6 @@ class _Diff:
     changed: frozenset[str]
     moved: frozenset[str]
     known: frozenset[str]
-    _lines: dict[str, list[int]] = field(default_factory=dict)
     _reasons: dict[Entry, list[str]] = field(default_factory=dict)
 
     @classmethod
@@ -82,18 +79,9 @@ class _Diff:
         return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else None
 
     def place(self, path: Path, entry: ConfigEntry | None = None) -> str:
-        """Return a file with its first different line, from the line of ``entry`` on."""
-        name = self.name(path)
-        if name is None:
-            return f"{path} ({OUTSIDE})"
-        if name not in self._lines:
-            how = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "--no-renames")
-            said = ask_git(self.top, "--literal-pathspecs", *how, self.commit, "--", f"./{name}")
-            self._lines[name] = [int(match) for match in _HUNK.findall(said)]
-        first = (entry.problem("").line if entry else None) or 0
-        lines = self._lines[name]
-        line = next((line for line in lines if line >= first), lines[0] if lines else None)
-        return f"{name}:{line}" if line else name
+        """Return a file as git spells it, with the line of ``entry``."""
+        line = f":{entry.problem('').line}" if entry else ""
+        return f"{name}{line}" if (name := self.name(path)) else f"{path} ({OUTSIDE})"
 
     def reasons(self, looks: Looks, entry: Entry) -> list[str]:
         """Return the reasons why an entry differs; many tests share one."""
@@ -135,7 +123,7 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
     named = targets_of(bases.suite, test, bases.options, bases.targets, bases.responses)
     old = before.get(test.id) if before is not None else None
     if old is None:
-        yield diff.place(written, test.entry) if before is not None else diff.name(written) or str(written)
+        yield diff.place(written, test.entry)
     elif list(named) != list(old):
         yield diff.place(bases.suite.path.resolve())
     for name in named:

@@ -105,20 +105,3 @@ class TestCache:
         self.cached(suite, answering, tmp_path, cache=option)
         self.cached(suite, answering, tmp_path, cache=option)
         assert len(answering.asked) == asked
-
-
-@pytest.mark.parametrize(
-    ("figures", "said"),
-    [
-        ({"duration_ms": -1}, "duration_ms of the answer"),
-        ({"duration_ms": float("nan"), "cost_usd": "free"}, "cost_usd, duration_ms of the answer"),
-        ({"duration_ms": 0, "cost_usd": None}, None),
-    ],
-    ids=["negative", "no numbers", "nothing wrong"],
-)
-def test_a_figure_that_cannot_be_is_said(tmp_path: Path, figures: dict[str, Any], said: str | None) -> None:
-    suite = suite_of(tmp_path, {"type": "contains", "value": "ok"})
-    (test,) = run_suite(suite, targets=Given.of(target(lambda request: {"text": "ok", **figures}))).tests
-    assert test.verdict == "pass"
-    assert [note for note in test.notes if said is None or said in note] == ([] if said is None else [*test.notes])
-    assert bool(test.notes) is (said is not None)

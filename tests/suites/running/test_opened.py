@@ -319,7 +319,9 @@ def test_what_differs_from_the_last_run_counts_as_a_change(repository: Repositor
 
 def test_a_program_that_ran_out_of_time_may_open_anything(repository: Repository) -> None:
     repository.make(Layout("", WORDS, "import time\ntime.sleep(60)\n"))
-    repository.cli("suite", "run", str(repository.root / "agent"), "--allow-code", "--timeout", "1")
+    repository.cli(
+        "suite", "run", str(repository.root / "agent"), "--allow-code", "--timeout", "1", "--max-retries", "0"
+    )
     write(repository.root, {"unrelated/other.py": "OTHER = 2\n"})
     done = repository.cli("suite", "run", str(repository.root / "agent"), "--changed", "HEAD", "--json")
     assert [row["test_id"] for row in json.loads(done.stdout)["tests"]] == ["t"]
