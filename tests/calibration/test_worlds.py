@@ -78,7 +78,9 @@ def test_what_a_judge_that_failed_its_check_says_cannot_be_told(world: World, mo
     assert evaluated(world).exit_code == 1
     failed = AnchorAnswers(day=date(2026, 6, 21), right={str(n): n < 10 for n in range(20)})
     monkeypatch.setattr(AnchorRound, "answers", lambda *_: failed)
-    report = evaluated(world)
+    monkeypatch.setenv("PERSONA_ANCHORS", "20")
+    get_settings.cache_clear()
+    report = evaluated(World(world.root, world.store))
     assert (report.exit_code, {"doubted", "judge_health"} <= kinds(report)) == (3, True)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
