@@ -147,6 +147,7 @@ _TARGETS: dict[str, dict[str, Any]] = {
     "bedrock": {"model": "m", "base_url": "http://127.0.0.1:9/"},
     "persona": {"agent": "ann"},
     "replay": {"path": "own.json"},
+    "claude-agent-sdk": {},
 }
 
 

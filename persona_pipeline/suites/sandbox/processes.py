@@ -85,7 +85,7 @@ except OSError as error:
 """
 
 
-def _little_environment() -> dict[str, str]:
+def little_environment() -> dict[str, str]:
     """Return a small environment for programs: without keys, tokens and settings of this project."""
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
 
@@ -126,7 +126,7 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**_little_environment(), **given, MARK: mark},
+                env={**little_environment(), **given, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,

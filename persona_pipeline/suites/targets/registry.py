@@ -21,6 +21,7 @@ TARGETS = Registry(
         **dict.fromkeys(("bedrock", "vertex"), f"{_HERE}.models:MessagesTarget"),
         **dict.fromkeys(("openai", "azure", "gemini", "ollama", "vllm", "openrouter"), f"{_HERE}.models:OpenAITarget"),
         "persona": f"{_HERE}.persona:PersonaTarget",
+        "claude-agent-sdk": f"{_HERE}.agents:ClaudeAgentTarget",
         "replay": f"{_HERE}.given:ReplayTarget",
     },
     what="provider",

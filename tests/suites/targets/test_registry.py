@@ -23,6 +23,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "python": {"function": "ran:ran"},
     "http": {"url": "http://127.0.0.1:9"},
     "persona": {"agent": "ann", "root": "world", "base_url": "http://127.0.0.1:9", "api_key": "k"},
+    "claude-agent-sdk": {},
     "replay": {"path": "answers.json"},
 }
 
