@@ -2,7 +2,7 @@
 
 Run: python benchmarks/claims.py [--runs 100]
 
-The sample world's michael with 20 claims, six faults and two other agents, planned and evaluated by the package's own
+The sample world's michael with 20 claims, five faults and two other agents, planned and evaluated by the package's own
 functions. A judge gives each claim its true level plus a normal of sd, rounds, and stays within 0-9; with outliers 5 % of its
 verdicts are any score.
 
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -79,7 +78,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     request = TrialRequest("michael", as_of=datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC))
     sample = Path(__file__).resolve().parents[1]
-    with TemporaryDirectory() as folder, patch("persona_pipeline.lab.claims.trial.read_signals", lambda *_: {}):
+    with TemporaryDirectory() as folder:
         root = Path(folder)
         for name in ("personas", "messages"):
             (root / name).symlink_to(sample / name)

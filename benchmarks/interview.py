@@ -43,8 +43,7 @@ sys.path.insert(0, str(PROJECT))
 from persona_pipeline.base.errors import EXIT_COVERAGE, EXIT_REGRESSION
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.lab.answering import Answering
-from persona_pipeline.lab.interview.interview import InterviewRequest, estimate_interview, hold_interview
-from persona_pipeline.lab.interview.results import Interview
+from persona_pipeline.lab.interview import Interview, InterviewRequest, estimate_interview, hold_interview
 from persona_pipeline.lab.scenes import Scene, interview_scenes
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request

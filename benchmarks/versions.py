@@ -56,8 +56,7 @@ from persona_pipeline.judging.verdict import (
 )
 from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.bisect.bisect import BisectRequest, bisect_commits
-from persona_pipeline.lab.compare.compare import Contest, compare_versions
-from persona_pipeline.lab.compare.scenes import moments
+from persona_pipeline.lab.compare.compare import Contest, compare_versions, moments
 from persona_pipeline.lab.results import (
     Bisection,
     CauseKind,

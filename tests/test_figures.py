@@ -68,7 +68,7 @@ SHOWN = {
     },
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",
-        "first", "interview.interview", "interview.results",
+        "first", "interview",
         "results", "scenes", "since",
     },
     "reporting": {

@@ -7,13 +7,10 @@ import typer
 from persona_pipeline.cli.claims import app as propositions
 from persona_pipeline.cli.claims import personas
 from persona_pipeline.cli.corrections import app as corrections
-from persona_pipeline.cli.evaluate import baseline, evaluate, report, view
-from persona_pipeline.cli.interview import facts, interview
-from persona_pipeline.cli.judges import app as recordings
-from persona_pipeline.cli.judges import calibrate
-from persona_pipeline.cli.labels import app as labels
+from persona_pipeline.cli.evaluate import baseline, evaluate, facts, report, view
+from persona_pipeline.cli.judges import calibrate, labels, recordings
 from persona_pipeline.cli.suites import app as suite
-from persona_pipeline.cli.versions import bisect, changes, compare, since
+from persona_pipeline.cli.versions import bisect, changes, compare, interview, since
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages

@@ -61,7 +61,7 @@ def test(
     faults: Annotated[
         str,
         typer.Option(
-            help="'all', or several separated by commas: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
+            help="'all', or several separated by commas: boilerplate, borrowed, repetition, flattened, contradiction."
         ),
     ] = "all",
     mock_judge: MockJudge = False,
@@ -132,7 +132,7 @@ def draft(
     from persona_pipeline.lab.claims.drafts import plan_claims
 
     world = open_world()
-    let_write(world, plan_claims(world, agent, dimension, window), "claim", request_of(context, asked), estimate)
+    _let_write(world, plan_claims(world, agent, dimension, window), "claim", request_of(context, asked), estimate)
 
 
 @personas.command("draft")
@@ -158,10 +158,10 @@ def draft_a_persona(
     if not from_messages:
         raise ConfigError("a persona is drafted from the agent's messages; add --from-messages")
     world = open_world()
-    let_write(world, plan_persona(world, agent, window), "sentence", request_of(context, asked), estimate)
+    _let_write(world, plan_persona(world, agent, window), "sentence", request_of(context, asked), estimate)
 
 
-def let_write(world: "World", plan: "Draft", what: str, request: "EvaluationRequest", only_estimate: bool) -> None:
+def _let_write(world: "World", plan: "Draft", what: str, request: "EvaluationRequest", only_estimate: bool) -> None:
     """Print the cost, let the request's model write what is planned, and print what it wrote; ``what``: each part of it."""
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.claims.drafts import cost_of, draft_backend, write_draft

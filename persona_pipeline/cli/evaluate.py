@@ -1,4 +1,4 @@
-"""``persona-pipeline evaluate``, ``baseline``, ``report`` and ``view``: score agents, take baselines, show stored evaluations."""
+"""``persona-pipeline evaluate``, ``baseline``, ``facts``, ``report`` and ``view``: judge agents, and show what is stored."""
 
 import getpass
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError
 from persona_pipeline.base.options import BASELINE_WINDOWS, OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
@@ -26,7 +26,7 @@ from persona_pipeline.cli.options import (
     option,
     request_of,
 )
-from persona_pipeline.cli.running import end, run_and_print, tell
+from persona_pipeline.cli.running import CommandResult, end, run_and_print, shows, tell, watched_judging
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
@@ -131,6 +131,57 @@ def baseline(
     for path in run.baselines:
         typer.echo(str(path))
     end(run.report.exit_code)
+
+
+@asks("as_of", "judge", "max_usd", "record", "fresh")
+@shows()
+def facts(
+    context: typer.Context,
+    agents: Annotated[str, typer.Argument(help="'all', or agents separated by commas.")],
+    canon: Annotated[str | None, typer.Option(metavar="ID", help="Mark this fact as canon; reads nothing.")] = None,
+    window: Annotated[str, typer.Option(help="The messages to read: a length of time such as 30d, or 'all'.")] = "all",
+    estimate: Estimate = False,
+    **asked: Any,
+) -> CommandResult | None:
+    """List statements that agents made about themselves, and contradictions.
+
+    A judge reads each conversation once; recorded and stored answers are reused.
+
+    Exit codes: 0 all read and no contradiction, 1 a contradiction, 2 usage or configuration,
+    3 not all was read or compared, 4 budget.
+    """
+    from pydantic_core import to_jsonable_python
+
+    from persona_pipeline.evaluation.estimate import estimate_facts
+    from persona_pipeline.evaluation.run import read_facts
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.reporting.pages.instruments import facts_page
+    from persona_pipeline.scoring.facts.known import known_facts, mark_canon
+
+    request, world = request_of(context, asked, agents=names(agents), window=window, facts=True), open_world()
+    if canon is not None:
+        with world.store.connect() as connection:
+            known = {item.id: item for item in known_facts(connection, agents)}
+        if canon not in known:
+            raise ConfigError(f"{agents!r} has no fact {canon!r}; `persona-pipeline facts {agents}` lists them")
+        typer.echo(f"canon: {mark_canon(world.root, agents, known[canon])}")
+        return None
+    if estimate:
+        typer.echo(estimate_facts(world, request))
+        return None
+    with watched_judging() as progress:
+        judge = open_judge(judge_name(request.judge, world=world), world, JudgeOptions.of(request, progress))
+        found = read_facts(world, judge, request)
+    short = EXIT_BUDGET if any("budget" in item.failed for item in found) else EXIT_COVERAGE
+    code = EXIT_OK if all(item.is_whole for item in found) else short
+    return CommandResult(
+        facts_page(found),
+        {"agents": to_jsonable_python(found)},
+        EXIT_REGRESSION if any(item.contradictions for item in found) else code,
+        summary="; ".join(f"{item.agent_id}: {item.summary}" for item in found),
+        looked_at=sum(item.conversations for item in found),
+        looked_for=f"conversations of {agents} in --window {window}",
+    )
 
 
 def report(

@@ -1,5 +1,6 @@
-"""``persona-pipeline compare``, ``bisect``, ``changes`` and ``since``: two versions or two times, and the cause of a difference."""
+"""``persona-pipeline compare``, ``interview``, ``bisect``, ``changes`` and ``since``: versions and times, and why they differ."""
 
+import shutil
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,6 +152,90 @@ def _compared(
                 said = estimate_comparison(contest, scenes, request, provider, fresh=options.fresh)
                 typer.echo(said, err=not only_estimate)
             return None if only_estimate else compare_versions(contest, scenes, request)
+
+
+@asks("dimensions", "samples", *OF_JUDGE)
+@shows()
+def interview(
+    context: typer.Context,
+    agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
+    target: Annotated[
+        str, typer.Option(help="The target that answers, by its name in the targets file.", show_default=False)
+    ],
+    sessions: Annotated[int, typer.Option(min=1, max=20, help="How often each scene is asked from its beginning.")] = 3,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this kind of scene, such as pressure; repeatable.", show_default=False),
+    ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Language of the built-in scenes; by default the agent's own; repeatable.", show_default=False
+        ),
+    ] = None,
+    change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
+    targets: TargetsFile = None,
+    send_persona: Annotated[
+        bool, typer.Option(help="Send the target the persona; off for a bot that has its own.")
+    ] = True,
+    allow_code: AllowCode = False,
+    allow_env: AllowEnv = None,
+    allow_targets: AllowTargets = False,
+    estimate: Estimate = False,
+    baseline: Annotated[bool, typer.Option(help="Keep this interview as the baseline of later ones.")] = False,
+    **asked: Any,
+) -> CommandResult | None:
+    """Ask an agent prepared scenes and judge the answers by its claims.
+
+    Small talk, pressure, off-topic and meta questions, flattery, long conversations. An interrupted interview continues from its
+    answers.
+
+    Exit codes: 0 in character, 1 drifted, 2 usage or configuration, 3 not fully judged or no baseline, 4 budget.
+    """
+    from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
+    from persona_pipeline.lab.compare.compare import ChosenTargets
+    from persona_pipeline.lab.interview import (
+        InterviewRequest,
+        estimate_interview,
+        find_interview_baseline,
+        hold_interview,
+        keep_answers,
+        save_interview_baseline,
+    )
+    from persona_pipeline.lab.scenes import interview_scenes
+    from persona_pipeline.reporting.pages.versions import interview_page
+
+    world, said = open_world(), request_of(context, asked)
+    request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples)
+    scenes = interview_scenes(world, agent, language, kinds=kind)
+    named = judge_name(said.judge, world=world)
+    with watched_judging() as progress:
+        options = replace(JudgeOptions.of(said, progress), record=said.record and not estimate)
+        opened = open_judge(RECORDED if estimate else named, world, options)
+        chosen = ChosenTargets((target, target), targets, send_persona, allow_code, allow_env or (), allow_targets)
+        answering = chosen.open(world, opened, options)
+        try:
+            provider = None if named == RECORDED else named
+            typer.echo(estimate_interview(world, request, scenes, answering, provider), err=not estimate)
+            if estimate:
+                return None
+            folder, count, since = keep_answers(world, agent, answering, fresh=said.fresh)
+            if count:
+                told = f"continues an unfinished interview: {count} answers of {since}; --fresh starts again"
+                typer.echo(told, err=True)
+            known = None if baseline else find_interview_baseline(world.root, agent)
+            found = hold_interview(world, request, scenes, opened, answering, known)
+        finally:
+            answering.close()
+    if found.whole:
+        shutil.rmtree(folder, ignore_errors=True)
+    notes = []
+    if baseline:
+        notes = [f"baseline written: {save_interview_baseline(world.root, found)}"]
+    elif known is None:
+        notes = ["hint: there is no baseline to compare with; --baseline keeps an interview as one"]
+    code = EXIT_OK if baseline else found.exit_code
+    return CommandResult(interview_page(found), found.model_dump(mode="json"), code, notes=notes)
 
 
 @asks("window", "regression_delta", "proposition_delta")

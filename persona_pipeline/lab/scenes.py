@@ -1,7 +1,4 @@
-"""Scenes that an agent answers, and those of an interview: a visitor's lines, from ``interviews/AGENT.yaml`` or the package's.
-
-A model can write the file for a persona and its claims. It is a draft until a person renames it.
-"""
+"""Scenes that an agent answers, and those of an interview: a visitor's lines, from ``interviews/AGENT.yaml`` or the package's."""
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +16,7 @@ from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.tokens import base_language, languages_of
 from persona_pipeline.world.models import Message, NotBlank, Window
-from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml, load_persona
+from persona_pipeline.world.personas import check_agent_id, find_yaml, load_persona
 from persona_pipeline.world.world import World
 
 INTERVIEWS = "interviews"
@@ -124,9 +121,8 @@ def load_scenes(path: Path) -> list[Scene]:
         for place, scene in enumerate(file.scenes)
         if scene.id in [other.id for other in file.scenes[:place]]
     ]
-    stem = path.stem.removesuffix(DRAFT)
-    if file.agent_id not in (None, stem):
-        problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {stem}"))
+    if file.agent_id not in (None, path.stem):
+        problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {path.stem}"))
     if problems:
         raise ConfigError(problems)
     return [Scene(item.id, turns=tuple(item.turns), kind=item.kind, language=item.language) for item in file.scenes]

@@ -21,17 +21,17 @@ def test_a_live_test_says_what_it_will_cost_then_what_was_found_and_what_it_cost
     write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
     estimated = cli(*TEST, "--judge", "anthropic", "--samples", "2", "--estimate")
     assert (estimated.returncode, server.paid) == (0, 0)
-    assert estimated.stdout.startswith("28 calls to claude-haiku-5-5")
+    assert estimated.stdout.startswith("24 calls to claude-haiku-5-5")
     told = cli(*TEST, "--judge", "anthropic", "--samples", "2", "--record")
     assert told.returncode == 0 and told.stderr.startswith(estimated.stdout)
     lines = told.stdout.splitlines()
     loud = next(line.split() for line in lines if line.startswith("adherence/loud"))
     assert loud[2].endswith("*") and not loud[4].endswith("*")
-    assert all(f"blind spot: no claim catches {fault}." in told.stdout for fault in ("wrong_facts", "repetition"))
-    assert "never fails: adherence/dead stands at 9.0 and drops under none of 6 faults" in lines
+    assert all(f"blind spot: no claim catches {fault}." in told.stdout for fault in ("contradiction", "repetition"))
+    assert "never fails: adherence/dead stands at 9.0 and drops under none of 5 faults" in lines
     assert "holds of everybody: adherence/dead: 9.0 of its own words, 9.0 of another agent's" in lines
     # Three kills stand alone, and are judged twice more.
-    assert lines[-1].startswith("34 judge calls, $0.") and server.paid == 34
+    assert lines[-1].startswith("30 judge calls, $0.") and server.paid == 30
     replayed = json.loads(cli(*TEST, "--mock-judge", "--samples", "2", "--format", "json").stdout)
     assert replayed["kills"] == {"adherence/loud": ["boilerplate", "borrowed", "flattened"], "adherence/dead": []}
     assert replayed["usage"]["calls"] == 0 and replayed["models"] == ["claude-haiku-5-5"]

@@ -9,7 +9,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.lab.claims.faults import (
+from persona_pipeline.lab.claims.trial import (
     FAULTS,
     LanguageWords,
     Material,
@@ -18,7 +18,7 @@ from persona_pipeline.lab.claims.faults import (
     words_of,
 )
 from persona_pipeline.scoring.text.repetition import excessive_repetition
-from tests.support.languages import LANGUAGES, LINES, PEOPLE
+from tests.support.languages import LANGUAGES, LINES
 
 PROJECT = Path(__file__).parents[2]
 SAMPLE = [
@@ -26,7 +26,7 @@ SAMPLE = [
 ]
 MICHAEL = [line["text"] for line in SAMPLE if line["agent_id"] == "michael"][:12]
 DWIGHT = [line["text"] for line in SAMPLE if line["agent_id"] == "dwight"]
-MATERIAL = Material(words_of(MICHAEL), {"dwight": DWIGHT, "jim": ["so"]}, ["Pam Beesly", "Jim Halpert"])
+MATERIAL = Material(words_of(MICHAEL), {"dwight": DWIGHT, "jim": ["so"]})
 GERMAN = [
     "Ich habe am Montag drei Kisten an Herrn Huber geliefert, und das war nicht meine Idee!",
     "Der Hund ist nicht da.",
@@ -47,7 +47,7 @@ def test_a_fault_is_the_same_for_the_same_seed_and_says_what_it_stands_for(name:
 @pytest.mark.parametrize("name", FAULTS)
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=8), seed=st.integers(0, 3))
 def test_a_fault_can_be_planted_in_any_text_or_says_why_not(name: str, texts: list[str], seed: int) -> None:
-    material = Material(words_of(texts), {"other": ["one line of mine"] * 9}, ["Ünal", "", "李"])
+    material = Material(words_of(texts), {"other": ["one line of mine"] * 9})
     try:
         found = broken(name, texts, material, seed)
     except NotApplicableError as error:
@@ -88,21 +88,10 @@ def test_every_second_message_takes_back_the_one_before() -> None:
     assert "Montag drei Kisten" in broken("contradiction", GERMAN, Material(words_of(GERMAN)))[1]
 
 
-def test_wrong_facts_are_wrong_everywhere_in_the_same_way() -> None:
-    texts = ["On Monday I met Pam and Jim about 40 boxes.", "Then Pam left, with Jim.", "PAM has 7."]
-    first, second, third = broken("wrong_facts", texts, Material(words_of(MICHAEL), {}, ["Pam Beesly", "Jim Halpert"]))
-    swapped = regex.fullmatch(r"On (\w+day) I met (\w+) and (\w+) about (\d\d) boxes\.", first)
-    assert swapped is not None
-    day, pam, jim, boxes = swapped.groups()
-    assert day != "Monday" and boxes != "40" and "Pam" != pam != jim != "Jim"
-    assert second == f"Then {pam} left, with {jim}."
-    assert third.startswith("PAM has ") and third != "PAM has 7."
-
-
 def of_language(language: str) -> tuple[LanguageWords, Material]:
     words = words_of(LINES[language])
     assert words is not None
-    return words, Material(words, {"other": LINES[language][::-1]}, PEOPLE[language])
+    return words, Material(words, {"other": LINES[language][::-1]})
 
 
 def test_every_language_has_words_and_is_told_from_the_others() -> None:
@@ -114,7 +103,7 @@ def test_every_language_has_words_and_is_told_from_the_others() -> None:
     # Stock lines are in their language too, and no list says a thing twice.
     for language, words in all_words().items():
         assert words_of(words.boilerplate) is words_of(words.denials) is words, language
-        for listed in (words.boilerplate, words.denials, words.fillers, *words.swapped):
+        for listed in (words.boilerplate, words.denials, words.fillers):
             assert len({*listed}) == len(listed) > 1, language
         assert all("{line}" in denial for denial in words.denials)
 
@@ -150,33 +139,9 @@ def test_a_flat_voice_keeps_the_words_of_every_language(language: str) -> None:
     assert broken("flattened", ["😀!!", *LINES[language]], material)[0] == words.assent
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_facts_of_every_language_are_swapped_and_nothing_else(language: str) -> None:
-    words, material = of_language(language)
-    found = " ".join(broken("wrong_facts", LINES[language], material))
-    said = " ".join(LINES[language])
-    assert not regex.search(r"(?<!\d)(40|12|4)(?!\d)", found)
-    for group in words.swapped[:1]:
-        days = [day for day in group if regex.search(rf"{day}", said, regex.IGNORECASE)]
-        assert days and not any(regex.search(rf"{day}", found, regex.IGNORECASE) and len(days) == 1 for day in days)
-    # Everybody becomes somebody else, the same one throughout.
-    first = [name.split()[0] for name in PEOPLE[language]]
-    counts = [said.count(name) for name in first]
-    assert all(counts)
-    swapped = {name: broken("wrong_facts", [*LINES[language], f"{name}."], material)[-1].rstrip(".") for name in first}
-    assert all(other != name for name, other in swapped.items())
-    assert len(regex.findall(r"\p{L}", found)) == pytest.approx(len(regex.findall(r"\p{L}", said)), rel=0.15)
-
-
 def test_a_loop_and_a_clause_end_where_each_script_ends_them() -> None:
     for language, line in {"zh": "星期一烤炉", "ja": "ライ麦", "ar": "الجاودار"}.items():
         _, material = of_language(language)
         assert any(line in text for text in broken("contradiction", LINES[language], material)[1::2]), language
     arabic = broken("contradiction", ["هل هذا صحيح؟ لا أدري والله.", "نعم."], of_language("ar")[1])[1]
     assert "«هل هذا صحيح»" in arabic
-
-
-def test_digits_stay_in_their_script() -> None:
-    found = broken("wrong_facts", ["بقيت ١٢ بيضة", "１２個", "12"], Material())
-    assert [regex.sub(r"\D", "", text).isascii() for text in found] == [False, False, True]
-    assert all(len(regex.sub(r"\D", "", text)) == 2 and int(regex.sub(r"\D", "", text)) != 12 for text in found)

@@ -13,9 +13,17 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.lab.claims.faults import FAULTS, FEWEST_CHANGED, break_case
 from persona_pipeline.lab.claims.matrix import KillMatrix
-from persona_pipeline.lab.claims.trial import INTACT, Trial, TrialRequest, plan_trial, run_trial
+from persona_pipeline.lab.claims.trial import (
+    FAULTS,
+    FEWEST_CHANGED,
+    INTACT,
+    Trial,
+    TrialRequest,
+    break_case,
+    plan_trial,
+    run_trial,
+)
 from persona_pipeline.reporting.pages.experiments import matrix_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.testing.judges import ScriptedJudge
@@ -121,7 +129,7 @@ def test_claims_that_are_of_no_use_are_named_for_what_they_are(sample_root: Path
         "form": {"repetition": 1},
     }
     matrix = judged(trial, scores)
-    assert matrix.blind_spots == ["flattened", "contradiction", "wrong_facts"]
+    assert matrix.blind_spots == ["flattened", "contradiction"]
     assert matrix.dead == ["adherence/dead"]
     assert matrix.low == ["adherence/low"]
     assert matrix.everybody == ["adherence/dead", "adherence/of-everybody"]
@@ -240,7 +248,6 @@ def test_a_fault_that_cannot_be_planted_says_why_and_is_no_blind_spot(tmp_path: 
         "repetition": True,
         "flattened": False,
         "contradiction": True,
-        "wrong_facts": True,
     }
     assert matrix.blind_spots == ["flattened"]
     assert list(matrix.claims[0].faults) == ["flattened"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.lab.interview.results import Interview, baseline_file
+from persona_pipeline.lab.interview import Interview, baseline_file
 from persona_pipeline.testing import WorldBuilder
 from tests.support.command_line import Cli, in_process
 from tests.support.messages_server import ANSWER, Call, MessagesServer, Reply, message
@@ -84,18 +84,6 @@ def test_a_target_that_is_not_allowed_is_named_with_the_remedy(root: Path, run: 
     code, out, _ = run(*arguments)
     assert (code, server.paid) == (3, 0)
     assert "answers did not come: target_not_allowed; pass --allow-targets" in out
-
-
-def test_the_model_writes_scenes_into_a_draft(root: Path, run: Cli, server: MessagesServer) -> None:
-    scenes = [{"kind": "meta", "language": "en", "claim": "", "turns": ["Where are you from?", "And before that?"]}]
-    server.handler = lambda _: message(json.dumps({"scenes": scenes}))
-    code, out, _ = run("ann", "--write", "--judge", "anthropic", "--estimate")
-    assert (code, server.paid) == (0, 0) and "1 call to" in out
-    code, out, err = run("ann", "--write", "--judge", "anthropic", "--max-usd", "1")
-    assert code == 0 and "1 scene written, please review" in out and "pressure: 0 of 3" in err
-    draft = root / "interviews" / "ann.draft.yaml"
-    assert draft.read_text("utf-8").startswith("# Written by claude-haiku-5-5")
-    assert run("ann", "--write", "--judge", "anthropic")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import evaluate, run_evaluation
 from persona_pipeline.lab.bisect.history import state_of
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
-from persona_pipeline.lab.interview.interview import InterviewRequest, hold_interview
+from persona_pipeline.lab.interview import InterviewRequest, hold_interview
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.since import compare_since
 from persona_pipeline.lab.versions import KnownJudge, Version

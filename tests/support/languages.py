@@ -122,16 +122,4 @@ LINES: dict[str, list[str]] = {
         "تصبحون على خير جميعًا! الدفعة الأولى تدخل في الساعة 4.",
     ],
 }
-PEOPLE: dict[str, list[str]] = {
-    "en": ["Pam Beesly", "Jim Halpert"],
-    "de": ["Anna Huber", "Jonas Weiß"],
-    "fr": ["Claire Petit", "Hugo Morel"],
-    "es": ["Lucía Vega", "Mateo Ruiz"],
-    "it": ["Giulia Conti", "Marco Neri"],
-    "pt": ["Beatriz Lopes", "Tiago Moura"],
-    "nl": ["Sanne Visser", "Bram de Boer"],
-    "ja": ["花子", "ケンタ"],
-    "zh": ["小雯", "李强"],
-    "ar": ["سلمى", "كريم"],
-}
 LANGUAGES = tuple(LINES)

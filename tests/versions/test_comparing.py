@@ -16,9 +16,9 @@ from persona_pipeline.lab.compare.compare import (
     Contest,
     compare_versions,
     estimate_comparison,
+    moments,
     scenes_of,
 )
-from persona_pipeline.lab.compare.scenes import moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.versions import Version, open_versions, split_versions
 from persona_pipeline.reporting.pages.versions import comparison_page

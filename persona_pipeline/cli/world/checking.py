@@ -244,7 +244,7 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.known_drift import DRIFTS, load_drift
     from persona_pipeline.guard.labels.files import MESSAGES, VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.messages import MessageLabel
-    from persona_pipeline.lab.interview.results import find_interview_baseline
+    from persona_pipeline.lab.interview import find_interview_baseline
     from persona_pipeline.lab.scenes import INTERVIEWS, load_scenes
 
     if not path.exists():

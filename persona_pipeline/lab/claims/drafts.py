@@ -1,4 +1,4 @@
-"""Claims and personas drafted by a model from an agent's messages, each sentence with its quotes, and interview scenes.
+"""Claims and personas drafted by a model from an agent's messages, each sentence with its quotes.
 
 Drafts are not judged or read before a person has checked them, and no file is overwritten.
 """
@@ -6,8 +6,7 @@ Drafts are not judged or read before a person has checked them, and no file is o
 import re
 import textwrap
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema, visible
-from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import WorldReader
@@ -31,10 +29,8 @@ from persona_pipeline.judging.claims import (
 )
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
-from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
-from persona_pipeline.lab.scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import ENGLISH, UNKNOWN, language_of
-from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
+from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.world.models import Message, Trajectory, message_entry, windowed
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
@@ -53,7 +49,6 @@ _FEWEST_WORDS = 3
 _DATA = Path(__file__).parent / "data"
 _RULES = tomllib.loads((_DATA / "drafts.toml").read_text(encoding="utf-8"))
 CLAIM_RULES, PERSONA_RULES = _RULES["both"] + _RULES["claims"], _RULES["both"] + _RULES["persona"]
-SCENE_RULES = _RULES["scenes"]
 _CLAIM = {"id": TEXT_SCHEMA, "claim": TEXT_SCHEMA, "inverted": {"type": "boolean"}, "if_low": TEXT_SCHEMA}
 CLAIM_SCHEMA = object_schema({"claims": list_schema(object_schema({"evidence": EVIDENCE_SCHEMA, **_CLAIM}))})
 
@@ -123,23 +118,20 @@ class Draft:
 
     Attributes:
         path: the new file.
-        key: of the list in the answer.
+        said: the messages that every item must quote.
+        key: of the list in the answer; ``part``: of an item's sentence.
         problem: returns the problem of an item, given the items that are kept; "": it is kept.
-        label: returns the words by which an item is known in a problem.
-        text: returns the file's text, given the kept items and the model.
-        said: the messages that every item must quote; None: items have no quotes.
-        lacking: returns what the kept items lack.
+        text: returns the file's text, given the kept items.
         language: of the draft.
     """
 
     path: Path
     question: Question
+    said: AgentTranscript
     key: str
+    part: str
     problem: Callable[[Mapping[str, Any], Sequence[Kept]], str]
-    label: Callable[[Mapping[str, Any]], str]
-    text: Callable[[Sequence[Kept], str], str]
-    said: AgentTranscript | None = None
-    lacking: Callable[[Sequence[Kept]], Sequence[str]] = lambda kept: ()
+    text: Callable[[Sequence[Kept]], str]
     language: str = UNKNOWN
 
 
@@ -178,25 +170,23 @@ def _question(of: str, agent_id: str, rules: str, schema: dict[str, Any], **aske
 def write_draft(draft: Draft, backend: Backend) -> Drafted:
     """Ask, and write the items without a problem, marked as drafts; ConfigError: the file exists."""
     answer = run_async(backend.ask([draft.question]))[0]
-    suspicious = sorted(draft.said.suspicious) if draft.said else ()
     warnings = tuple(
         f"message {visible(message_id)} reads as if it was written for a judge; nothing rests on it"
-        for message_id in suspicious
+        for message_id in sorted(draft.said.suspicious)
     )
     if answer.data is None:
         return Drafted(warnings=warnings, failure=f"{answer.unscored}: {answer.detail}", usage=answer.usage)
     kept: list[Kept] = []
     dropped: list[str] = []
     for item in answer.data[draft.key]:
-        quotes, problem = standing_quotes(draft.said, item["evidence"]) if draft.said else ([], "")
+        quotes, problem = standing_quotes(draft.said, item["evidence"])
         if problem := problem or draft.problem(item, kept):
-            dropped.append(f"{draft.label(item)}: {problem}")
+            dropped.append(f"{visible(item[draft.part])[:80]!r}: {problem}")
         else:
             kept.append((item, quotes))
     if kept:
-        write_new(draft.path.parent, {draft.path.name: draft.text(kept, answer.model or "")})
-    told = (*dropped, *draft.lacking(kept))
-    return Drafted(draft.path if kept else None, len(kept), told, warnings, usage=answer.usage)
+        write_new(draft.path.parent, {draft.path.name: draft.text(kept)})
+    return Drafted(draft.path if kept else None, len(kept), tuple(dropped), warnings, usage=answer.usage)
 
 
 def check_free(path: Path) -> None:
@@ -271,11 +261,11 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
     )
     taken = {item.id for item in there_already}
 
-    def text(kept: Sequence[Kept], model: str) -> str:
+    def text(kept: Sequence[Kept]) -> str:
         facts = {"agent_id": agent_id, "dimension": name, "language": language}
         return _filled("claims.yaml.j2", **facts, kept=kept, free_id=lambda wanted: _free_id(wanted, taken))
 
-    return Draft(path, question, "claims", _claim_problem, _shown("claim"), text, said, language=language)
+    return Draft(path, question, said, "claims", "claim", _claim_problem, text, language)
 
 
 def _claim_problem(item: Mapping[str, Any], kept: Sequence[Kept]) -> str:
@@ -318,16 +308,10 @@ def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:
         label=f"draft of a persona of {agent_id}",
     )
 
-    def text(kept: Sequence[Kept], model: str) -> str:
+    def text(kept: Sequence[Kept]) -> str:
         return _filled("persona.yaml.j2", said=said, kept=kept, parts=PARTS)
 
-    return Draft(
-        path, question, "sentences", lambda item, _: text_problem(item["sentence"]), _shown("sentence"), text, said
-    )
-
-
-def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda item: repr(visible(item[name])[:80])
+    return Draft(path, question, said, "sentences", "sentence", lambda item, _: text_problem(item["sentence"]), text)
 
 
 def _filled(template: str, **facts: Any) -> str:
@@ -336,88 +320,3 @@ def _filled(template: str, **facts: Any) -> str:
     made.filters.update(visible=visible, quoted=quoted)
     made.filters["wrapped"] = partial(textwrap.wrap, width=_WIDTH, initial_indent="  ", subsequent_indent="  ")
     return made.get_template(template).render(facts).removesuffix("\n") + "\n"
-
-
-_SCENE = {
-    "kind": {**TEXT_SCHEMA, "enum": list(KINDS)},
-    "language": TEXT_SCHEMA,
-    "claim": TEXT_SCHEMA,
-    "turns": list_schema(TEXT_SCHEMA),
-}
-SCENES_SCHEMA = object_schema({"scenes": list_schema(object_schema(_SCENE))})
-_EACH, _MOST_BY_CLAIM, _LONG, _MOST_TOKENS = 3, 6, 12, 12_000
-# A line that shares this many words in a row with persona or claims gives away the test.
-_SHARED = 5
-
-
-def plan_scenes(world: World, agent_id: str, languages: Sequence[str] | None = None) -> Draft:
-    """Return the question that has an agent's scenes written; ConfigError: bad input, or a draft that is there already."""
-    path = world.root / INTERVIEWS / f"{agent_id}.draft.yaml"
-    check_free(path)
-    agent = Interviewee.of(world, InterviewRequest(agent_id)).agent
-    spoken = list(languages or spoken_languages(world, agent_id))
-    claims = {f"{name}/{key}": item.claim for name, own in agent.claims.items() for key, item in own.items()}
-    subject = {"persona": agent.persona.persona, "claims": claims}
-    wanted = {kind: _EACH for kind in KINDS if kind not in ("language", "claim")}
-    wanted |= {"language": _EACH * (len(spoken) - 1), "claim": min(_MOST_BY_CLAIM, len(claims))}
-    counts = ", ".join(f"{count} of {kind}" for kind, count in wanted.items() if count)
-    others = f"; those of kind language in each of: {', '.join(spoken[1:])}" if spoken[1:] else ""
-    question = _question(
-        "interview",
-        agent_id,
-        SCENE_RULES,
-        SCENES_SCHEMA,
-        subject={"of": "interview", **subject, "languages": spoken},
-        evidence=plain_json(subject),
-        ask=f"Write {counts}. All are in the language with the ISO 639 code {spoken[0]}{others}.",
-        max_tokens=_MOST_TOKENS,
-        label=f"scenes of an interview of {agent_id}",
-    )
-    secret = {words for text in (agent.persona.persona, *claims.values()) for words in _runs(text)}
-
-    def lacking(kept: Sequence[Kept]) -> list[str]:
-        numbers = Counter(item["kind"] for item, _ in kept)
-        return [f"{kind}: {numbers[kind]} of {n} scenes" for kind, n in wanted.items() if numbers[kind] < n]
-
-    def label(item: Mapping[str, Any]) -> str:
-        return f"{item['kind']} {visible(' '.join(_lines(item)))[:80]!r}"
-
-    def problem(item: Mapping[str, Any], kept: Sequence[Kept]) -> str:
-        return _scene_problem(item, secret, claims)
-
-    return Draft(path, question, "scenes", problem, label, _scenes_text, lacking=lacking)
-
-
-def _lines(item: Mapping[str, Any]) -> list[str]:
-    return [" ".join(line.split()) for line in item["turns"]]
-
-
-def _scene_problem(item: Mapping[str, Any], secret: Collection[tuple[str, ...]], claims: Collection[str]) -> str:
-    kind, turns = item["kind"], _lines(item)
-    if found := next(filter(None, map(text_problem, turns)), "" if turns else "it has no lines"):
-        return found
-    if any(words in secret for line in turns for words in _runs(line)):
-        return "it gives away what is judged"
-    if kind == "long" and len(turns) < _LONG:
-        return f"it has {len(turns)} lines, and {_LONG} are wanted"
-    if language_of(turns) not in (item["language"], UNKNOWN):
-        return f"it is not in {item['language']}"
-    return f"there is no claim {item['claim']}" if kind == "claim" and item["claim"] not in claims else ""
-
-
-def _scenes_text(kept: Sequence[Kept], model: str) -> str:
-    scenes, numbers = list[dict[str, Any]](), Counter[str]()
-    for item, _ in kept:
-        kind = item["kind"]
-        numbers[kind] += 1
-        named = {"claim": item["claim"]} if kind == "claim" else {}
-        own = {"id": f"{kind}-{numbers[kind]}", "kind": kind, "language": item["language"], **named}
-        scenes.append({**own, "turns": _lines(item)})
-    return f"# Written by {model}: read it, then take .draft out of its name.\n{to_yaml({'scenes': scenes})}"
-
-
-def _runs(text: str) -> list[tuple[str, ...]]:
-    words = tokenize(text)
-    # In scripts without spaces a word is a character.
-    size = _SHARED * (3 if any(map(is_unspaced, words)) else 1)
-    return [tuple(words[place : place + size]) for place in range(len(words) - size + 1)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from persona_pipeline.base.status import Result
-from persona_pipeline.lab.interview.results import Interview, MeanVerdict, WorstLine
+from persona_pipeline.lab.interview import Interview, MeanVerdict, WorstLine
 from persona_pipeline.lab.results import (
     AgentDifference,
     ClaimDifference,

@@ -1,32 +1,35 @@
 """An interview: ask scenes in sessions, judge the conversations by the agent's claims, and compare with the baseline.
 
-Names are hidden from a judge that may know the character: each becomes an invented one, and is turned back in quotes.
+Its results are plain values that are also their JSON.
 """
 
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-import regex
+from pydantic import Field
 
-from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
+from persona_pipeline.base.documents.json import JsonError, content_hash, rfc3339, strict_json, write_atomically
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
     ConfigError,
+    Problem,
     raise_problems,
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
+from persona_pipeline.evaluation.plan import judge_plans, refused
 from persona_pipeline.evaluation.read import coverage_of
+from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -39,15 +42,7 @@ from persona_pipeline.lab.answering import (
     answers_folder,
     price_of_answers,
 )
-from persona_pipeline.lab.interview.results import (
-    Interview,
-    InterviewedScene,
-    InterviewScore,
-    MeanChange,
-    MeanVerdict,
-    WorstLine,
-)
-from persona_pipeline.lab.results import CHANGE, check_change
+from persona_pipeline.lab.results import CHANGE, Asked, MeanChange, Value, check_change
 from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.lab.statistics import (
     FEWEST_SCENES,
@@ -62,80 +57,94 @@ from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.personas import check_agent_id
 from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
 
 SESSIONS = 3
-_INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
-_CASED = r"[\p{Lu}\p{Ll}\p{N}]"
-_WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
+CLAIM_CHANGE, UNDECIDED = 3.0, 2.5
+MOST_LINES = 10
+_ALONE = "nobody but the agent and a visitor speaks in an interview"
 
 
-@dataclass(frozen=True)
-class HiddenNames:
-    """Names and their invented replacements; names of ``exact`` are replaced only in that spelling."""
+class InterviewScore(Value):
+    """A dimension's score, 0-9: the mean over scenes, each the mean of its sessions.
 
-    pairs: Mapping[str, str]
-    exact: Collection[str] = ()
+    Attributes:
+        low, high: its 95 % interval; None below six scenes.
+        kinds: the mean of each kind of scene that has one.
+        scenes: how many have a score; ``unjudged``: conversations that failed; ``silent``: those with nothing to judge.
+        claims: hash of the claims it was judged by.
+    """
 
-    @classmethod
-    def of(cls, agent: VersionAgent) -> "HiddenNames":
-        """Return how an agent's display name, aliases and id are hidden, word by word.
-
-        A name with a word that its persona or claims also have in small letters, as "Help Desk", is only hidden as a whole.
-        """
-        persona = agent.persona
-        sets = [stored.propositions.propositions for stored in agent.sets.values() if stored.propositions is not None]
-        texts = [persona.persona, *(item.claim for claims in sets for item in claims)]
-        common = {word for text in texts for word in _WORD.findall(text) if word.islower()}
-        found: dict[str, str] = {}
-        for name in (persona.display_name, *persona.aliases, persona.agent_id):
-            words = [word for word in _WORD.findall(name) if len(word) > 1]
-            for word in [name] if any(word.lower() in common for word in words) else words:
-                found.setdefault(word.casefold(), word)
-        rounds = range(len(found) // len(_INVENTED) + 1)
-        invented = (f"{word}{turn or ''}" for turn in rounds for word in _INVENTED)
-        return cls(
-            dict(zip(found.values(), invented, strict=False)),
-            [name for name in found.values() if name.lower() in common],
-        )
-
-    def hide(self, text: str) -> str:
-        """Return a text with the invented names."""
-        patterns = []
-        for name in sorted(self.pairs, key=len, reverse=True):
-            found = f"(?{'-i' * (name in self.exact)}:{regex.escape(name)})"
-            # Scripts without capitals put no space between words.
-            patterns.append(rf"(?<!{_CASED}){found}(?!{_CASED})" if name.lower() != name.upper() else found)
-        return _replaced(text, patterns, self.pairs)
-
-    def show(self, text: str) -> str:
-        """Return a text with the real names again."""
-        back = {invented: name for name, invented in self.pairs.items()}
-        return _replaced(text, sorted(back, key=len, reverse=True), back)
-
-    def hidden(self, agent: VersionAgent) -> VersionAgent:
-        """Return the agent as the judge is to see it: its name, persona and claims."""
-        own = agent.persona
-        own = replace(own, display_name=self.hide(own.display_name), persona=self.hide(own.persona))
-        sets = dict(agent.sets)
-        for name, stored in agent.sets.items():
-            if (claims := stored.propositions) is not None:
-                said = tuple(replace(item, claim=self.hide(item.claim)) for item in claims.propositions)
-                sets[name] = StoredSet(stored.version, replace(claims, propositions=said))
-        return VersionAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
+    kinds: dict[str, float] = Field(default_factory=dict)
+    scenes: int = 0
+    unjudged: int = 0
+    silent: int = 0
+    claims: str = ""
 
 
-def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
-    """Return a text with names replaced, with the same small or capital letters."""
-    by_key = {name.casefold(): other for name, other in names.items()}
+class MeanVerdict(MeanChange):
+    """The verdict on a dimension, on a kind of scene in it, or on a claim. ``why``: the reason if it is inconclusive."""
 
-    def other(match: regex.Match[str]) -> str:
-        said, new = match[0], by_key[match[0].casefold()]
-        return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
+    dimension: str
+    claim: str = ""
+    kind: str = ""
+    verdict: Result
+    why: str = ""
 
-    return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text
+
+class WorstLine(Value):
+    """A line that breaks claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: the visitor's line before it."""
+
+    claims: tuple[str, ...]
+    score: float
+    scene: str
+    session: int
+    asked: str
+    quote: str
+    reasoning: str = ""
+
+
+class InterviewedScene(Value):
+    """A scene as it was asked, and its scores: by dimension or ``dimension/claim`` one a session."""
+
+    kind: str
+    hash: str
+    scores: dict[str, tuple[Annotated[float, Field(ge=0, le=9)] | None, ...]] = Field(default_factory=dict)
+
+
+class Interview(Asked):
+    """An interview of an agent, played by a target.
+
+    Attributes:
+        persona: hash of the persona.
+        not_asked: dimensions that an interview does not have, and why.
+        verdicts: since the baseline, whole dimensions first; empty without a baseline.
+        baseline: its time; ``changed``: scenes left out, as they are not in both.
+        whole: every scene was answered and judged.
+    """
+
+    version: str
+    agent_id: str
+    display_name: str
+    taken_at: str
+    target: str
+    judge: str
+    models: tuple[str, ...] = ()
+    persona: str
+    sessions: int = Field(ge=1, le=100)
+    scenes: dict[str, InterviewedScene]
+    dimensions: dict[str, InterviewScore]
+    not_asked: dict[str, str] = Field(default_factory=dict)
+    worst: tuple[WorstLine, ...] = ()
+    baseline: str = ""
+    changed: int = 0
+    verdicts: tuple[MeanVerdict, ...] = ()
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,6 @@ class InterviewRequest:
         sessions: how often every scene is asked, from its beginning.
         change: points (0-9) that a dimension, or a kind of scene in it, may drop.
         samples: judgments per claim.
-        hide_names: the judge sees invented names.
     """
 
     agent_id: str
@@ -155,45 +163,25 @@ class InterviewRequest:
     sessions: int = SESSIONS
     change: float = CHANGE
     samples: int = 1
-    hide_names: bool = True
 
     def __post_init__(self) -> None:
         check_change(self.change)
 
 
-@dataclass(frozen=True)
-class Interviewee:
-    """An agent as it is asked, and as the judge sees it."""
-
-    agent: VersionAgent
-    names: HiddenNames
-    judged: VersionAgent
-
-    @classmethod
-    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
-        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
-        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
-        agent = Version(HERE, world.root).agent(request.agent_id, wanted)
-        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
-        if not agent.sets:
-            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
-        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
-        return cls(agent, names, names.hidden(agent))
-
-    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
-        """Return the questions about a conversation, with the names that the judge sees."""
-        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
-        return answer_plan(world, self.judged, shown, [*map(self.names.hide, texts)], samples)
-
-    def asked(self, scenes: Sequence[Scene], session: int, answering: Answering) -> list[AskedScene]:
-        """Return the questions to the target in a session, counted from 0."""
-        target, sent = answering.targets[0], answering.with_persona
-        return [AskedScene(target, self.agent, replace(item, attempt=session), sent) for item in scenes]
+def interviewee(world: World, request: InterviewRequest) -> VersionAgent:
+    """Return the agent with the claims it is judged by; ConfigError: it does not exist, is not valid, or has no claims."""
+    wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
+    agent = Version(HERE, world.root).agent(request.agent_id, wanted)
+    agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
+    if not agent.sets:
+        raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
+    return agent
 
 
-CLAIM_CHANGE, UNDECIDED = 3.0, 2.5
-MOST_LINES = 10
-_ALONE = "nobody but the agent and a visitor speaks in an interview"
+def _session(agent: VersionAgent, scenes: Sequence[Scene], session: int, answering: Answering) -> list[AskedScene]:
+    """Return the questions to the target in a session, counted from 0."""
+    target, sent = answering.targets[0], answering.with_persona
+    return [AskedScene(target, agent, replace(item, attempt=session), sent) for item in scenes]
 
 
 def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
@@ -224,7 +212,7 @@ class _Conversations:
     silent: Counter[str] = field(default_factory=Counter)
     lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
 
-    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
+    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation]) -> None:
         """Take a judged conversation in."""
         turns = {scene.answer_id(turn): turn + 1 for turn in range(len(scene.turns))}
         for name, item in found.items():
@@ -234,15 +222,13 @@ class _Conversations:
             for row in item.propositions.values():
                 if not row.algorithmic:
                     self._note(f"{name}/{row.id}", scene, row.score)
-                    self._quote(f"{name}/{row.id}", scene, turns, row, show)
+                    self._quote(f"{name}/{row.id}", scene, turns, row)
 
     def _note(self, name: str, scene: Scene, score: float | None) -> None:
         own = self.scores.setdefault(scene.id, {})
         own.setdefault(name, [None] * self.sessions)[scene.attempt] = score
 
-    def _quote(
-        self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult, show: Callable[[str], str]
-    ) -> None:
+    def _quote(self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult) -> None:
         for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
             turn = turns.get(quote.message_id or "")
             if not quote.verified or turn is None:
@@ -255,7 +241,7 @@ class _Conversations:
                 continue
             self.lines[key] = WorstLine(
                 claims=claims, score=score, scene=scene.id, session=scene.attempt + 1, asked=asked,
-                quote=show(quote.quote), reasoning=show(row.reasoning),
+                quote=quote.quote, reasoning=row.reasoning,
             )  # fmt: skip
 
     def score(self, name: str, claims: str) -> InterviewScore:
@@ -299,24 +285,26 @@ def hold_interview(
 
     ``baseline``: an earlier interview to compare with. ConfigError: the agent's files are not valid, or do not describe it yet.
     """
-    own, tally = Interviewee.of(world, request), _Conversations(scenes, request.sessions)
-    raise_problems(refused(judge, [own.agent.persona]))
+    agent, tally = interviewee(world, request), _Conversations(scenes, request.sessions)
+    persona = agent.persona
+    raise_problems(refused(judge, [persona]))
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
     while held < request.sessions and not out_of_money:
-        asked = own.asked(scenes, held, answering)
+        asked = _session(agent, scenes, held, answering)
         answers = answering.answers(asked)
         whole = [place for place, answer in enumerate(answers) if not answer.missing]
-        tally.unjudged.update(dict.fromkeys(own.agent.sets, len(asked) - len(whole)))
-        plans = [own.plan(world, asked[place].scene, answers[place].texts, request.samples) for place in whole]
+        tally.unjudged.update(dict.fromkeys(agent.sets, len(asked) - len(whole)))
+        plans = [
+            answer_plan(world, agent, asked[place].scene, answers[place].texts, request.samples) for place in whole
+        ]
         judged = judge_plans(plans, judge)
         for place, item in zip(whole, judged, strict=True):
-            tally.add(asked[place].scene, item.dimensions(), own.names.show)
+            tally.add(asked[place].scene, item.dimensions())
         usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
         verdicts = [verdict for item in judged for verdict in item.verdicts]
         models |= {verdict.model for verdict in verdicts if verdict.model}
         out_of_money = answering.out_of_money or any(verdict.unscored is Unscored.BUDGET for verdict in verdicts)
         held += 1
-    persona = own.agent.persona
     found = Interview(
         version=__version__,
         agent_id=persona.agent_id,
@@ -326,10 +314,9 @@ def hold_interview(
         judge=judge.name,
         models=tuple(sorted(models)),
         persona=persona.hash,
-        hidden=request.hide_names,
         sessions=held,
         scenes=tally.asked(),
-        dimensions={name: tally.score(name, stored.version) for name, stored in own.agent.sets.items()},
+        dimensions={name: tally.score(name, stored.version) for name, stored in agent.sets.items()},
         not_asked={CONVERGENCE.name: _ALONE},
         worst=tuple(sorted(tally.lines.values(), key=lambda line: (-len(line.claims), line.score))[:MOST_LINES]),
         answers=answering.asked,
@@ -354,10 +341,12 @@ def estimate_interview(
     provider: str | None,
 ) -> str:
     """Return the estimate of an interview in words; ``provider``: of the judge, None: the settings', or Anthropic."""
-    own, settings = Interviewee.of(world, request), world.settings
-    asked = [item for session in range(request.sessions) for item in own.asked(scenes, session, answering)]
+    agent, settings = interviewee(world, request), world.settings
+    asked = [item for session in range(request.sessions) for item in _session(agent, scenes, session, answering)]
     texts = [[f"{USUAL_ANSWER}{item.scene.attempt} {n}" for n, _ in enumerate(item.scene.turns)] for item in asked]
-    plans = [own.plan(world, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)]
+    plans = (
+        answer_plan(world, agent, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)
+    )
     requests = [judgment for plan in plans for judgment in plan.requests]
     judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
     return (
@@ -416,8 +405,8 @@ def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: f
         return f"the {'baseline' if old is None else 'agent'} has no claims of it"
     if old.claims != new.claims:
         return "its claims are not those of the baseline; take it again"
-    if before.models != now.models or before.hidden != now.hidden:
-        return "the baseline was judged by another model, or with other names shown; take it again"
+    if before.models != now.models:
+        return "the baseline was judged by another model; take it again"
     if scenes < FEWEST_SCENES or not new.scenes:
         return f"{min(scenes, new.scenes)} scenes are scored that the baseline has too; {FEWEST_SCENES} are needed"
     judged = sum(score is not None for item in now.scenes.values() for score in item.scores.get(name, ()))
@@ -434,3 +423,35 @@ def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind:
         verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
     told = {**vars(item), "detectable": max(item.detectable or 0.0, allowed)}
     return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **told)
+
+
+def baseline_file(root: Path, agent_id: str) -> Path:
+    """Return the path of an agent's baseline interview."""
+    return root / BASELINES / "interviews" / f"{check_agent_id(agent_id)}.json"
+
+
+def find_interview_baseline(root: Path, agent_id: str) -> Interview | None:
+    """Return the interview that an agent's later ones are held against, None without one; ConfigError: the file is not valid."""
+    path = baseline_file(root, agent_id)
+    if not path.exists():
+        return None
+    try:
+        found = Interview.model_validate(strict_json(read_regular(path).decode("utf-8")), strict=False)
+    except (JsonError, ValueError, OSError) as error:
+        why = f"is no interview ({type(error).__name__}); take it again with interview {agent_id} --baseline"
+        raise ConfigError(Problem(why, str(path))) from error
+    if found.agent_id != agent_id:
+        raise ConfigError(Problem(f"is the interview of {found.agent_id!r}, not of {agent_id!r}", str(path)))
+    return found
+
+
+def save_interview_baseline(root: Path, found: Interview) -> Path:
+    """Write an interview as the baseline, without its texts; ConfigError: it is not complete."""
+    if not found.whole:
+        raise ConfigError(
+            "an interview that is not fully answered and judged cannot be a baseline; run it again to continue"
+        )
+    kept = found.model_copy(update={"worst": (), "verdicts": (), "baseline": "", "changed": 0, "exit_code": 0})
+    path = baseline_file(root, found.agent_id)
+    write_atomically(path, kept.model_dump_json(indent=2) + "\n")
+    return path
