@@ -319,8 +319,10 @@ def find_clones(
     lines = _Lines(phrases)
     watched = [(agent_id, text) for agent_id, text in said if of is None or agent_id in of]
     numbers = [lines.add(tokenize(text)) for _, text in watched]
-    for tokens in spoken:
-        lines.hear(_EVERYBODY, "", tokens)
+    for tokens, trigrams in spoken:
+        # Most have nothing in common with any line.
+        if not lines.holding.keys().isdisjoint(trigrams):
+            lines.hear(_EVERYBODY, "", tokens)
     halves, heard = Counter(agent_id for agent_id, _ in earlier), Counter[str]()
     for agent_id, text in (*earlier, *said):
         heard[agent_id] += 1
@@ -339,11 +341,11 @@ def find_clones(
 
 # All agents of a language use the same thousands of lines.
 @lru_cache(maxsize=2)
-def _everyday(texts: tuple[str, ...]) -> tuple[Sequence[tuple[str, ...]], Trigrams]:
-    """Return the tokens of everyday lines, and their phrases."""
-    spoken = [tuple(tokenize(text)) for text in texts]
+def _everyday(texts: tuple[str, ...]) -> tuple[Sequence[tuple[tuple[str, ...], Trigrams]], Trigrams]:
+    """Return everyday lines, each as its tokens and trigrams, and their phrases."""
+    spoken = [(tokens, _trigrams(tokens)) for tokens in (tuple(tokenize(text)) for text in texts)]
     # In scripts without spaces a token is a character, and three in a row do not make a phrase.
-    grams = (gram for tokens in spoken for gram in _trigrams(tokens))
+    grams = (gram for _, trigrams in spoken for gram in trigrams)
     return spoken, frozenset(gram for gram in grams if len("".join(gram)) > len(gram))
 
 
@@ -354,7 +356,7 @@ class _Lines:
         self._phrases = phrases
         self._numbers: dict[tuple[str, ...], int] = {}
         self._trigrams: list[Trigrams] = []
-        self._holding: dict[tuple[str, str, str], list[int]] = {}
+        self.holding: dict[tuple[str, str, str], list[int]] = {}
         self._said: list[dict[str, str]] = []
         self._like: dict[tuple[str, ...], list[int]] = {}
         self._habits: set[tuple[int, str]] = set()
@@ -370,7 +372,7 @@ class _Lines:
             is_everyday = len(trigrams & self._phrases) >= _EVERYDAY * len(trigrams)
             self._said.append({_EVERYBODY: ""} if is_everyday else {})
             for trigram in trigrams:
-                self._holding.setdefault(trigram, []).append(number)
+                self.holding.setdefault(trigram, []).append(number)
         return number
 
     def hear(self, agent_id: str, text: str, tokens: tuple[str, ...], *, habit: bool = False) -> None:
@@ -386,15 +388,15 @@ class _Lines:
         trigrams = _trigrams(tokens)
         # A similar line lacks at most ``spare`` of the trigrams, so it has one of any ``spare + 1``.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
-        rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]
-        if len(trigrams) < _LONG - 2 or not self._holding.get(rarest[-1]):
+        rarest = sorted(trigrams, key=lambda gram: len(self.holding.get(gram, ())))[: spare + 1]
+        if len(trigrams) < _LONG - 2 or not self.holding.get(rarest[-1]):
             return []
         numbers: set[int] = set()
         for gram in rarest:
-            if gram in self._holding:
+            if gram in self.holding:
                 # Skip lines that already belong to no agent.
-                self._holding[gram] = [n for n in self._holding[gram] if len(self._said[n]) <= _OTHERS]
-                numbers.update(self._holding[gram])
+                self.holding[gram] = [n for n in self.holding[gram] if len(self._said[n]) <= _OTHERS]
+                numbers.update(self.holding[gram])
         return [
             number
             for number in numbers
