@@ -226,7 +226,7 @@ def fleet(seed: int, folder: Path, chosen: argparse.Namespace) -> dict[str, Any]
         # The stand-in knows texts, and not which of two agents could have said one: the check of the judge is not for it.
         settings = {"PERSONA_JUDGE_GROUPING": "9", "PERSONA_ANCHORS": "0"}
         walk = Walk(folder, server.url, PERSONA_DATABASE_URL=url, **settings)
-        walk.run("init", "sh -c 'persona-pipeline init world --yes && cd world && rm personas/* messages/* */*/[!_]*'")
+        walk.run("init", "sh -c 'persona-pipeline init world && cd world && rm personas/* messages/* */*/[!_]*'")
         walk.folder = folder / "world"
         began = agents_of(walk, reader, seed)
         walk.run("ingest", "persona-pipeline ingest export.jsonl")

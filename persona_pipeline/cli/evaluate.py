@@ -31,8 +31,8 @@ from persona_pipeline.cli.running import CommandResult, end, run_and_print, show
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
 
-FORMATS = ("json", "markdown", "html", "junit", "prometheus", "table")
-REPORT_FORMATS = ("html", "json", "markdown", "junit", "prometheus", "table", "csv", "parquet")
+FORMATS = ("json", "markdown", "html", "junit", "table")
+REPORT_FORMATS = ("html", "json", "markdown", "junit", "table", "csv", "parquet")
 TABLES = ("csv", "parquet")
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding and the detection limits.")]
 

@@ -341,7 +341,6 @@ class Bisection(Value):
         source: ``commits`` or ``evaluations``, the points of its history.
         looked_at: number of points that were scored.
         missing: judgments that do not exist and would help.
-        voice: lines about alarms of its voice, with their beginning.
     """
 
     version: str
@@ -354,5 +353,4 @@ class Bisection(Value):
     missing: int = 0
     calls: int = 0
     usd: float | None = 0.0
-    voice: tuple[str, ...] = Field(default_factory=tuple)
     exit_code: int = 0

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
-from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table, spans
 from persona_pipeline.reporting.view import ReportView, in_order
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 # The format of a file by the ending of its name.
 ENDINGS = {
-    ".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit", ".prom": "prometheus", ".csv": "csv",
+    ".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit", ".csv": "csv",
     ".parquet": "parquet", ".txt": "table",
 }  # fmt: skip
 _ASCII = {"−": "-", "→": "->", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 
 
 def render(report: RunReport, format: str) -> str:
-    """Return a run's report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit``, ``prometheus`` or ``table``.
+    """Return a run's report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit`` or ``table``.
 
     Raises ``ConfigError`` where the format is unknown.
     """
@@ -45,13 +45,11 @@ def render(report: RunReport, format: str) -> str:
         from persona_pipeline.reporting.junit import render_junit
 
         return render_junit(report)
-    if format == "prometheus":
-        return render_prometheus(report)
     if format == "table":
         from persona_pipeline.reporting.pages.evaluation import short_page
 
         return render_page(short_page(report, exits=False), format)
-    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit, prometheus or table")
+    raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit or table")
 
 
 def render_page(page: Page, format: str, data: Any = None) -> str:
@@ -147,44 +145,6 @@ def write_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", path: P
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(texts)
-
-
-def render_prometheus(report: RunReport) -> str:
-    """Return gauges of every agent of a report. An unscored dimension has no score gauge; its coverage shows that.
-
-    Claims are left out: their number has no bound, and Prometheus copes badly with a time series for each.
-    """
-    from prometheus_client import CollectorRegistry, Gauge, generate_latest
-
-    registry = CollectorRegistry()
-
-    def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"persona_{name}", text, ("agent", *labels), registry=registry)
-
-    overall = gauge("score_overall", "Mean of the dimensions' scores, 0 to 9.")
-    score = gauge("score", "Score of a dimension, 0 to 9.", "dimension")
-    baseline = gauge("baseline_score", "Baseline of a dimension, 0 to 9.", "dimension")
-    coverage = gauge("score_coverage_ratio", "Share of the expected judgments that were scored, 0 to 1.", "dimension")
-    findings = gauge("findings", "Findings of the newest evaluation by kind that are no mere warnings.", "kind")
-    messages = gauge("evaluated_messages", "Messages of the agent in the newest evaluated window.")
-    ended = gauge("window_end_timestamp_seconds", "When the newest evaluated window ended.")
-    for agent_id, agent in sorted(report.agents.items()):
-        evaluation = agent.evaluation
-        if evaluation.overall is not None:
-            overall.labels(agent_id).set(evaluation.overall)
-        messages.labels(agent_id).set(evaluation.sample_size)
-        ended.labels(agent_id).set(evaluation.window_end.timestamp())
-        for name, dimension in sorted(evaluation.dimensions.items()):
-            coverage.labels(agent_id, name).set(dimension.coverage)
-            if dimension.score is not None:
-                score.labels(agent_id, name).set(dimension.score)
-        for name, comparison in sorted(agent.comparison.dimensions.items()):
-            if comparison.baseline is not None:
-                baseline.labels(agent_id, name).set(comparison.baseline)
-        for finding in agent.findings:
-            if finding.exit_code != EXIT_OK:
-                findings.labels(agent_id, finding.kind).inc()
-    return generate_latest(registry).decode("utf-8")
 
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from persona_pipeline.reporting import statistics
 from tests.support.command_line import ASCII, Cli, apart
@@ -52,9 +51,11 @@ def test_on_a_terminal_nothing_is_gathered_that_only_a_file_shows(
     assert len(calls) == gathered
 
 
-def test_evaluating_loads_nothing_that_only_others_need(sample_root: Path) -> None:
+def test_evaluating_loads_nothing_that_only_others_need_and_needs_no_utf_8(cli: Cli, sample_root: Path) -> None:
+    # This run makes the store, which takes its migrations.
+    assert cli("evaluate", "--agents", "jim").returncode == 0
     code = (
-        "import sys; sys.argv = ['p', 'evaluate', '--agents', 'pam']; from persona_pipeline.cli import main\n"
+        "import sys; sys.argv = ['p', 'evaluate', '--agents', 'jim']; from persona_pipeline.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "names = {'dagster', 'anthropic', 'openai', 'alembic', 'jinja2',"
@@ -62,17 +63,11 @@ def test_evaluating_loads_nothing_that_only_others_need(sample_root: Path) -> No
         " 'persona_pipeline.viewer', 'persona_pipeline.lab'}\n"
         "print(sorted(names & set(sys.modules)), file=sys.stderr)"
     )
-    environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
-    # The first run makes the store, which takes its migrations.
-    for _ in range(2):
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True)
+    environment = {**os.environ, **ASCII, "PERSONA_ROOT": str(sample_root)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True)
     assert done.stderr.splitlines()[-1] == "[]"
-
-
-def test_before_the_drift_is_code_0(cli: Cli) -> None:
-    done = cli("evaluate", "--mock-judge", *BEFORE_DRIFT)
-    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (0, 0)
+    assert json.loads(done.stdout)["exit_code"] == 0
 
 
 def test_stale_recordings_are_code_3_and_no_number(cli: Cli, sample_root: Path) -> None:
@@ -86,8 +81,7 @@ def test_stale_recordings_are_code_3_and_no_number(cli: Cli, sample_root: Path) 
 
 def test_a_regression_outranks_coverage_and_configuration_outranks_all(cli: Cli, sample_root: Path) -> None:
     replace_in(sample_root / "personas" / "pam.yaml", "Marlow Paper", "Marlow Papers")
-    assert cli("evaluate", "--agents", "pam").returncode == 3
-    assert cli("evaluate").returncode == 1
+    assert cli("evaluate", "--agents", "pam,michael", "--dimensions", "adherence").returncode == 1
     replace_in(sample_root / "personas" / "jim.yaml", "display_name", "dispaly_name")
     done = cli("evaluate")
     assert done.returncode == 2
@@ -143,19 +137,13 @@ def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("format", "starts"),
-    [("markdown", "<!-- persona-pipeline"), ("html", "<!doctype html>"), ("junit", "<?xml"), ("json", "{")],
+    [("markdown", "<!-- persona-pipeline"), ("junit", "<?xml")],
 )
 def test_each_format_goes_to_stdout_or_a_file(cli: Cli, tmp_path: Path, format: str, starts: str) -> None:
     target = tmp_path / "deep" / f"report.{format}"
     done = cli("evaluate", "--agents", "jim", "--format", format, "--output", str(target), *BEFORE_DRIFT)
     assert done.returncode == 0
     assert target.read_text(encoding="utf-8").lstrip().lower().startswith(starts)
-
-
-def test_nothing_of_a_run_needs_utf_8(sample_root: Path) -> None:
-    done = apart("evaluate", "--agents", "jim", PERSONA_ROOT=str(sample_root), **ASCII)
-    assert done.returncode == 0
-    json.loads(done.stdout)
 
 
 def test_baseline_writes_what_evaluate_compares_with(
@@ -257,11 +245,6 @@ def test_propositions_show_says_when_there_is_no_such_agent(cli: Cli) -> None:
     assert "did you mean 'pam'" in done.stderr
 
 
-def test_a_time_that_is_none_is_named_by_its_option(cli: Cli) -> None:
-    cli("evaluate", "--agents", "pam", "--dimensions", "fluency")
-    assert cli("report", "--since", "lastweek").stderr.startswith("--since 'lastweek' is not")
-
-
 def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
     assert cli("report").returncode == 3, "nothing was evaluated yet"
     cli("evaluate", "--history", "2")
@@ -270,7 +253,7 @@ def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["agents"]["michael"]["regressions"]
 
 
-def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> None:
+def test_the_newest_scores_are_a_table(cli: Cli, tmp_path: Path) -> None:
     import pandas as pd
     import pyarrow.parquet
 
@@ -289,29 +272,18 @@ def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> 
     assert {kinds[name] for name in ("claim_id", "quote", "unscored", "recommendation")} == {"large_string"}
     assert claims["unscored"].isna().all()
     assert {"claim_id", "score", "quote"} <= set(claims.columns) and len(claims) > 10
-    metrics = cli("report", "--agents", "michael", "--format", "prometheus").stdout
-    parsed = {
-        (sample.labels["agent"], sample.labels["dimension"]): sample.value
-        for family in text_string_to_metric_families(metrics)
-        if family.name == "persona_score"
-        for sample in family.samples
-    }
-    assert parsed == scores
-    assert 'persona_findings{agent="michael",kind="regression"} 2.0' in metrics
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--format", "parquet"), "name a file with --output"),
-        (("--format", "csv", "--by", "word"), "there is no row a 'word'"),
-        (("--format", "xlsx"), "use html, json, markdown"),
-    ],
-)
-def test_a_table_that_cannot_be_made_is_named(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+def test_what_a_report_cannot_be_is_named(cli: Cli) -> None:
     cli("evaluate", "--agents", "pam", "--dimensions", "fluency")
-    done = cli("report", "--agents", "pam", *arguments)
-    assert (done.returncode, says in done.stderr) == (2, True)
+    for arguments, says in {
+        ("--format", "parquet"): "name a file with --output",
+        ("--format", "csv", "--by", "word"): "there is no row a 'word'",
+        ("--format", "prometheus"): "use html, json, markdown",
+        ("--since", "lastweek"): "--since 'lastweek' is not",
+    }.items():
+        done = cli("report", "--agents", "pam", *arguments)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
 
 
 def test_the_json_schemas_in_the_project_are_current() -> None:

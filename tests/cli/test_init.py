@@ -5,18 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.world.checking import check_world
+from persona_pipeline.cli.world.setup import _agent_id, _own
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.world import World
+from persona_pipeline.world.personas import is_agent_id, is_name, load_persona
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.command_line import apart, in_process
 from tests.support.evaluating import planned_requests
 from tests.support.languages import LANGUAGES
+from tests.support.worlds import replace_in
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
@@ -134,3 +139,78 @@ def test_a_persona_that_is_not_described_is_refused_before_it_is_paid_for(
     done = cli("evaluate", "--agents", "zoe", "--judge", "anthropic")
     assert done.returncode == 2 and "zoe.yaml: persona is still the text of a new world" in done.stderr
     assert cli("evaluate", "--agents", "zoe").returncode == 3, "a replay costs nothing"
+
+
+SAID = {"id": "m1", "agent_id": "brack", "channel": "c", "text": "Hello", "created_at": "2026-01-01T00:00:00Z"}
+
+
+def test_messages_that_cannot_be_read_leave_the_world_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chats.jsonl").write_text(json.dumps(SAID) + "\nbroken\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(tmp_path, monkeypatch, capsys)
+    done = run("init", "w", "--agent", "Brack", "--messages", "chats.jsonl")
+    assert (done.returncode, "chats.jsonl:2" in done.stderr, "1 added" in done.stdout) == (2, True, True)
+    written = (tmp_path / "w" / "messages" / "imported.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in written.splitlines()] == [SAID], "a clone has the messages"
+    done = run("init", "v", "--agent", "Brack", "--messages", "gone.jsonl")
+    assert done.returncode == 2
+    assert "gone.jsonl: does not exist" in done.stderr and "persona-pipeline ingest" in done.stderr
+    assert (tmp_path / "v" / "personas" / "brack.yaml").exists()
+
+
+def test_messages_that_name_the_agent_instead_of_its_id_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chats.jsonl").write_text(json.dumps(SAID | {"agent_id": "Brack O."}) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(tmp_path, monkeypatch, capsys)
+    assert run("init", "w", "--agent", "Brack O.", "--messages", "chats.jsonl").returncode == 0
+    replace_in(tmp_path / "w" / "personas" / "brack-o.yaml", "Say here who", "Nobody knows who")
+    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path / "w"))
+    done = run("evaluate", "--window", "all", "--format", "json")
+    assert json.loads(done.stdout)["agents"]["brack-o"]["sample_size"] == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["Brack", "Otto", "O'Neill: the #2", "yes", "1e5", "ブラック", "{{agent_name}}", "Ü" * 200]
+)
+def test_a_world_under_any_name_is_valid(name: str, tmp_path: Path) -> None:
+    agent_id = _agent_id(name)
+    write_new(tmp_path, _own(template_world(), name, agent_id))
+    checked = check_world(tmp_path)
+    assert checked.problems == []
+    assert [path.stem for path in (tmp_path / "personas").iterdir()] == [agent_id]
+    persona = load_persona(tmp_path, agent_id)
+    assert persona.display_name == name
+    assert name in persona.persona
+
+
+@given(name=st.text(min_size=1, max_size=256).filter(is_name))
+@example(name="-")
+def test_every_name_makes_an_id_and_files_that_say_it(name: str) -> None:
+    agent_id = _agent_id(name)
+    assert is_agent_id(agent_id)
+    made = _own(template_world(), name, agent_id)
+    assert {path for path in made if "personas/" in path or "messages/" in path} == {f"personas/{agent_id}.yaml"}
+
+
+def test_a_clone_sees_messages_that_ingest_wrote_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, export = tmp_path / "w", tmp_path / "chats.jsonl"
+    export.write_text(json.dumps(SAID | {"agent_id": "Micheal"}) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(world, monkeypatch, capsys)
+    assert run("init", "w", "--agent", "Michael").returncode == 0
+    monkeypatch.setenv("PERSONA_ROOT", str(world))
+    command = ("ingest", "chats.jsonl", "--map", "Micheal=michael", "--output", "w/messages/week.jsonl")
+    assert run(*command).returncode == 0
+    assert json.loads((world / "messages" / "week.jsonl").read_text(encoding="utf-8"))["agent_id"] == "michael"
+    again = run(*command)
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    changed = json.dumps(SAID | {"text": "Something else."})
+    (world / "messages" / "other.jsonl").write_text(f"{changed}\n", encoding="utf-8")
+    checked = run("validate")
+    assert (checked.returncode, f"id '{SAID['id']}' is taken in" in checked.stderr) == (2, True)

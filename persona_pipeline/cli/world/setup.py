@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,20 +33,14 @@ def init(
         bool,
         typer.Option("--deploy", help="Also write deploy/ (Compose, Kubernetes); in a world that exists, only that."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask no questions, even on a terminal.")] = False,
 ) -> None:
     """Begin a world of your own: an agent, its claims, and its messages.
-
-    On a terminal it asks for the agent's name, its language and its messages, unless an option is given.
 
     Nothing is overwritten: if a file is in the way, nothing is written.
     """
     from persona_pipeline.world.world import template_world, write_new
 
     there = (directory / "personas").is_dir()
-    told = yes or deploy or there or any((agent, language, messages))
-    if not told and sys.stdin.isatty() and sys.stdout.isatty():
-        agent, language, messages = _asked()
     if messages and not agent:
         said = "--messages needs the agent's name in them: add --agent NAME"
         raise ConfigError(f"{said}, or run `persona-pipeline try {messages}`, which finds the agents")
@@ -72,35 +66,6 @@ def init(
         typer.echo("  cp deploy/example.env deploy/.env && chmod 600 deploy/.env           (then fill it in)")
         typer.echo("  docker compose -f deploy/compose.yaml --env-file deploy/.env up --build --detach --wait")
     end(code)
-
-
-def _asked() -> tuple[str | None, str, str | None]:
-    """Ask for the agent's name, its language and its messages; an empty answer means the example's."""
-    from persona_pipeline.world.world import template_world
-
-    def require_there(text: str) -> None:
-        if not Path(text).expanduser().exists():
-            raise ConfigError(f"{text} does not exist")
-
-    return (
-        _answer("What is your agent called? (Enter: an example of two agents)", "", _agent_id) or None,
-        _answer(f"In which language does it write? ({_LANGUAGES})", "en", template_world),
-        _answer("Where do its messages come from? (a file or folder; Enter: later)", "", require_there) or None,
-    )
-
-
-def _answer(question: str, default: str, check: Callable[[str], object]) -> str:
-    """Ask until the answer is empty or passes the check."""
-
-    def value(text: str) -> str:
-        try:
-            if text.strip():
-                check(text.strip())
-        except ConfigError as error:
-            raise typer.BadParameter(str(error)) from error
-        return text.strip()
-
-    return typer.prompt(question, default=default, value_proc=value, show_default=bool(default))
 
 
 def _agent_id(name: str) -> str:

@@ -11,7 +11,7 @@ from persona_pipeline.evaluation.against import AskedOnce
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.lab.bisect.causes import THE_CAUSE, Step, cause_of, voice_lines
+from persona_pipeline.lab.bisect.causes import THE_CAUSE, Step, cause_of
 from persona_pipeline.lab.bisect.history import (
     WRITTEN,
     CommitHistory,
@@ -89,7 +89,7 @@ HISTORIES = ("auto", "commits", "evaluations")
 def bisect(
     world: World, request: BisectRequest, by: str = "auto", live: Judge | None = None
 ) -> tuple[Bisection, list[JudgeRequest]]:
-    """Return the causes of an agent's drops, the start of a change of its voice, and the missing judgments.
+    """Return the causes of an agent's drops, and the missing judgments.
 
     ``by``: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there. ``live``: a judge for missing
     judgments. ConfigError: no repository, no such commit, fewer than two stored evaluations, or invalid files.
@@ -98,8 +98,8 @@ def bisect(
     found, missing = (bisect_commits if in_git else bisect_evaluations)(world, request, live)
     if by == "auto" and in_git and found.good == found.bad and len(stored_evaluations(world, request.agent_id)) > 1:
         # No input has changed since the last good state, so the cause is in the messages over time.
-        found, missing = bisect_evaluations(world, request, live)
-    return found.model_copy(update={"voice": voice_lines(world, request.agent_id)}), missing
+        return bisect_evaluations(world, request, live)
+    return found, missing
 
 
 def bisect_commits(

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import chain
 
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.bisect.history import State
@@ -20,7 +17,6 @@ from persona_pipeline.lab.versions import KnownJudge
 from persona_pipeline.scoring.results import PropositionResult, final_score
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Proposition
-from persona_pipeline.world.world import World
 
 # Shares of a claim's drop: up to the first a change had no part in it, from the second on it is the cause.
 NO_PART, THE_CAUSE = 0.2, 0.8
@@ -332,15 +328,3 @@ def _scores(step: Step, ids: list[str]) -> Iterator[str]:
         before, after = (state.value(step.dimension, key) for state in step.sides)
         told = [f"{score:.1f}" if score is not None else "none" for score in (before, after)]
         yield f"{step.dimension}/{key}: {told[0]} -> {told[1]}"
-
-
-def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
-    """Return a line for each voice alarm of the newest week; none without a learnt voice."""
-    try:
-        world.sync_persona(agent_id)
-        world.sync_messages()
-        state = voice_state(world, agent_id, WorldReader(world).window("7d"))
-    except ConfigError:
-        # Without a persona, or a message, it has no voice.
-        return ()
-    return tuple(alarm.text for alarm in state.alarms)

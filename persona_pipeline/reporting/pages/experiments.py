@@ -168,7 +168,6 @@ def bisection_page(found: Bisection) -> Page:
     elif not found.falls:
         items.append(Item(f"{who}: nothing dropped between {found.good} and {found.bad}"))
     items += [item for fall in found.falls for item in _fall(fall)]
-    items += [Item([Span(line, limit=_MOST_LINE)], kind="voice") for line in found.voice]
     items.append(Item(f"scored: {found.looked_at} {found.source}; {found.calls} calls, {format_usd(found.usd)}"))
     return Page(f"Bisection of {found.agent_id}", sections=[Section("", [Items(items)])])
 
