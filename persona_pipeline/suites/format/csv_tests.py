@@ -14,8 +14,11 @@ _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL
 )
 _LISTS = ("contains-all", "contains-any", "icontains-all", "icontains-any")
-_WITH_VALUE = ("contains", "equals", "regex", "icontains", "starts-with", "ends-with", *_LISTS)
-_KNOWN = (*_WITH_VALUE, "is-json", "llm-rubric", "grade", "latency", "cost")
+_LIMITS = {"latency": "max_ms", "cost": "max_usd"}
+_KNOWN = (
+    *("contains", "equals", "regex", "icontains", "starts-with", "ends-with", *_LISTS),
+    *("is-json", "llm-rubric", "grade", *_LIMITS),
+)
 _OF_OTHER_TOOLS = ("javascript", "python", "webhook", "similar", "levenshtein", "factuality")
 
 
@@ -37,27 +40,19 @@ def read_expectation(text: str) -> dict[str, Any]:
 
 
 def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
-    value = (match["value"] or "").strip()
-    if kind == "is-json":
-        return {"type": "is_json"}
-    if kind in ("latency", "cost"):
-        number = parse_float(match["argument"] or value)
-        if number is None:
-            raise ValueError(f"{kind} needs a number, as in {kind}(1000)")
-        return {"type": kind, "max_ms" if kind == "latency" else "max_usd": number}
-    if not value:
-        raise ValueError(f"{kind} needs a value, as in {kind}:text")
-    if kind in _LISTS:
-        value = names_in(value)
-    if kind in _WITH_VALUE:
-        return {"type": kind, "value": value}
-    return {"type": "rubrics", "criteria": [value]}
+    """Return an assert; without a usable value it lacks the field, which its type then requires."""
+    text = (match["argument"] or match["value"] or "").strip()
+    if kind in ("llm-rubric", "grade"):
+        return {"type": "rubrics", "criteria": [text]}
+    key = _LIMITS.get(kind, "value")
+    value = parse_float(text) if kind in _LIMITS else names_in(text) if kind in _LISTS else text
+    return {"type": kind} if value in (None, "") else {"type": kind, key: value}
 
 
 _TEXT = ("id", "input", "criteria", "expected_outcome", "outcome", "conversation_id")
 # Cells that hold a JSON object or list.
 _DATA = ("assert", "evaluators", "rubrics", "input_messages", "expected_messages", "metadata", "execution", "workspace")
-_PLAIN = (*_TEXT, *_DATA, "expected_output", "skip_defaults", "targets", "tags")
+_PLAIN = (*_TEXT, *_DATA, "expected_output", "skip_defaults")
 _SPECIAL = ("__description", "__prefix", "__suffix", "__metric", "__threshold", "__expected")
 _EXPECTED = re.compile(r"__expected([1-9][0-9]*)?")
 _CONFIG = re.compile(r"__config:__expected([1-9][0-9]*)?:threshold")
@@ -76,9 +71,9 @@ class RowError(Exception):
 def read_rows(reader: Reader, path: str, text: str) -> Iterator[ConfigEntry]:
     """Yield a test for every row of a CSV file that is not empty.
 
-    Columns are the fields of a test by name, ``targets`` and ``tags`` (separated by commas), and ``__expected``, ``__expected1``,
-    ... (such as ``contains:x``), ``__description`` (the goal), ``__prefix`` and ``__suffix`` (around the input), ``__metric`` (the
-    name of the expectations), ``__threshold`` (a gate over them), ``__metadata:<key>`` (``[]``: a list), and
+    Columns are the fields of a test by name, and ``__expected``, ``__expected1``, ... (such as ``contains:x``),
+    ``__description`` (the goal), ``__prefix`` and ``__suffix`` (around the input), ``__metric`` (the name of the
+    expectations), ``__threshold`` (a gate over them), ``__metadata:<key>`` (``[]``: a list), and
     ``__config:__expected<n>:threshold`` (a gate on one).
     """
     rows = csv_rows(text, path, reader.problems, delimiter=delimiter_of(text))
@@ -128,11 +123,7 @@ def _test(row: dict[str, str], number: int) -> dict[str, Any]:
         test["expected_output"] = _data(row, "expected_output") if text.lstrip()[:1] in ("{", "[") else text
     if "skip_defaults" in row:
         said = row["skip_defaults"].strip().lower()
-        if said not in ("true", "false"):
-            raise RowError("skip_defaults", "must be true or false")
-        test["skip_defaults"] = said == "true"
-    if "targets" in row:
-        test["execution"] = {**test.get("execution", {}), "targets": names_in(row["targets"])}
+        test["skip_defaults"] = {"true": True, "false": False}.get(said, said)
     metadata = _metadata(row)
     if metadata:
         test["metadata"] = {**test.get("metadata", {}), **metadata}
@@ -154,7 +145,7 @@ def _data(row: dict[str, str], name: str) -> Any:
 
 
 def _metadata(row: dict[str, str]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"tags": names_in(row["tags"])} if "tags" in row else {}
+    metadata: dict[str, Any] = {}
     for name, text in row.items():
         match = METADATA.fullmatch(name)
         if match:
@@ -172,7 +163,7 @@ def _expectations(row: dict[str, str]) -> list[dict[str, Any]]:
             raise RowError(name, str(problem)) from problem
         number = name.removeprefix("__expected")
         if number in gates:
-            item["required"] = _number(gates.pop(number), f"__config:__expected{number}:threshold")
+            item["required"] = _gate(gates.pop(number))
         asserts.append(item)
     for number in gates:
         raise RowError(f"__config:__expected{number}:threshold", f"there is no __expected{number} in this row")
@@ -183,7 +174,7 @@ def _expectations(row: dict[str, str]) -> list[dict[str, Any]]:
             "type": "composite",
             "assert": asserts,
             "aggregator": {"type": "weighted_average"},
-            "required": _number(row["__threshold"], "__threshold"),
+            "required": _gate(row["__threshold"]),
         }
         return [{**group, "name": metric} if metric else group]
     if metric:
@@ -192,11 +183,7 @@ def _expectations(row: dict[str, str]) -> list[dict[str, Any]]:
     return asserts
 
 
-def _number(text: str, column: str) -> float:
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise RowError(column, f"must be a number, not {text!r}") from error
-    if not 0 < value <= 1:
-        raise RowError(column, f"must be above 0 and at most 1, not {text!r}")
-    return value
+def _gate(text: str) -> float | str:
+    """Return a minimum score; the assert refuses other text."""
+    number = parse_float(text)
+    return text if number is None else number

@@ -30,7 +30,7 @@ from persona_pipeline.suites.format.text import under_roles
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert, score_test
 from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteVerdict, TestResult
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.plan import AskedTurn, PlannedTest, RunOptions, Targets
+from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
@@ -94,7 +94,7 @@ class CellRunner:
                 if not (self.suite.trials_of(cell.test) or cell.test.workspace or cell.test.is_conversation)
             ]
             with contextlib.suppress(TargetError, FileError):
-                requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
+                requests = [self._request(cell, self.request_key(cell.test), 0, None) for cell in own]
                 if requests and target is not None:
                     with self._recording(target, *(cell.test for cell in own)):
                         target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
@@ -209,12 +209,7 @@ class CellRunner:
         return dataclasses.replace(attempt, workspace_kept=kept)
 
     def answer(
-        self,
-        cell: PlannedTest,
-        number: int,
-        made: "WorkspaceFolder | None" = None,
-        deadline: float | None = None,
-        turn: AskedTurn | None = None,
+        self, cell: PlannedTest, number: int, made: "WorkspaceFolder | None" = None, deadline: float | None = None
     ) -> tuple[Output, bool]:
         """Return the output, and whether it is from the cache. ``deadline``: by default the options' time from now."""
         deadline = deadline or time.monotonic() + self.options.timeout
@@ -227,7 +222,7 @@ class CellRunner:
             raise TargetError("code_not_allowed", said)
         # The test's key includes the text of its files, those of its turns too.
         whole = self.request_key(cell.test)
-        asked = whole if turn is None else request_key([whole, turn.test.input_messages], {})
+        asked = whole if cell.asked is None else request_key([whole, cell.asked.input_messages], {})
         key = None
         # A recorded answer cannot repeat changes to a workspace.
         choices = (self.options.cache, cell.test.cache, self.suite.cache)
@@ -237,7 +232,7 @@ class CellRunner:
             known = None if key is None else self.cache.get(key)
             if known is not None:
                 return known, True
-        request = self._request(cell.test, asked, number, made, turn)
+        request = self._request(cell, asked, number, made)
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
@@ -257,13 +252,11 @@ class CellRunner:
             return None
         return cache_key({"basis": self.bases.digest(basis)}, asked, test_id=test.id, attempt=number)
 
-    def _request(
-        self, test: Test, key: str, number: int, made: "WorkspaceFolder | None", turn: AskedTurn | None = None
-    ) -> Request:
-        asked = turn.test if turn else test
+    def _request(self, cell: PlannedTest, key: str, number: int, made: "WorkspaceFolder | None") -> Request:
+        asked = cell.asked or cell.test
         messages = sent_messages(asked, self.files)
         return Request(
-            test,
+            cell.test,
             messages,
             under_roles((message["role"], message["content"]) for message in messages),
             [str(asked.files[part["value"]]) for *_, part in file_parts(asked.input_messages)],
@@ -271,8 +264,8 @@ class CellRunner:
             str(made.path) if made else None,
             self.options.timeout,
             key,
-            turn.number if turn else 0,
-            turn.conversation if turn else uuid.uuid4().hex,
+            cell.turn,
+            cell.conversation or uuid.uuid4().hex,
         )
 
     def _paid(self, target: TargetFields, test: Test, asked: Callable[[], Output]) -> Output:

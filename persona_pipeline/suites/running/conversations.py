@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.models import SimulatedUser, Test, present
 from persona_pipeline.suites.format.text import content_texts
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
 from persona_pipeline.suites.grading.results import AssertResult
-from persona_pipeline.suites.running.plan import AskedTurn, PlannedTest, RunOptions, Targets
+from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.sandbox.workspaces import WorkspaceFolder
@@ -95,8 +95,8 @@ def _turns(
                 return
             asked = [present({"role": "user", "content": line, "name": test.user and test.user.agent})]
             user_cost = reply.cost_usd
-        turn = AskedTurn(turn_of(test, index, [*said, *asked]), index, name)
-        output, cached = runner.answer(cell, number, made, turn=turn)
+        turn = replace(cell, asked=turn_of(test, index, [*said, *asked]), turn=index, conversation=name)
+        output, cached = runner.answer(turn, number, made)
         yield replace(output, asked=asked, user_cost_usd=user_cost), cached
         said += [*asked, {"role": "assistant", "content": output.text}]
         if ends:
@@ -117,9 +117,9 @@ def _ask_user(runner: Runner, cell: PlannedTest, number: int, said: Messages) ->
         character = agent_prompt(root(), user.agent, runner.targets.grants.within) if user.agent and root else ""
     except ConfigError as problem:
         raise TargetError("no_target", str(problem)) from problem
-    playing = replace(cell, target_name=user.target, target=target)
     asked = replace(cell.test, input_messages=tuple(user_messages(user, character, said)))
-    return runner.answer(playing, number, turn=AskedTurn(asked, len(said), "user"))[0]
+    playing = replace(cell, target_name=user.target, target=target, asked=asked, turn=len(said), conversation="user")
+    return runner.answer(playing, number)[0]
 
 
 def turn_of(test: Test, number: int, said: Messages) -> Test:

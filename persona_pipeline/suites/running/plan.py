@@ -205,21 +205,18 @@ class NothingToRunError(NothingError):
 
 @dataclass(frozen=True)
 class PlannedTest:
-    """One test with one target. ``target`` None: its answer is recorded."""
+    """One test with one target. ``target`` None: its answer is recorded.
+
+    ``asked``: a turn of a conversation, as a test whose input is the conversation so far; ``turn``: its number.
+    """
 
     id: str
     test: Test
     target_name: str | None
     target: TargetFields | None
-
-
-@dataclass(frozen=True)
-class AskedTurn:
-    """A turn of a conversation: a test whose input is the conversation so far, its number, and the conversation's name."""
-
-    test: Test
-    number: int
-    conversation: str
+    asked: Test | None = None
+    turn: int = 0
+    conversation: str = ""
 
 
 def plan(
