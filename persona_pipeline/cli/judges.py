@@ -82,11 +82,10 @@ def list_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
-    stale: Annotated[bool, typer.Option("--stale", help="Only stale labels.")] = False,
     messages: OfMessages = False,
 ) -> CommandResult:
-    """List labels; stale labels have a reason and are not used."""
-    from persona_pipeline.evaluation.calibrate import world_labels
+    """List labels."""
+    from persona_pipeline.guard.labels.files import LABELS, load_labels
     from persona_pipeline.reporting.pages.instruments import labels_page, message_labels_page
 
     if messages:
@@ -96,14 +95,12 @@ def list_labels(
         return CommandResult(
             message_labels_page(labels), data, summary=said, looked_at=len(labels), looked_for=looked_for
         )
-    every, reasons = world_labels(open_world())
-    labels = _chosen(every, agents, dimensions, labeller)
-    listed = [label for label in labels if not stale or label.identity in reasons]
-    counts = Counter((label.dimension, label.labeller) for label in labels if label.identity not in reasons)
+    labels = _chosen(load_labels(open_world().root / LABELS), agents, dimensions, labeller)
+    counts = Counter((label.dimension, label.labeller) for label in labels)
     return CommandResult(
-        labels_page(listed, reasons),
-        [label.model_dump(mode="json") | {"stale": reasons.get(label.identity)} for label in listed],
-        summary=f"{sum(label.identity in reasons for label in labels)} of {len(labels)} labels are stale",
+        labels_page(labels),
+        [label.model_dump(mode="json") for label in labels],
+        summary=plural(len(labels), "label"),
         notes=[f"{dimension}: {count} by {name}" for (dimension, name), count in sorted(counts.items())],
         looked_at=len(labels),
         looked_for="labels of these agents, dimensions and labellers",

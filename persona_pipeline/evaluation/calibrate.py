@@ -10,7 +10,7 @@ from persona_pipeline.guard.calibration import (
     calibrate_dimensions,
     calibrate_messages,
 )
-from persona_pipeline.guard.labels.files import LABELS, Label, labelled_claims, load_labels, stale_lines, stale_reasons
+from persona_pipeline.guard.labels.files import LABELS, current_labels, labelled_claims, load_labels
 from persona_pipeline.guard.labels.messages import MarkSource, load_message_labels, verdicts_of_people
 from persona_pipeline.scoring.messages.verdicts import MOST_MESSAGES
 from persona_pipeline.world import runs
@@ -19,24 +19,14 @@ from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
 
-def world_labels(world: World) -> tuple[list[Label], dict[tuple[str, str], str]]:
-    """Return the labels in a world's folder, and why some are stale, by identity."""
-    labels = load_labels(world.root / LABELS)
-    if not labels:
-        return [], {}
-    claims = labelled_claims(world.root, labels)
-    return labels, stale_reasons(labels, claims, is_judged=WorldReader(world).known.knows)
-
-
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
     """Return each judge's agreement with people, without any call."""
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
     known, claims = WorldReader(world).known, labelled_claims(world.root, labels)
-    reasons = stale_reasons(labels, claims, is_judged=known.knows)
-    current = [label for label in labels if label.identity not in reasons]
+    current = current_labels(labels, claims)
     found = calibrate_dimensions(current, claims, known.on_labels)
-    return Calibration(messages=_messages(world), dimensions=found, stale=stale_lines(labels, reasons))
+    return Calibration(messages=_messages(world), dimensions=found, unused=len(labels) - len(current))
 
 
 def _messages(world: World) -> list[MessageCalibration]:

@@ -64,11 +64,11 @@ class MessageCalibration(BaseModel, extra="forbid", frozen=True):
 
 
 class Calibration(BaseModel, extra="forbid", frozen=True):
-    """How far each judge agrees with people. ``stale``: labels that were not used, each with the reason."""
+    """How far each judge agrees with people. ``unused``: number of labels whose claim is gone or has changed."""
 
     messages: list[MessageCalibration] = Field(default_factory=list)
     dimensions: list[DimensionCalibration] = Field(default_factory=list)
-    stale: list[str] = Field(default_factory=list)
+    unused: int = 0
 
     @property
     def labelled(self) -> int:

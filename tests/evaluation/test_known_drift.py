@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from persona_pipeline.judging.verdict import JudgeRequest, Question
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.world import World
-from tests.first.worlds import drifted, lines_of, support, together
+from tests.first.worlds import drifted, lines_of, support
 from tests.support.command_line import Cli, Done, in_process
 from tests.support.messages_server import MessagesServer, message, verdicts
 from tests.support.worlds import write_jsonl
@@ -263,17 +264,19 @@ def test_healthy_weeks_of_the_sample_world_are_not_refused(sample_world: World, 
     assert refused == {0: {"michael"}, 1: set(), 2: set()}
 
 
-def steady(call: Any, score: int = 8) -> Any:
-    """Answer as a judge that finds every agent as good, claims of bad habits turned."""
-    inverted = [
+@cache
+def bad_habits() -> list[str]:
+    return [
         item["claim"].rpartition("}}")[2].strip()
         for file in TEMPLATES.rglob("propositions/*/_default.yaml")
         for item in yaml.safe_load(file.read_text(encoding="utf-8"))["propositions"]
         if item.get("inverted")
     ]
-    return message(
-        json.dumps(verdicts(call.body, lambda c: 9 - score if any(part in c for part in inverted) else score))
-    )
+
+
+def steady(call: Any) -> Any:
+    """Answer as a judge that finds every agent as good, claims of bad habits turned."""
+    return message(json.dumps(verdicts(call.body, lambda c: 1 if any(part in c for part in bad_habits()) else 8)))
 
 
 def as_chats(path: Path, messages: Any) -> Path:
@@ -314,11 +317,9 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
 ) -> None:
     # The judge sees nothing of the drift that `try` found.
     server.handler = steady
-    export = as_chats(
-        tmp_path / "chats.jsonl", together(drifted("de", "Jürgen"), support("en", lines_of("en")[:160], "Ella"))
-    )
+    export = as_chats(tmp_path / "chats.jsonl", drifted("de", "Jürgen"))
     judge = ("--judge", "anthropic", "--record")
-    done = walk("try", export.name, "--agent", "Jürgen", "--agent", "Ella")
+    done = walk("try", export.name)
     assert done.returncode == 1, done.stderr
     describe(tmp_path / "chats-world")
     advised = re.search(r"persona-pipeline (baseline --agents \S+ --as-of \S+ --windows 4.*)", done.stdout)

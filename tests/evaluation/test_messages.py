@@ -65,7 +65,11 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path, database_url: str) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
+    yield from opened_world(tmp_path)
+
+
+def opened_world(tmp_path: Path, database_url: str | None = None) -> Iterator[World]:
     """Ann drifts in the fifth week, bob does not; two conversations a day, two messages each."""
     builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.").persona("bob", "Bob is loud.")
     builder.claim("adherence", "dry", "{{agent_name}} is dry").claim("fluency", "varied", "It is varied")
@@ -78,9 +82,15 @@ def world(tmp_path: Path, database_url: str) -> Iterator[World]:
                 builder.say(
                     agent_id, f"{text} ({half}/{minute})", at=at + timedelta(minutes=minute + (agent_id == "bob"))
                 )
-    opened = builder.open(database_url)
+    opened = builder.open(database_url) if database_url else builder.open()
     yield opened
     opened.store.close()
+
+
+@pytest.fixture
+def stored_world(tmp_path: Path, database_url: str) -> Iterator[World]:
+    """The world in a store of each kind of database."""
+    yield from opened_world(tmp_path, database_url)
 
 
 def reply(question: Question) -> Mapping[str, Any] | Unscored:
@@ -129,18 +139,18 @@ def test_a_drift_in_the_first_window_needs_no_earlier_run(world: World) -> None:
     assert verdict(run(world, agents=["ann"], as_of=week_end(5)), "ann") is Result.FELL
 
 
-def test_verdicts_are_stored_and_an_earlier_run_gives_the_date(world: World) -> None:
-    run(world, as_of=week_end(4))
-    done = run(world)
-    stored = verdicts_of(message_verdict_rows(world.store, ["ann", "bob"], until=week_end(9), most=2000))
+def test_verdicts_are_stored_and_an_earlier_run_gives_the_date(stored_world: World) -> None:
+    run(stored_world, as_of=week_end(4))
+    done = run(stored_world)
+    stored = verdicts_of(message_verdict_rows(stored_world.store, ["ann", "bob"], until=week_end(9), most=2000))
     assert {agent: len(own) for agent, own in stored.items()} == {"ann": 56, "bob": 56}
     assert {item.verdict.message for item in stored["ann"] if item.verdict.verdict == "out"} == {
         item.message for item in read_of(done, "ann").verdicts if item.verdict == "out"
     }
     change = read_of(done, "ann").change
     assert change is not None and change.before[1] > 28, "the verdicts of the week before are part of the series"
-    assert forget_reasons(world.store, 1, now=week_end(9)) == 2
-    forgotten = verdicts_of(message_verdict_rows(world.store, ["ann"], until=week_end(4), most=2000))["ann"]
+    assert forget_reasons(stored_world.store, 1, now=week_end(9)) == 2
+    forgotten = verdicts_of(message_verdict_rows(stored_world.store, ["ann"], until=week_end(4), most=2000))["ann"]
     assert {(item.verdict.verdict, item.verdict.quote) for item in forgotten} == {("in", "")}
 
 
@@ -276,7 +286,7 @@ def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -
     assert read_of(again, "ann").verdicts == read_of(live, "ann").verdicts
 
 
-def test_verdicts_are_a_table_in_frames_csv_and_parquet(world: World) -> None:
+def test_verdicts_are_a_table_in_frames_csv_and_parquet(stored_world: World) -> None:
     def formula(question: Question) -> Mapping[str, Any] | Unscored:
         answer = reply(question)
         return (
@@ -285,8 +295,8 @@ def test_verdicts_are_a_table_in_frames_csv_and_parquet(world: World) -> None:
             else {**answer, "why": [{**why, "reason": "=1+1"} for why in answer["why"]]}
         )
 
-    done = run(world, formula)
-    report = report_of(WorldReader(world).reports(["ann", "bob"]), GateRules())
+    done = run(stored_world, formula)
+    report = report_of(WorldReader(stored_world).reports(["ann", "bob"]), GateRules())
     frame = report_frame(report, "message")
     read = read_of(done, "ann")
     assert list(frame[frame["agent"] == "ann"]["message_id"]) == [item.message for item in read.verdicts]

@@ -32,7 +32,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make(tmp_path: Path, database_url: str) -> Iterator[Callable[..., World]]:
+def make(tmp_path: Path) -> Iterator[Callable[..., World]]:
     """Build a world of two agents that speak once a conversation; ``drift``: conversations in which ann says stock phrases."""
     opened: list[World] = []
 
@@ -45,7 +45,7 @@ def make(tmp_path: Path, database_url: str) -> Iterator[Callable[..., World]]:
             for agent_id, minute in (("ann", 2), ("bob", 3)):
                 text = STOCK if agent_id == "ann" and drift(number) else f"{agent_id} says a thing."
                 builder.say(agent_id, f"{text} ({number})", at=at + timedelta(minutes=minute))
-        opened.append(builder.open(database_url))
+        opened.append(builder.open())
         return opened[-1]
 
     yield build

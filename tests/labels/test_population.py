@@ -1,4 +1,4 @@
-"""What can be labelled, and which labels are of what is still asked."""
+"""Judgments with their verdicts, and which labels are of claims that are still asked."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.calibrate import world_labels
+from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.labels.files import Label
@@ -41,7 +41,7 @@ def test_a_fresh_copy_of_the_sample_world_has_every_judgment_that_is_recorded(sa
 def test_what_a_live_judge_said_is_found_in_the_store_with_its_repeats(
     small_world: World, server: MessagesServer
 ) -> None:
-    assert judged_population(small_world) == [] and world_labels(small_world) == ([], {})
+    assert judged_population(small_world) == []
     judge = open_judge("anthropic", small_world, JudgeOptions())
     run_evaluation(small_world, judge, EvaluationRequest(samples=2))
     found = judged_population(small_world)
@@ -78,41 +78,28 @@ CLAIMS = ("propositions", "adherence", "michael.yaml")
 
 
 @pytest.mark.parametrize(
-    ("dimension", "change", "reason"),
+    ("dimension", "change", "is_used"),
     [
-        ("adherence", _edit(*CLAIMS, old='claim: "', new='claim: "Really, '), "the claim has changed"),
-        ("adherence", _edit(*CLAIMS, old="- id: michael-", new="- id: renamed-"), "the claim is gone"),
-        ("fluency", _remove("propositions", "fluency", "michael.yaml"), "the claim is gone"),
-        ("convergence", _remove("recordings", "michael", "convergence.jsonl"), "no judge's verdict on it is known"),
+        pytest.param("adherence", _edit(*CLAIMS, old='claim: "', new='claim: "Really, '), False, id="claim edited"),
+        pytest.param(
+            "adherence", _edit(*CLAIMS, old="- id: michael-", new="- id: renamed-"), False, id="claim renamed"
+        ),
+        pytest.param("fluency", _remove("propositions", "fluency", "michael.yaml"), False, id="no claims"),
+        pytest.param(
+            "adherence", _edit(*PERSONA, old="display_name: Michael Scott", new="display_name: Mike"), True, id="name"
+        ),
+        pytest.param("adherence", _edit(*PERSONA, old="persona: |\n", new="persona: |\n  New.\n"), True, id="persona"),
+        pytest.param(
+            "adherence", _edit("messages", "general.jsonl", old='"text": "', new='"text": "So. '), True, id="messages"
+        ),
+        pytest.param("adherence", _remove(*PERSONA), True, id="no persona"),
     ],
 )
-def test_a_label_of_what_is_not_asked_any_more_is_stale(
-    dimension: str, change: Callable[[Path], None], reason: str, sample_world: World
+def test_a_label_is_used_while_its_claim_is_asked(
+    dimension: str, change: Callable[[Path], None], is_used: bool, sample_world: World
 ) -> None:
     labels = _labelled(sample_world, "michael", dimension)
-    assert world_labels(sample_world) == (
-        sorted(labels, key=lambda label: (label.proposition_id, label.claim, label.key)), {}
-    )  # fmt: skip
     change(sample_world.root)
-    found, stale = world_labels(sample_world)
-    assert len(found) == len(labels)
-    assert {said.partition(":")[0] for said in stale.values()} == {reason}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _edit(*PERSONA, old="display_name: Michael Scott", new="display_name: Mike"),
-        _edit(*PERSONA, old="persona: |\n", new="persona: |\n  New.\n"),
-        _edit("messages", "general.jsonl", old='"text": "', new='"text": "So. '),
-        _remove(*PERSONA),
-    ],
-    ids=["name", "persona", "messages", "no persona"],
-)
-def test_an_earlier_judgment_of_the_same_claim_still_tells_how_good_the_judge_is(
-    change: Callable[[Path], None], sample_world: World
-) -> None:
-    labels = _labelled(sample_world, "michael", "adherence")
-    change(sample_world.root)
-    found, stale = world_labels(sample_world)
-    assert (len(found), stale) == (len(labels), {})
+    found = calibrate_world(sample_world)
+    assert (found.unused == 0) is is_used
+    assert found.labelled == len(labels) - found.unused

@@ -38,7 +38,7 @@ def test_a_dimension_from_outside_goes_through_everything(tmp_path: Path) -> Non
         "fell": ["regression", "proposition_drop", "terms"],
         "verdict": "fell",
         "population": "humour",
-        "stale": 0,
+        "unused": 0,
         "draft": True,
         "table": True,
         "assets": ["humour_scores", "proposition_sets/humour"],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import persona_pipeline as pp
 from persona_pipeline.definitions import defs
-from persona_pipeline.evaluation.calibrate import world_labels
+from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.lab.claims.drafts import plan_claims
@@ -38,7 +38,7 @@ told = {
     "fell": [found.kind for found in now["ann"].findings],
     "verdict": now["ann"].conclusions["humour"].verdict,
     "population": judged.request.dimension,
-    "stale": len(world_labels(world)[1]),
+    "unused": calibrate_world(world).unused,
     "draft": "what it jokes about" in plan_claims(world, "ann", "humour").question.ask,
     "table": "humour" in report_text(now.report),
     "assets": sorted(

@@ -12,7 +12,6 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import FAIL_LISTS
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.text import some
-from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.scoring.facts.known import parse_canon
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
@@ -181,36 +180,13 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 
 def _labels_together(root: Path, checked: Checked) -> None:
-    """Check labels across files and warn of stale labels, if all files load."""
-    from persona_pipeline.guard.labels.files import (
-        LABELS,
-        label_paths,
-        labelled_claims,
-        load_labels,
-        stale_lines,
-        stale_reasons,
-    )
-    from persona_pipeline.judging.cache import JudgmentCache
-    from persona_pipeline.judging.open import RECORDINGS
-    from persona_pipeline.judging.recordings.known import KnownVerdicts
+    """Check labels across files."""
+    from persona_pipeline.guard.labels.files import LABELS, load_labels
 
     try:
-        labels = load_labels(root / LABELS)
+        load_labels(root / LABELS)
     except ConfigError as error:
         checked.problems += error.problems
-        return
-    if not labels or checked.problems:
-        return
-    # A check does not create a store.
-    stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
-    kept = JudgmentCache(open_world(root).store) if stored else None
-    known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
-    reasons = stale_reasons(labels, labelled_claims(root, labels), is_judged=known.knows)
-    for path in label_paths(root / LABELS):
-        own = [label for label in labels if label.dimension == path.stem]
-        if stale := stale_lines(own, reasons):
-            said = f"{len(stale)} of {len(own)} labels are stale and not used ({some(stale, 5, '; ')})"
-            checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
 
 
 def _stray_recordings(checked: Checked, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:

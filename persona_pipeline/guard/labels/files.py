@@ -1,11 +1,11 @@
-"""Labels on disk, ``labels/<dimension>.jsonl``, one per line, and which of them are stale.
+"""Labels on disk, ``labels/<dimension>.jsonl``, one per line, and which of them are of current claims.
 
 A line has everything that its key is made of, so it cannot be moved to another judgment. ``messages.jsonl`` has labels of messages
 (``guard.labels.messages``), kept in the same way.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -117,11 +117,6 @@ class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _O
         return self.dimension
 
     @property
-    def place(self) -> str:
-        """Agent, dimension, claim and labeller, as messages name a label."""
-        return f"{self.agent_id}/{self.dimension}/{self.proposition_id} by {self.labeller}"
-
-    @property
     def is_persons(self) -> bool:
         """Whether a person labelled."""
         return self.labeller_kind is LabellerKind.PERSON
@@ -222,34 +217,13 @@ def labelled_claims(root: Path, labels: Iterable[Label]) -> LabelledClaims:
     }
 
 
-def stale_reasons(
-    labels: Iterable[Label], claims: LabelledClaims, *, is_judged: Callable[[str], bool]
-) -> dict[tuple[str, str], str]:
-    """Return why labels are stale, by identity: the claim is gone or changed, or no verdict is known.
+def current_labels(labels: Iterable[Label], claims: LabelledClaims) -> list[Label]:
+    """Return the labels whose claim is still asked, of ``claims`` (see ``labelled_claims``).
 
     Neither the window nor the persona matters: an earlier judgment of the same claim still measures the judge.
-
-    Args:
-        claims: see ``labelled_claims``.
-        is_judged: whether a verdict with a judgment's key is known.
     """
-
-    def why(label: Label) -> str | None:
-        claim = claims.get((label.agent_id, label.dimension, label.proposition_id))
-        if claim is None:
-            return "the claim is gone"
-        if not is_filled(claim.claim, label.claim):
-            return "the claim has changed"
-        if not is_judged(label.key):
-            return "no judge's verdict on it is known: its messages changed, or its recording is gone"
-        return None
-
-    return {label.identity: reason for label in labels if (reason := why(label))}
-
-
-def stale_lines(labels: Iterable[Label], reasons: Mapping[tuple[str, str], str]) -> list[str]:
-    """Return a line for each stale label: its place, and why; ``reasons``: see ``stale_reasons``."""
-    return [f"{label.place}: {reasons[label.identity]}" for label in labels if label.identity in reasons]
+    named = ((label, claims.get((label.agent_id, label.dimension, label.proposition_id))) for label in labels)
+    return [label for label, claim in named if claim is not None and is_filled(claim.claim, label.claim)]
 
 
 def is_filled(claim: str, text: str) -> bool:

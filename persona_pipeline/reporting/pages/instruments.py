@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage, unscored_label
-from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Table
 from persona_pipeline.reporting.pages.suites import lines_page
 from persona_pipeline.reporting.text import cost_line, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.model.probe import ProbeFinding
     from persona_pipeline.scoring.facts.reading import FactsFound
 
-_MOST_STALE = 5
-
 
 def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
     """Return the checks of an evaluation's requirements, with their remedies."""
@@ -31,15 +29,14 @@ def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
     return lines_page("Doctor", lines)
 
 
-def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
-    """Return one line per label; ``stale``: the reasons why labels are stale, by their identity."""
+def labels_page(labels: "Sequence[Label]") -> Page:
+    """Return one line per label."""
     lines = []
     for label in labels:
-        reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
+        said = "n/a" if label.score is None else str(label.score)
         claim = f"{label.agent_id}/{label.dimension}/{label.proposition_id} {label.key[:12]} {said:>3}"
-        mark = f"  stale: {reason}" if reason else ""
         note = f"  {one_line(label.note, 60)}" if label.note else ""
-        lines.append(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}")
+        lines.append(f"{claim} {label.labeller} ({label.labeller_kind}){note}")
     return lines_page("Labels", lines)
 
 
@@ -73,9 +70,8 @@ def calibration_page(calibration: "calibrate.Calibration") -> Page:
     rest = []
     if not calibration.labelled:
         rest.append(Item(NOBODY))
-    if calibration.stale:
-        rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
-        rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
+    if calibration.unused:
+        rest.append(Item(f"{calibration.unused} labels were not used: their claims are gone or have changed"))
     return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
 
 
