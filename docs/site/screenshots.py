@@ -8,6 +8,7 @@ the folder `looks` beside it, to be looked at.
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -18,13 +19,17 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 from tests.support.browser import ARGUMENTS  # noqa: E402
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts  # noqa: E402
 from tests.support.stopping import stop_group  # noqa: E402
 
 if TYPE_CHECKING:
@@ -132,6 +137,39 @@ def _wait_for_backfill(page: "Page", address: str, backfill: str) -> None:
         page.wait_for_timeout(2000)
 
 
+WEEKS = 8
+# How much of what michael says in each of the weeks he says since he drifted.
+DRIFTED = (0, 0, 0, 0, 0.2, 0.4, 0.7, 1)
+
+
+def over_weeks(root: Path) -> tuple[str, set[str]]:
+    """Move the messages of a copied sample world over the last eight weeks, and return the first and what michael says since."""
+    today = datetime.now(UTC).date()
+    monday, first = datetime(2026, 6, 1, tzinfo=UTC), today - timedelta(days=today.weekday(), weeks=WEEKS)
+    away, since = datetime(first.year, first.month, first.day, tzinfo=UTC) - monday, set[str]()
+    shutil.rmtree(root / "baselines")
+    for path in (root / "messages").glob("*.jsonl"):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        moments = [datetime.fromisoformat(row["created_at"]) for row in rows]
+        weeks = [(moment - monday).days // 7 for moment in moments]
+        now = [row["text"] for row, week in zip(rows, weeks, strict=True) if week == 2 and row["agent_id"] == "michael"]
+        since.update(now)
+        moved = []
+        for week in range(WEEKS):
+            for number, (row, moment) in enumerate(zip(rows, moments, strict=True)):
+                is_now = row["agent_id"] == "michael" and now and number * 7 % 10 / 10 < DRIFTED[week]
+                if weeks[number] == week % 2:
+                    at = (moment + away + timedelta(weeks=week - week % 2)).isoformat()
+                    text = now[number % len(now)] if is_now else row["text"]
+                    moved.append({**row, "id": f"{row['id']}-{week}", "text": text, "created_at": at})
+        path.write_text("".join(json.dumps(row) + "\n" for row in moved), encoding="utf-8")
+    return first.isoformat(), since
+
+
+def _mondays(first: str) -> list[str]:
+    return [(date.fromisoformat(first) + timedelta(weeks=week)).isoformat() for week in range(WEEKS)]
+
+
 def _asked(page: "Page", address: str, query: str, **variables: Any) -> dict[str, Any]:
     answer = page.request.post(f"{address}/graphql", data={"query": query, "variables": variables})
     return answer.json()["data"]
@@ -147,6 +185,42 @@ def _backfill(page: "Page", address: str, assets: Sequence[Any], partitions: Seq
       launchPartitionBackfill(backfillParams: $it) {... on LaunchBackfillSuccess {backfillId}}}"""
     about = {"assetSelection": assets, "partitionNames": partitions}
     return _asked(page, address, launch, it=about)["launchPartitionBackfill"]["backfillId"]
+
+
+def weeks(browser: "Browser", root: Path) -> None:
+    """Take agents' scores by week after a backfill. The judge is a stand-in on this machine."""
+    first, since = over_weeks(root)
+    files = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in (root / "propositions").rglob("*.yaml"))
+    # Without the name, which the judge is shown.
+    bad = {item["claim"][-30:] for file in files for item in file["propositions"] if item.get("inverted")}
+
+    def judge(call: Call) -> Reply:
+        # Only what one agent says since it drifted is out of character; of that alone there is much where it speaks alone.
+        said = [entry["text"] for entry in json.loads(call.evidence) if "text" in entry]
+        share = sum(text in since for text in said) / max(1, len(said))
+
+        def score(claim: str) -> int:
+            held = round(9 - 8 * share) - len(claim) % 2
+            return 9 - held if claim[-30:] in bad else held
+
+        return message(json.dumps(verdicts(call.body, score)))
+
+    with MessagesServer(handler=judge) as server:
+        keys = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "stand-in", "PERSONA_JUDGE": "anthropic"}
+        more = {"PERSONA_FIRST_WEEK": first, "PERSONA_SENSOR_SECONDS": "5", "PERSONA_QUIET_MINUTES": "0"}
+        with dagster_dev(root, keys | more) as address:
+            page = _open(browser, f"{address}/assets/weekly_scores", 1000)
+            # The sensor makes agents partitions in its first look.
+            while not _asset(page, address, "weekly_scores", "{partitionKeys}")["partitionKeys"]:
+                page.wait_for_timeout(2000)
+            chosen = [f"{name}|{week}" for name in AGENTS for week in _mondays(first)]
+            backfill = _backfill(page, address, [{"path": ["weekly_scores"]}], chosen)
+            _wait_for_backfill(page, address, backfill)
+            page.set_viewport_size({"width": 1600, "height": 1500})
+            page.goto(f"{address}/assets/weekly_scores?view=overview")
+            page.get_by_role("button", name="Plots").click()
+            page.wait_for_timeout(5000)
+            page.screenshot(path=PICTURES / "dagster-weeks.png")
 
 
 def view(browser: "Browser", root: Path) -> None:
@@ -209,6 +283,7 @@ def main() -> None:
             report(browser, root)
             view(browser, root)
             dagster(browser, root)
+            weeks(browser, root)
         browser.close()
 
 

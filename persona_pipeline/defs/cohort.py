@@ -1,8 +1,10 @@
-"""All agents at once: the job for CI, baselines, the report, and the nightly schedule."""
+"""All agents at once: the job for CI, baselines, the report, scores by week, and the nightly schedule."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +13,27 @@ import dagster as dg
 from pydantic import Field
 
 from persona_pipeline.base.database.engine import chunks
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.options import EvaluationRequest, option_fields, with_options
+from persona_pipeline.base.status import NOTHING
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.agents.verdicts import agent_line, verdict
+from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents.evaluation import evaluated_or_retried
+from persona_pipeline.defs.agents.specs import AGENT, WEEK, Specs
+from persona_pipeline.defs.agents.verdicts import (
+    AgentVerdict,
+    agent_line,
+    agent_lines,
+    failure_of,
+    verdict,
+)
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.assets import reports_folder, write_texts
-from persona_pipeline.defs.platform.dagster_internals import RANGE
+from persona_pipeline.defs.platform.assets import AssetOutcome, reports_folder, write_texts
+from persona_pipeline.defs.platform.dagster_internals import RANGE, lineage_tags, partition_tags
 from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
 from persona_pipeline.defs.platform.resources import (
     RequestConfig,
+    evaluation_of,
     known_agents,
     known_failures,
     opened_judge,
@@ -28,8 +41,8 @@ from persona_pipeline.defs.platform.resources import (
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.report import RunReport
+from persona_pipeline.evaluation.run import Run, run_evaluation
+from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.world import World
@@ -130,6 +143,79 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
         )
 
     return regression_report
+
+
+_MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=7), "7d"
+
+
+def window_end(week: date, newest: datetime | None) -> datetime | None:
+    """Return the end of a week's window: of the week, or the ``newest`` message; None: no message since the week began.
+
+    A window that ends after the newest message would be newer than every evaluation until the next message.
+    """
+    start = datetime.combine(week, time.min, UTC)
+    if newest is None or newest < start:
+        return None
+    # The last moment of a window is in it, the one it begins after is not.
+    return min(newest, start + _WEEK - _MOMENT)
+
+
+def week_outcome(report: AgentReport | None) -> AssetOutcome:
+    """Return an agent's scores in a week, as numbers that Dagster plots. ``report`` None: there were no messages."""
+    if report is None:
+        return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING.word})
+    found = outcomes.verdict_outcome(report)
+    # Every number is a plot: the costs would come before the scores.
+    facts = {name: fact for name, fact in found.metadata.items() if not name.startswith("judge/")}
+    return AssetOutcome(
+        found.version, {name: fact for name, fact in facts.items() if isinstance(fact, str | int | float)}
+    )
+
+
+def build_weekly_scores(specs: Specs) -> list[dg.AssetsDefinition]:
+    """Return the step that evaluates weeks; nothing if the settings have no first week."""
+    place, weeks = specs.place, specs.weeks
+    if weeks is None:
+        return []
+
+    @dg.multi_asset(
+        name=place.name("evaluate_weeks"),
+        specs=[weeks.scores],
+        partitions_def=weeks.partitions,
+        pool=place.judge_pool,
+        required_resource_keys=place.names([WORLD, EVALUATION]),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description="Evaluate agents as of the end of weeks, week by week, as any run does. A broken agent stops no other.",
+    )
+    def evaluate_weeks(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
+        asked: dict[date, list[str]] = defaultdict(list)
+        for key in context.partition_keys:
+            about = weeks.partitions.get_partition_key_from_str(key).keys_by_dimension
+            asked[date.fromisoformat(about[WEEK])].append(about[AGENT])
+        agents = {agent_id for some in asked.values() for agent_id in some}
+        whom = " ".join(agents) if len(agents) == 1 else f"{len(agents)} agents"
+        when = f"{len(asked)} weeks from {min(asked)} on"
+        context.instance.add_run_tags(context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
+        size, broken = place.orchestration.shard_size, dict[str, AgentVerdict]()
+        with known_failures():
+            opened, evaluation = world_of(place, context), evaluation_of(place, context)
+            for problem in opened.sync_messages().problems:
+                context.log.warning(f"left out: {problem}")
+            for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
+                result, end = Run(), window_end(week, opened.newest_message_time())
+                if end is not None:
+                    about = {"as_of": end, "window": _LENGTH, "since": None, "history": 0, "touched": False}
+                    request = evaluation.request(opened, some).model_copy(update=about)
+                    result = evaluated_or_retried(context, opened, evaluation, request)
+                broken |= {line.agent_id: line for line in agent_lines(result) if line.broken}
+                for agent_id in (agent_id for agent_id in some if agent_id not in result.broken):
+                    key, outcome = weeks.key(agent_id, week), week_outcome(result.reports.get(agent_id))
+                    tags = {**lineage_tags(outcome.version, None, {}), **partition_tags(key)}
+                    yield dg.AssetMaterialization(weeks.scores.key, partition=key, metadata=outcome.metadata, tags=tags)
+            if failure := failure_of(list(broken.values())):
+                raise failure
+
+    return [evaluate_weeks]
 
 
 def build_nightly(specs: Specs, evaluate_agent: Any) -> dg.ScheduleDefinition:

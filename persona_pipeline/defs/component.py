@@ -16,12 +16,12 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not
 from persona_pipeline.base.options import EvaluationRequest, given, option_fields, with_options
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents.evaluation import build_evaluation
+from persona_pipeline.defs.agents.evaluation import build_evaluation, build_voices
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
-from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes, build_message_files, build_voices
-from persona_pipeline.defs.cohort import build_cohort
+from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes
+from persona_pipeline.defs.cohort import build_cohort, build_weekly_scores
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     newest_events,
@@ -39,7 +39,7 @@ from persona_pipeline.defs.platform.resources import (
 )
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import build_suites, suites_of
-from persona_pipeline.defs.upkeep import build_upkeep
+from persona_pipeline.defs.upkeep import build_corrections, build_upkeep
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
@@ -163,14 +163,17 @@ def build_world(
 ) -> dg.Definitions:
     """Return the assets, checks, jobs, sensors, schedules and resources of a world.
 
-    ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``batches``.
+    ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``corrections``,
+    ``batches``, ``weeks``.
     """
     parts: list[dg.Definitions] = []
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
-    specs = build_specs(place)
-    agents = dg.Definitions([build_evaluation(specs), build_voices(specs), build_message_files(place)])
-    parts += [agents, build_cohort(specs), build_upkeep(place), build_platform(place)]
+    specs = build_specs(place, weekly="weeks" not in leave_out)
+    agents = dg.Definitions([build_evaluation(specs), build_voices(specs), *build_weekly_scores(specs)])
+    parts += [agents, build_cohort(specs), build_upkeep(specs), build_platform(place)]
+    if "corrections" not in leave_out:
+        parts.append(build_corrections(place))
     if "batches" not in leave_out:
         parts.append(build_batches(place))
     taken = {key.path[-1] for key in dg.Definitions.merge(*parts).resolve_all_asset_keys()}
@@ -269,7 +272,7 @@ class PersonaWorldScaffolder(dg.Scaffolder):
         scaffold_component(request, {"world": WORLD, "prefix": prefix})
 
 
-Part = Literal["sensors", "schedules", "suites", "batches"]
+Part = Literal["sensors", "schedules", "suites", "corrections", "batches", "weeks"]
 
 
 @dg.scaffold_with(PersonaWorldScaffolder)

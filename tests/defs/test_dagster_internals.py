@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 from dagster._core.definitions import data_version
+from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key
 from dagster._core.storage import tags
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.base import EventLogStorage
@@ -78,3 +79,8 @@ def test_the_attribute_is_there(owner: type, name: str) -> None:
 @pytest.mark.parametrize("name, value", TAGS.items())
 def test_stored_events_are_read_by_the_tag_they_were_written_with(name: str, value: object) -> None:
     assert getattr(dagster_internals, name) == value
+
+
+def test_a_partition_of_two_dimensions_is_tagged_as_dagster_does() -> None:
+    key = dg.MultiPartitionKey({"agent": "pam", "week": "2026-06-01"})
+    assert dagster_internals.partition_tags(key) == get_tags_from_multi_partition_key(key)

@@ -18,6 +18,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.defs.suites import SuitesConfig
+from persona_pipeline.defs.upkeep import CorrectionsConfig
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from tests.defs.support import Project
 
@@ -37,7 +38,7 @@ def test_every_job_sensor_and_schedule_is_described() -> None:
     assert [thing.name for thing in things if not thing.description] == []
 
 
-@pytest.mark.parametrize("config", [WorldResource, EvaluationSettings, BatchConfig, SuitesConfig])
+@pytest.mark.parametrize("config", [WorldResource, EvaluationSettings, BatchConfig, SuitesConfig, CorrectionsConfig])
 def test_the_launchpad_explains_every_field(config: type[dg.Config]) -> None:
     shape = config.to_fields_dict()
     assert [name for name, field in shape.items() if not field.description] == []

@@ -78,7 +78,7 @@ def add(instance: dg.DagsterInstance, options: dict[str, Any], status: dg.Dagste
     [
         (run("office__evaluate_agent", "ann"), True),
         (run("__ASSET_JOB", assets=["office/verdicts", "office/suites/desk"]), True),
-        (run("__anonymous_asset_job_office__open_batches"), True),
+        (run("__anonymous_asset_job_office__daily_corrections"), True),
         (run("evaluate_agent", "ann"), False),
         (run("__ASSET_JOB", assets=["office/verdicts", "verdicts"]), False),
         (run("__ASSET_JOB"), False),

@@ -1,7 +1,8 @@
 """An agent's lineage in the graph: persona, messages, claims -> scores -> verdict -> in character."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
 import dagster as dg
@@ -12,6 +13,21 @@ from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+
+# The two dimensions of a partition by weeks; its key has them in this order.
+AGENT, WEEK = "agent", "week"
+
+
+@dataclass(frozen=True)
+class Weeks:
+    """A partition for each agent and week (UTC, from the setting's first week)."""
+
+    partitions: dg.MultiPartitionsDefinition
+    scores: dg.AssetSpec
+
+    def key(self, agent_id: str, week: date) -> dg.MultiPartitionKey:
+        """Return the partition of an agent's week."""
+        return dg.MultiPartitionKey({AGENT: agent_id, WEEK: week.isoformat()})
 
 
 @dataclass(frozen=True)
@@ -28,6 +44,7 @@ class Specs:
     verdicts: dg.AssetSpec
     in_character: dg.AssetSpec
     voices: dg.AssetSpec
+    weeks: Weeks | None = None
 
     @property
     def agents_name(self) -> str:
@@ -45,8 +62,8 @@ class Specs:
         return (*self.sources.values(), *self.judged)
 
 
-def build_specs(place: Place) -> Specs:
-    """Return the assets of a place."""
+def build_specs(place: Place, *, weekly: bool = True) -> Specs:
+    """Return the assets of a place, by weeks too where its settings have them and they are ``weekly``."""
     agents, judge = dg.DynamicPartitionsDefinition(name=place.path(AGENTS)), place.asked.get("judge", RECORDED)
 
     spec = partial(place.spec, partitions_def=agents)
@@ -133,4 +150,27 @@ def build_specs(place: Place) -> Specs:
         "calls. Several agents are a run each.",
     )
     sources = {PERSONA: personas, **propositions, BASELINE: baselines, MESSAGES: messages}
-    return Specs(place, agents, sources, scores, verdicts, in_character, voices)
+    specs = Specs(place, agents, sources, scores, verdicts, in_character, voices)
+    return replace(specs, weeks=build_weeks(specs)) if weekly else specs
+
+
+def build_weeks(specs: Specs) -> Weeks | None:
+    """Return the weeks of a place; None: its settings name no first one."""
+    place = specs.place
+    first = place.orchestration.first_week
+    if first is None:
+        return None
+    # In UTC, as the messages are counted; a week begins on the weekday of the first one, and is a partition once it is over.
+    weekly = dg.WeeklyPartitionsDefinition(start_date=first.isoformat(), day_offset=first.isoweekday() % 7)
+    partitions = dg.MultiPartitionsDefinition({AGENT: specs.agents, WEEK: weekly})
+    scores = place.spec(
+        "weekly_scores",
+        "evaluation",
+        # No dependencies: history stays as it was judged until it is requested again.
+        (),
+        {"sql"},
+        "How the agent did in a week, overall and by dimension, in numbers to plot. Several partitions are evaluated "
+        "in one run, and the newest results stay as they are.",
+        partitions_def=partitions,
+    )
+    return Weeks(partitions, scores)

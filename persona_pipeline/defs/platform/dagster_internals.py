@@ -35,6 +35,11 @@ class PlainError(DagsterUserCodeProcessError, dg.Failure):
         super().__init__(text, user_code_process_error_infos=[shown], **said)
 
 
+def partition_tags(key: dg.MultiPartitionKey) -> dict[str, str]:
+    """Return the tags of an event about a multi-dimensional partition; Dagster reads its key from them."""
+    return {f"{PARTITION}/{name}": part for name, part in key.keys_by_dimension.items()}
+
+
 def lineage_tags(
     version: str, code_version: str | None, inputs: Mapping[dg.AssetKey, tuple[str | None, int | None]]
 ) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
 
+from datetime import date
 from functools import cache
 
 import dagster as dg
@@ -22,8 +23,10 @@ class OrchestrationSettings(BaseSettings):
         nightly_hour: hour (0-23) of the nightly evaluation.
         nightly_agents: agents it covers, separated by commas; empty: all.
         nightly_touched: it also judges earlier windows again whose messages changed since.
+        review_cron: when baselines are reviewed.
         suites_cron: when the eval suites run.
         suite_allow_code: let eval suites run their programs.
+        review_days: age in days from which a baseline is called old.
         shard_size: agents that one run evaluates together, where many are to be evaluated.
         sensor_seconds: pause between two looks at the files and messages.
         new_messages: messages an agent must have sent since its last evaluation for a new one at once.
@@ -34,6 +37,7 @@ class OrchestrationSettings(BaseSettings):
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
         fresh_hours: hours after which an agent's evaluation is old, and after twice as many an error; 0: never.
         keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
+        first_week: first day, such as 2026-06-01, of the weeks from which on there are scores by week; empty: there are none.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERSONA_", extra="ignore", env_ignore_empty=True)
@@ -46,8 +50,10 @@ class OrchestrationSettings(BaseSettings):
     nightly_hour: int = Field(default=2, ge=0, le=23)
     nightly_agents: str = ""
     nightly_touched: bool = False
+    review_cron: str = "0 6 * * 1"
     suites_cron: str = "30 3 * * *"
     suite_allow_code: bool = False
+    review_days: int = Field(default=90, ge=1)
     shard_size: int = Field(default=25, ge=1)
     sensor_seconds: int = Field(default=30, ge=1)
     new_messages: int = Field(default=20, ge=1)
@@ -58,6 +64,7 @@ class OrchestrationSettings(BaseSettings):
     reports_url: str = ""
     keep_days: int = Field(default=90, ge=1)
     fresh_hours: float = Field(default=26.0, ge=0)
+    first_week: date | None = None
 
     @field_validator("dagster_url", "reports_url")
     @classmethod
