@@ -92,7 +92,7 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
     def message_rows(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         partitions, read_to = _unread(context, upstream)
         total = SyncResult()
-        failed: dict[str, str] = {}
+        failed: list[str] = []
         with (
             known_failures(),
             opened_world(place) as world,
@@ -103,16 +103,14 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
                     rows = loader.load_asset_value(upstream, partition_key=partition)
                 # A user's IO manager may raise anything: the other partitions are read.
                 except Exception as error:
-                    if len(failed) + 1 == len(partitions):
-                        raise
-                    failed[partition or ""] = f"{type(error).__name__}: {error}"
-                    context.log.warning(
-                        f"partition {partition} cannot be loaded, next time again: {failed[partition or '']}"
-                    )
+                    failed.append(f"partition {partition} cannot be loaded: {type(error).__name__}: {error}")
                     continue
                 total.add(bring_rows(world, rows, source=upstream.to_user_string(), columns=columns))
         for problem in total.problems[:MOST_LEFT_OUT]:
             context.log.warning(f"left out: {problem}")
+        if failed:
+            # The next run reads everything since the last one that succeeded.
+            raise dg.Failure("\n".join(failed), allow_retries=False)
         return dg.MaterializeResult(
             metadata={
                 "added": total.written.inserted,
@@ -120,9 +118,8 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
                 "unchanged": total.written.unchanged,
                 "left_out": len(total.problems) + total.unnamed,
                 "speakers": ", ".join(sorted(total.speakers)) or "nobody",
-                "partitions": len(partitions) - len(failed),
+                "partitions": len(partitions),
                 _READ_TO: read_to,
-                _TO_READ_AGAIN: [*failed],
             }
         )
 
@@ -136,11 +133,11 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
     return dg.Definitions(assets=[message_rows], sensors=[follow])
 
 
-_READ_TO, _TO_READ_AGAIN = "read_to_event", "to_read_again"
+_READ_TO = "read_to_event"
 
 
 def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[list[str | None], int]:
-    """Return the partitions materialized since the last look, those that could not be loaded then, and the newest event.
+    """Return the partitions materialized since the last run that succeeded, and the newest event.
 
     An asset without partitions is one that is always read: None.
     """
@@ -149,13 +146,12 @@ def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[l
         return [] if upstream_asset(context, upstream).is_partitioned else [None], 0
     last = context.instance.get_latest_materialization_event(context.asset_key)
     known = last.asset_materialization.metadata if last and last.asset_materialization else {}
-    read_to, again = (known[name].value if name in known else None for name in (_READ_TO, _TO_READ_AGAIN))
+    read_to = known[_READ_TO].value if _READ_TO in known else None
     top = max(newest.values())
     # A new event log counts from one.
     if not isinstance(read_to, int) or read_to > top:
         read_to = 0
-    retried = again if isinstance(again, list) else []
-    return [it for it, event in sorted(newest.items()) if event > read_to or it in retried], top
+    return [it for it, event in sorted(newest.items()) if event > read_to], top
 
 
 def build_world(
