@@ -365,11 +365,6 @@ class TargetFields(StrictFields):
         """Return an error of this target, whose name is put before what it says."""
         return TargetError(reason, f"target {self.name!r}: {said}", transient=transient)
 
-    def require_network(self) -> None:
-        """Raise ``TargetError`` if the target has no permission to ask a server."""
-        if not self._grants.reaches:
-            raise self.failure(NOT_ALLOWED, f"it asks a server; {REMEDIES[NOT_ALLOWED]}")
-
     def allowed(self, name: str) -> Path:
         """Return the file or folder that a target names. Raises ``ConfigError``: its folder is not allowed."""
         path, roots = self.folder / name, self._grants.within

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum
 from functools import cached_property
 from typing import Any, Self, TypeGuard
 
@@ -160,24 +160,19 @@ class Output:
             self.duration_ms = round((timing.ended - sent) * 1000, 3)
         return self
 
-    def timing(self) -> dict[str, Any]:
-        """Return its times, whether it was cut off, and whether tool calls are unknown; values that are not known are left out."""
-        known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms")}
-        known["truncated"] = self.truncated or None
-        known["calls_reported"] = None if self.calls_reported else False
-        return present(known)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON that ``parse_output`` reads."""
         data: dict[str, Any] = {"output_messages": self.messages}
         return data | present({name: getattr(self, name) for name in _TEXTS}) | self.measured()
 
     def measured(self) -> dict[str, Any]:
-        """Return the figures of the answer, and those of each turn of a conversation."""
-        usage = self.token_usage and self.token_usage.to_dict()
-        data = {"token_usage": usage, "cost_usd": self.cost_usd, "user_cost_usd": self.user_cost_usd, **self.timing()}
-        data["turns"] = [turn.measured() for turn in self.turns] or None
-        return present(data)
+        """Return the known figures of the answer, whether it is whole, and the same of each turn of a conversation."""
+        known = {name: getattr(self, name) for name in _NUMBERS}
+        known["token_usage"] = self.token_usage and self.token_usage.to_dict()
+        known["truncated"] = self.truncated or None
+        known["calls_reported"] = None if self.calls_reported else False
+        known["turns"] = [turn.measured() for turn in self.turns] or None
+        return present(known)
 
     def by_turn(self) -> "list[Output]":
         """Return the answers of a recorded conversation: the messages after each user message."""
@@ -314,30 +309,29 @@ def _total(values: Iterable[float | None]) -> float | None:
     return None if None in found else known_sum(found)
 
 
-class Need(StrEnum):
-    """Evidence that an assert may need. The value is the message for missing evidence, with a remedy."""
+class Need(Enum):
+    """Evidence that an assert may need: the message for missing evidence, and what an answer with it holds."""
 
-    TEXT = "the answer has no text"
-    ANSWER = "the answer has neither text nor tool calls"
-    COMPLETE = "the answer is not complete: a limit of tokens (raise max_tokens), a filter or a failure stopped it"
-    CALLS = "the target reported no messages with tool calls; let it return messages, or tool_calls beside its text"
-    DURATION = "the target did not report how long it took; let it return duration_ms"
-    COST = "the target did not report what it cost; let it return cost_usd"
-    TOKENS = "the target did not report its tokens; let it return token_usage"
-    JSON = "the answer holds no JSON object"
-
-    def is_in(self, output: Output) -> bool:
-        """Return whether an answer has it."""
-        return bool(_IS_IN[self](output))
-
-
-_IS_IN: dict[Need, Callable[[Output], Any]] = {
-    Need.TEXT: lambda output: output.text.strip(),
-    Need.ANSWER: lambda output: output.text.strip() or output.tool_calls or output.file_changes,
-    Need.COMPLETE: lambda output: not output.truncated,
-    Need.CALLS: lambda output: output.messages and output.calls_reported,
-    Need.DURATION: lambda output: output.duration_ms is not None,
-    Need.COST: lambda output: output.cost_usd is not None,
-    Need.TOKENS: lambda output: output.token_usage is not None,
-    Need.JSON: lambda output: parse_object(output.text) is not None,
-}
+    TEXT = ("the answer has no text", lambda output: output.text.strip())
+    ANSWER = (
+        "the answer has neither text nor tool calls",
+        lambda output: output.text.strip() or output.tool_calls or output.file_changes,
+    )
+    COMPLETE = (
+        "the answer is not complete: a limit of tokens (raise max_tokens), a filter or a failure stopped it",
+        lambda output: not output.truncated,
+    )
+    CALLS = (
+        "the target reported no messages with tool calls; let it return messages, or tool_calls beside its text",
+        lambda output: output.messages and output.calls_reported,
+    )
+    DURATION = (
+        "the target did not report how long it took; let it return duration_ms",
+        lambda output: output.duration_ms is not None,
+    )
+    COST = (
+        "the target did not report what it cost; let it return cost_usd",
+        lambda output: output.cost_usd is not None,
+    )
+    TOKENS = ("the target did not report its tokens; let it return token_usage", lambda output: output.token_usage)
+    JSON = ("the answer holds no JSON object", lambda output: parse_object(output.text) is not None)

@@ -84,7 +84,9 @@ class Composite(Assert):
             if key == "assertions":
                 reader.deprecated(entry, key, "rename it to assert", key)
             before = len(reader.problems)
-            data["assert"] = _distinct(read_asserts(reader, entry, key, depth=reader.depth + 1))
+            reader.depth += 1
+            data["assert"] = _distinct(read_asserts(reader, entry, key))
+            reader.depth -= 1
             if not data["assert"] and len(reader.problems) > before:
                 data["assert"] = [_PLACEHOLDER]
             if key != "assert":

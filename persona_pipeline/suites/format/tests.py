@@ -150,20 +150,20 @@ def read_all_asserts(reader: Reader, entry: ConfigEntry) -> list[AssertFields]:
     return found
 
 
-def read_asserts(reader: Reader, entry: ConfigEntry, key: str, *, depth: int = 0) -> list[AssertFields]:
-    """Read the list of asserts at a key of an entry. ``depth``: number of composites around them."""
+def read_asserts(reader: Reader, entry: ConfigEntry, key: str) -> list[AssertFields]:
+    """Read the list of asserts at a key of an entry."""
     value = entry.data[key]
     if not isinstance(value, list):
         reader.fail(entry, f"{key} must be a list of asserts, each with type", key)
         return []
-    if depth > MAX_NESTING:
+    if reader.depth > MAX_NESTING:
         reader.fail(entry, f"{key} nests deeper than {MAX_NESTING} levels; flatten it", key)
         return []
-    items = (read_assert(reader, entry.child(key, index), key, index, depth=depth) for index in range(len(value)))
+    items = (read_assert(reader, entry.child(key, index), key, index) for index in range(len(value)))
     return [item for item in items if item is not None]
 
 
-def read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int, *, depth: int = 0) -> AssertFields | None:
+def read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int) -> AssertFields | None:
     """Read one assert. ``key``, ``index``: where it is in the value that its entry is labelled with."""
     data, before = entry.data, len(reader.problems)
     if not isinstance(data, dict):
@@ -171,14 +171,16 @@ def read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int, *, dep
         return None
     if id(data) in reader.broken:
         return None
-    found = _read_assert(reader, entry, key, index, depth)
+    found = None
+    with reader.collecting():
+        found = _read_assert(reader, entry, key, index)
     if len(reader.problems) > before:
         reader.broken.add(id(data))
         return None
     return found
 
 
-def _read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int, depth: int) -> AssertFields | None:
+def _read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int) -> AssertFields | None:
     data, spelled = entry.data, entry.data.get("type")
     if not isinstance(spelled, str) or not spelled:
         place = ("type",) if "type" in data else ()
@@ -187,25 +189,17 @@ def _read_assert(reader: Reader, entry: ConfigEntry, key: str, index: int, depth
     name, implied = type_meant(spelled)
     if name == "llm_judge" and data.get("rubrics") is not None:
         name = "rubrics"
-    with reader.collecting():
-        # No file holds a function.
-        model = (FUNCTIONS if callable(data.get("call")) else TYPES).find(name)
-        if model is None:
-            reader.fail(entry, f"{key}[{index}]: {unknown_type(spelled)}", "type")
-            return None
-        shown = data["name"] if isinstance(data.get("name"), str) and data["name"] else index
-        place = entry.named(f"{key}[{shown}] ({spelled})")
-        return _build(reader, place, model, {**implied, **data, "type": name}, depth)
-    return None
-
-
-def _build(
-    reader: Reader, entry: ConfigEntry, model: type[AssertFields], data: dict[str, Any], depth: int
-) -> AssertFields | None:
+    # No file holds a function.
+    model = (FUNCTIONS if callable(data.get("call")) else TYPES).find(name)
+    if model is None:
+        reader.fail(entry, f"{key}[{index}]: {unknown_type(spelled)}", "type")
+        return None
+    shown = data["name"] if isinstance(data.get("name"), str) and data["name"] else index
+    entry = entry.named(f"{key}[{shown}] ({spelled})")
     before, found = len(reader.problems), len(reader.files.found)
+    data = {**implied, **data, "type": name}
     if data.get("name", "") is None:
         del data["name"]
-    reader.depth = depth
     data = model.prepare(data, entry, reader)
     for written, older in model.older_names.items():
         rename(data, older, written)
@@ -215,7 +209,7 @@ def _build(
     item.resolve(entry, reader)
     if not item.name:
         # Frozen for all other code: the default name is made here, once.
-        object.__setattr__(item, "name", item.default_name(entry.data["type"]))
+        object.__setattr__(item, "name", item.default_name(spelled))
     item._entry = entry
     if len(reader.files.found) > found:
         item._files = tuple(reader.files.found[found:])

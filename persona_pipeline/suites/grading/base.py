@@ -112,8 +112,9 @@ class Assert(AssertFields):
     def require_evidence(self, output: Output) -> None:
         """Raise ``UngradedError`` if an answer lacks evidence."""
         for evidence in self.needed:
-            if not evidence.is_in(output):
-                raise UngradedError(NOT_REPORTED, f"not reported: {evidence.value}")
+            missing, is_in = evidence.value
+            if not is_in(output):
+                raise UngradedError(NOT_REPORTED, f"not reported: {missing}")
 
     def grade(self, output: Output, context: Context) -> Grade:
         """Return the grade of an output. Raises ``UngradedError``: it is inconclusive, and the test is an error."""

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.base import NOT_ALLOWED, REMEDIES, Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, parse_output
 from persona_pipeline.suites.format.files import ReasonedError, source_file
 
@@ -31,8 +31,8 @@ class AwaitedTarget(TargetFields):
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
 
     def prepare(self) -> None:
-        if self.asks_network:
-            self.require_network()
+        if self.asks_network and not self._grants.reaches:
+            raise self.failure(NOT_ALLOWED, f"it asks a server; {REMEDIES[NOT_ALLOWED]}")
 
     async def ask(self, request: Request) -> Any:
         """Return the answer in any form that ``answer_of`` accepts."""
