@@ -119,16 +119,16 @@ def test_a_judge_that_reads_is_checked_and_the_anchors_are_kept_with_the_golden_
 
 
 @pytest.mark.parametrize(
-    "verdict",
+    ("verdict", "messages"),
     [
-        by_text,
-        lambda *_: "in",
-        lambda *_: "out",
-        lambda *_: "unclear",
-        lambda agent, *_: {"ann": "in"}.get(agent, "out"),
+        (by_text, "0"),
+        (by_text, "400"),
+        (lambda *_: "in", "400"),
+        (lambda *_: "out", "400"),
+        (lambda *_: "unclear", "400"),
+        (lambda agent, *_: {"ann": "in"}.get(agent, "out"), "400"),
     ],
 )
-@pytest.mark.parametrize("messages", ["0", "400"])
 def test_a_judge_that_does_not_read_decides_nothing(
     tmp_path: Path, verdict: Verdict, messages: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
