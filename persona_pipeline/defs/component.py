@@ -167,7 +167,7 @@ def build_world(
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
     specs = build_specs(place, weekly="weeks" not in leave_out)
     agents = dg.Definitions([build_evaluation(specs), build_voices(specs), *build_weekly_scores(specs)])
-    parts += [agents, build_cohort(specs), build_upkeep(specs), build_platform(place)]
+    parts += [agents, build_cohort(specs), build_upkeep(place), build_platform(place)]
     if "corrections" not in leave_out:
         parts.append(build_corrections(place))
     if "batches" not in leave_out:

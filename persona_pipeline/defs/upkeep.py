@@ -1,7 +1,6 @@
-"""Upkeep: baselines to review, statistics of corrections, old runs to delete, alerts of failed runs."""
+"""Upkeep: statistics of corrections, old runs to delete, alerts of failed runs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,11 +10,9 @@ from pydantic import Field
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
-from persona_pipeline.base.status import Result
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import CorrectionStatistics, forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.dagster_internals import (
     PARTITION,
@@ -24,107 +21,16 @@ from persona_pipeline.defs.platform.dagster_internals import (
     events_of_run,
 )
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
+from persona_pipeline.defs.platform.resources import known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import AGENT, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.evaluation.decide import compared
-from persona_pipeline.evaluation.history import saved_run
-from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.render import render_page
-from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.world.messages.revision import age_out
 from persona_pipeline.world.models import Window, parse_window
-from persona_pipeline.world.runs import forget_reasons, newest_run_row
+from persona_pipeline.world.runs import forget_reasons
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
-from persona_pipeline.world.world import World
-
-# A baseline this far below the agent's current scores no longer shows a drop.
-OUTGROWN = 1.0
-NOTHING_DUE = "nothing_to_review"
-_OF_JUDGES = ("other_judge", "judge_changed", "judge_health")
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """The review of an agent's baseline. ``remarks`` is empty when there is nothing to do."""
-
-    agent_id: str
-    captured_at: datetime | None
-    overall: float | None
-    remarks: tuple[str, ...]
-
-
-def review_agent(world: World, agent_id: str, *, now: datetime, days: int) -> Reviewed:
-    """Return the review of an agent's baseline. It judges nothing."""
-    try:
-        baseline = find_baseline(world.root / BASELINES, agent_id)
-    except ConfigError as error:
-        return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
-    saved = saved_run(newest_run_row(world.store, agent_id))
-    if baseline is None:
-        remark = "no baseline; run capture_baseline once its scores are as they should be"
-        return Reviewed(agent_id, None, saved.evaluation.overall if saved else None, (remark,))
-    if saved is None:
-        return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
-    run, told, age = saved.evaluation, saved.conclusion, (now - baseline.captured_at).days
-    report = compared(run, baseline, GateRules())
-    old = [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
-    # The newest run's verdict as it was decided.
-    verdict = [] if told.verdict is Result.HELD else [f"{told.status.word}: {told.reason}"]
-    judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
-    remarks = (*old, *verdict, *judges, *_outgrown(report), *report.comparison.warnings)
-    return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
-
-
-def _outgrown(report: AgentReport) -> Sequence[str]:
-    remarks = [
-        f"{item.dimension} has outgrown its baseline ({format_delta(item.delta)}); take it again to guard what was gained"
-        for item in report.comparison.dimensions.values()
-        if item.delta is not None and item.delta > OUTGROWN
-    ]
-    missing = [item.dimension for item in report.comparison.dimensions.values() if item.status == "no_baseline"]
-    return [*remarks, *([f"no baseline of {', '.join(missing)}"] if missing else [])]
-
-
-def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
-    about = {NOTHING_DUE: "No baseline is old, missing, outgrown or of another judge."}
-
-    @specs.place.asset("baseline_review", "evaluation", deps=[specs.verdicts], kinds={"json", "sql"}, checks=about)
-    def baseline_review(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        """Which golden baselines need a person: too old, missing, taken with another judge, regressed, outgrown. Judges nothing."""
-        days = specs.place.orchestration.review_days
-        with known_failures():
-            opened = world_of(specs.place, context)
-            now = datetime.now(UTC)
-            reviewed = [review_agent(opened, agent_id, now=now, days=days) for agent_id in known_agents(opened.root)]
-        due = [item for item in reviewed if item.remarks]
-        names = [item.agent_id for item in due]
-        rows = [
-            {
-                "agent": item.agent_id,
-                "baseline of": f"{item.captured_at:%Y-%m-%d}" if item.captured_at else "–",
-                "overall now": format_score(item.overall),
-                "what to look at": "; ".join(item.remarks),
-            }
-            for item in due
-        ]
-        facts = {"to_review": ", ".join(names) or "nobody"}
-        check = metadata.check_result(NOTHING_DUE, names, facts, severity=dg.AssetCheckSeverity.WARN)
-        return dg.MaterializeResult(
-            metadata={
-                "baselines": sum(item.captured_at is not None for item in reviewed),
-                "to_review": len(due),
-                "review": metadata.table(rows, tuple(rows[0])) if rows else "Nothing to do.",
-            },
-            check_results=[check],
-        )
-
-    return baseline_review
-
 
 ALL_TIME = "all"
 
@@ -301,24 +207,8 @@ def _error_of(event: dg.DagsterEvent) -> str:
     return data.error_display_string
 
 
-def build_upkeep(specs: Specs) -> dg.Definitions:
-    """Return the reviews, the upkeep and the alert of a place."""
-    place = specs.place
-    review, upkeep = build_baseline_review(specs), build_upkeep_job(place)
-    schedules = [
-        place.schedule(
-            "weekly_baseline_review",
-            review,
-            place.orchestration.review_cron,
-            "Lists the golden baselines that need a person: old, missing, outgrown or of another judge.",
-            tags=request_tags("weekly review"),
-        ),
-        place.schedule(
-            "daily_upkeep",
-            upkeep,
-            "15 4 * * *",
-            "Deletes what is older than the settings keep.",
-        ),
-    ]
-    alert = build_run_failure_alert(place)
-    return dg.Definitions(assets=[review], jobs=[upkeep], schedules=schedules, sensors=[alert])
+def build_upkeep(place: Place) -> dg.Definitions:
+    """Return the upkeep and the alert of a place."""
+    upkeep = build_upkeep_job(place)
+    daily = place.schedule("daily_upkeep", upkeep, "15 4 * * *", "Deletes what is older than the settings keep.")
+    return dg.Definitions(jobs=[upkeep], schedules=[daily], sensors=[build_run_failure_alert(place)])

@@ -167,7 +167,7 @@ def test_a_near_copy_is_named_with_how_near_it_is() -> None:
 def test_a_sliding_check_reads_each_message_once(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = random.Random(1)
     words = [f"w{n}" for n in range(3000)]
-    messages = [" ".join(generator.choices(words, k=12)) for _ in range(3000)]
+    messages = [" ".join(generator.choices(words, k=12)) for _ in range(300)]
     suppression, read = RepetitionSuppression(ON), Counter[str]()
 
     def tokenized(text: str) -> list[str]:

@@ -29,8 +29,8 @@ def test_two_worlds_in_one_process_have_each_their_own_settings(small_root: Path
 
 def test_what_a_place_does_not_say_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERSONA_JUDGE_MODEL", "everybodys-model")
-    monkeypatch.setenv("PERSONA_REVIEW_DAYS", "7")
-    assert Place().environment.judge_model == "everybodys-model" and Place().orchestration.review_days == 7
+    monkeypatch.setenv("PERSONA_KEEP_DAYS", "7")
+    assert Place().environment.judge_model == "everybodys-model" and Place().orchestration.keep_days == 7
 
 
 @pytest.mark.parametrize("prefix", ["the office", "büro", "", "a-b"])

@@ -23,10 +23,8 @@ class OrchestrationSettings(BaseSettings):
         nightly_hour: hour (0-23) of the nightly evaluation.
         nightly_agents: agents it covers, separated by commas; empty: all.
         nightly_touched: it also judges earlier windows again whose messages changed since.
-        review_cron: when baselines are reviewed.
         suites_cron: when the eval suites run.
         suite_allow_code: let eval suites run their programs.
-        review_days: age in days from which a baseline is called old.
         shard_size: agents that one run evaluates together, where many are to be evaluated.
         sensor_seconds: pause between two looks at the files and messages.
         new_messages: messages an agent must have sent since its last evaluation for a new one at once.
@@ -50,10 +48,8 @@ class OrchestrationSettings(BaseSettings):
     nightly_hour: int = Field(default=2, ge=0, le=23)
     nightly_agents: str = ""
     nightly_touched: bool = False
-    review_cron: str = "0 6 * * 1"
     suites_cron: str = "30 3 * * *"
     suite_allow_code: bool = False
-    review_days: int = Field(default=90, ge=1)
     shard_size: int = Field(default=25, ge=1)
     sensor_seconds: int = Field(default=30, ge=1)
     new_messages: int = Field(default=20, ge=1)
