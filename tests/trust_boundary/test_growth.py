@@ -4,9 +4,9 @@ import pytest
 
 from tests.trust_boundary.growth import HOSTILE, STAGES, growth
 
-SHORT, LONG = 4_000, 32_000
+SHORT, LONG = 2_000, 16_000
 MOST = 1.5
-# Quicker than this a text of 32,000 characters stalls nothing, and the clock cannot tell how it grows.
+# Quicker than this a text of 16,000 characters stalls nothing, and the clock cannot tell how it grows.
 NOTHING_SECONDS = 0.01
 
 
