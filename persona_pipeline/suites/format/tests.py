@@ -104,14 +104,14 @@ def read_input(reader: Reader, entry: ConfigEntry, *keys: str) -> Asked:
         return (), {}
     found: dict[str, Path] = {}
     messages = tuple(_asked(entry.data[key]))
-    folders = reader.folders(entry)
-    above = [folder for folder in folders[-1].parents if folder.is_relative_to(reader.top)]
     for index, number, part in file_parts(messages):
         place = (key, index, "content", number)
         if not isinstance(part.get("value"), str):
             reader.fail(entry, "a file part needs value, a path", *place)
             continue
         with reader.placing(entry, key, *place):
+            folders = reader.folders(entry)
+            above = (folder for folder in folders[-1].parents if folder.is_relative_to(reader.top))
             found[part["value"]] = reader.files.find(part["value"], [*folders, *above])
     return messages, found
 

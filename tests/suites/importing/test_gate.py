@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.importing import findings
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
@@ -115,7 +115,7 @@ def test_a_path_that_leads_outside_is_named_and_nothing_of_it_is_written(
                 part = part[step]
             path = spelled(places, way, "csv" if place[-1] == "path" else "yaml") if other == place else "here.txt"
             part[other[-1]] = part[other[-1]].replace("P", path, 1)
-        write(places / "repository", {"eval.yaml": yaml.safe_dump(data, sort_keys=False), "here.txt": "h"})
+        write(places / "repository", {"eval.yaml": json.dumps(data), "here.txt": "h"})
         try:
             made: Any = import_file(places / "repository" / "eval.yaml", places / "repository" / "out", origin)
             # Names are made of what the file says; paths and texts are not.
@@ -123,7 +123,7 @@ def test_a_path_that_leads_outside_is_named_and_nothing_of_it_is_written(
             targets = [
                 {k: v for k, v in one.items() if k != "name"} for one in (made.targets or {"targets": []})["targets"]
             ]
-            written = to_yaml({**made.suite, "tests": tests, "targets": targets, "execution": {}})
+            written = json.dumps({**made.suite, "tests": tests, "targets": targets, "execution": {}}, default=str)
             named = [finding.message for finding in made.findings]
         except ConfigError as error:
             written, named = "", [problem.message for problem in error.problems]

@@ -80,7 +80,7 @@ def test_a_wrong_value_at_any_key_is_no_traceback_and_what_is_written_loads(
     write(tmp_path, FILES)
     chosen = random.Random(name)
     found = list(places(data))
-    for place in chosen.sample(found, min(25, len(found))):
+    for place in chosen.sample(found, min(15, len(found))):
         changed = copy.deepcopy(data)
         part = changed
         for step in place[:-1]:

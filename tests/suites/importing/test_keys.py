@@ -1,6 +1,7 @@
 """Every documented key and provider id of promptfoo and AgentV: it changes what is written, or it is named with its place."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,16 @@ AGENTV_PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    write(made, FILES)
+    return made
+
+
 def imported(folder: Path, data: dict[str, Any], origin: str) -> ImportedSuite | str:
-    write(folder, {"config.yaml": yaml.safe_dump(data, sort_keys=False), **FILES})
+    # JSON is YAML, and written sooner.
+    (folder / "config.yaml").write_text(json.dumps(data), "utf-8")
     try:
         return import_file(folder / "config.yaml", folder, origin)
     except ConfigError as error:
@@ -191,15 +200,17 @@ def seen(made: ImportedSuite | str) -> Any:
     return made if isinstance(made, str) else (made.suite, made.targets, sorted(one.message for one in made.findings))
 
 
+PLACES = {PROMPTFOO: (PROMPTFOO_BASE, PROMPTFOO_PLACES), AGENTV: (AGENTV_BASE, AGENTV_PLACES)}
+
+
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ImportedSuite | str]:
-    both = ((PROMPTFOO, PROMPTFOO_BASE), (AGENTV, AGENTV_BASE))
-    return {origin: imported(tmp_path_factory.mktemp(origin), base, origin) for origin, base in both}
+def bases(folder: Path) -> dict[str, ImportedSuite | str]:
+    return {origin: imported(folder, base, origin) for origin, (base, _) in PLACES.items()}
 
 
 CASES = [
     (origin, name, key)
-    for origin, places in ((PROMPTFOO, PROMPTFOO_PLACES), (AGENTV, AGENTV_PLACES))
+    for origin, (_, places) in PLACES.items()
     for name, (_, keys) in places.items()
     for key in keys.split()
 ]
@@ -207,16 +218,16 @@ CASES = [
 
 @pytest.mark.parametrize(("origin", "place", "key"), CASES, ids=[" ".join(case) for case in CASES])
 def test_no_documented_key_is_without_effect_and_without_a_word(
-    tmp_path: Path, bases: dict[str, ImportedSuite | str], origin: str, place: str, key: str
+    folder: Path, bases: dict[str, ImportedSuite | str], origin: str, place: str, key: str
 ) -> None:
-    base, places = (PROMPTFOO_BASE, PROMPTFOO_PLACES) if origin == PROMPTFOO else (AGENTV_BASE, AGENTV_PLACES)
+    base, places = PLACES[origin]
     location, _ = places[place]
     changed = copy.deepcopy(base)
     part: Any = changed
     for step in location:
         part = part[step]
     part[key] = VALUES.get(key, "z")
-    before, after = bases[origin], imported(tmp_path, changed, origin)
+    before, after = bases[origin], imported(folder, changed, origin)
     assert isinstance(before, ImportedSuite)
     assert (seen(before) == seen(after)) is ((place, key) in SILENT)
     if isinstance(after, ImportedSuite):
@@ -264,9 +275,9 @@ IDS: dict[str, dict[str, str]] = {
     ("origin", "identity", "kind"),
     [(origin, one, kind) for origin, kinds in IDS.items() for kind, ids in kinds.items() for one in ids.split()],
 )
-def test_a_provider_id_is_a_target_of_its_kind_or_named(tmp_path: Path, origin: str, identity: str, kind: str) -> None:
+def test_a_provider_id_is_a_target_of_its_kind_or_named(folder: Path, origin: str, identity: str, kind: str) -> None:
     tests = [{"id": "t", "vars": {"a": "b"}, "assert": [ASSERT]}]
-    made = imported(tmp_path, {"prompts": ["p"], "providers": [{"id": identity}], "tests": tests}, origin)
+    made = imported(folder, {"prompts": ["p"], "providers": [{"id": identity}], "tests": tests}, origin)
     assert isinstance(made, ImportedSuite)
     targets = made.targets["targets"] if made.targets else []
     assert [target["provider"] for target in targets] == ([kind] if kind else [])
