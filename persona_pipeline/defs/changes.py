@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -11,12 +11,14 @@ import dagster as dg
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.automation import build_automation
+from persona_pipeline.defs.agents.evaluation import named_agents
 from persona_pipeline.defs.agents.freshness import overdue, report_freshness
+from persona_pipeline.defs.agents.outcomes import voice_outcome
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import partition_requests, reported
 from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, newest_versions
-from persona_pipeline.defs.platform.place import EVALUATION, Place
-from persona_pipeline.defs.platform.resources import known_agents, known_failures, world_of
+from persona_pipeline.defs.platform.place import EVALUATION, WORLD, Place
+from persona_pipeline.defs.platform.resources import evaluation_of, known_agents, known_failures, world_of
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.defs.suites import SuiteSpecs, report_suites
 from persona_pipeline.evaluation.changes import (
@@ -169,10 +171,12 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
         for name in waiting:
             if time.monotonic() > ends:
                 break
-            state = _state(context, opened, name, window)
             done[name] = now.get(name)
-            if state is not None:
-                requests += [_judging(specs, found) for found in state.alarms]
+            try:
+                requests += [_judging(specs, found) for found in _state(context, opened, name, window).alarms]
+            except ConfigError as error:
+                # The agent's run reports it.
+                context.log.warning(str(error))
         said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
         return dg.SensorResult(
             run_requests=requests,
@@ -183,17 +187,41 @@ def build_voice_alarms(specs: Specs) -> dg.SensorDefinition:
     return voice_alarms
 
 
-def _state(context: dg.SensorEvaluationContext, world: World, agent_id: str, window: Window) -> VoiceState | None:
-    """Return the state of a voice; None for an agent whose file is broken, which its run will report."""
-    try:
-        world.sync_persona(agent_id)
-        state = voice_state(world, agent_id, window, learn=True)
-    except ConfigError as error:
-        context.log.warning(str(error))
-        return None
+def _state(
+    context: dg.SensorEvaluationContext | dg.AssetExecutionContext, world: World, agent_id: str, window: Window
+) -> VoiceState:
+    """Return the state of a voice, which is learnt first where it is not; ConfigError: the agent's file is broken."""
+    world.sync_persona(agent_id)
+    state = voice_state(world, agent_id, window, learn=True)
     if state.learnt.note:
         context.log.info(state.learnt.note)
     return state
+
+
+def build_voices(specs: Specs) -> dg.AssetsDefinition:
+    """Return the step that learns and follows voices."""
+
+    @dg.multi_asset(
+        name=specs.place.name("follow_voice"),
+        specs=[specs.voices],
+        partitions_def=specs.agents,
+        required_resource_keys=specs.place.names([WORLD, EVALUATION]),
+        description="Learn the agent's voice from what it said before the window, if it is not learnt, and follow what it said "
+        "since.",
+    )
+    def follow_voice(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
+        with known_failures():
+            world = world_of(specs.place, context)
+            [agent_id] = named_agents(context, world)
+            for problem in world.sync_messages().problems:
+                context.log.warning(f"left out: {problem}")
+            asked = evaluation_of(specs.place, context).request(world)
+            state = _state(context, world, agent_id, WorldReader(world).window(asked.window, asked.as_of, asked.since))
+        for found in state.alarms:
+            context.log.warning(found.text)
+        yield voice_outcome(state).result(specs.voices)
+
+    return follow_voice
 
 
 def _judging(specs: Specs, alarm: VoiceAlarm) -> dg.RunRequest:
@@ -261,7 +289,6 @@ def reading_requests(place: Place, instance: dg.DagsterInstance, world: World) -
 
 
 def build_changes(specs: Specs, suites: Sequence[SuiteSpecs]) -> dg.Definitions:
-    """Return the asset of message files, and the sensors."""
+    """Return the sensors."""
     automation = build_automation(specs.place, [*specs.judged, *(item.results for item in suites)])
-    sensors = [build_source_changes(specs, suites), automation, build_voice_alarms(specs)]
-    return dg.Definitions(assets=[build_message_files(specs.place)], sensors=sensors)
+    return dg.Definitions(sensors=[build_source_changes(specs, suites), automation, build_voice_alarms(specs)])

@@ -16,11 +16,11 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not
 from persona_pipeline.base.options import EvaluationRequest, given, option_fields, with_options
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
-from persona_pipeline.defs.agents.evaluation import build_evaluation, build_voices
+from persona_pipeline.defs.agents.evaluation import build_evaluation
 from persona_pipeline.defs.agents.specs import build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
-from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes
+from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes, build_message_files, build_voices
 from persona_pipeline.defs.cohort import build_cohort, build_weekly_scores
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
@@ -166,7 +166,9 @@ def build_world(
     if messages and messages.returns == "rows":
         parts.append(build_message_rows(place, dg.AssetKey.from_user_string(messages.asset), messages.columns))
     specs = build_specs(place, weekly="weeks" not in leave_out)
-    agents = dg.Definitions([build_evaluation(specs), build_voices(specs), *build_weekly_scores(specs)])
+    agents = dg.Definitions(
+        [build_evaluation(specs), build_voices(specs), build_message_files(place), *build_weekly_scores(specs)]
+    )
     parts += [agents, build_cohort(specs), build_upkeep(place), build_platform(place)]
     if "corrections" not in leave_out:
         parts.append(build_corrections(place))

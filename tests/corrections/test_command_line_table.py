@@ -1,10 +1,4 @@
-import fcntl
 import io
-import os
-import pty
-import struct
-import subprocess
-import termios
 
 import pytest
 
@@ -19,8 +13,6 @@ from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.terminal import draw, page_text
 from persona_pipeline.world import World
 from tests.corrections.test_statistics import record_all
-from tests.support.clock import LONG
-from tests.support.forking import forked_python
 
 BUSY = GateStatistics(
     actions=1_234_567,
@@ -85,19 +77,3 @@ def test_nothing_judged_has_no_rate_and_no_time() -> None:
         ["all", "1", "0", "0", "0", "0", "0", "-"],
         ["all", "0", "-", "-", "0", "0", "0", "0.0000"],
     ]
-
-
-def test_on_a_terminal_and_in_a_pipe(world: World) -> None:
-    record_all(world)
-    code = "from persona_pipeline.cli.corrections import app; app(['statistics'])"
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    environment |= {"PERSONA_ROOT": str(world.root), "PERSONA_DATABASE_URL": f"sqlite:///{world.root / 'gate.db'}"}
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    subprocess.run([forked_python(), "-c", code], env=environment, stdout=theirs, check=True, timeout=LONG)
-    shown = os.read(ours, 1 << 16).decode().replace("\r\n", "\n")
-    os.close(ours)
-    os.close(theirs)
-    plain = printable(shown)
-    assert plain.split() == page_text(statistics_page(correction_statistics(world.store))).split()
-    assert max(map(len, plain.splitlines())) <= 80

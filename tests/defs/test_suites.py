@@ -80,7 +80,7 @@ class TestFiles:
 
     def test_every_suite_has_a_node_of_its_own(self, world: Suites) -> None:
         """The graph labels a node with the last part of its key: no asset, folder or file of a suite has the same one."""
-        for name in ("verdicts", "verdicts_suite", "sub/fluency", "a/desk", "b/desk", "desk_file"):
+        for name in ("verdicts", "verdicts_suite", "sub/fluency", "a/desk", "b/desk", "desk_file", "message_files"):
             world.write(f"{name}.eval.yaml", DESK)
         keys = build_world(Place(settings=Settings(root=world.root))).resolve_all_asset_keys()
         labels = Counter(key.path[-1] for key in keys)

@@ -47,7 +47,6 @@ from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA, sou
 from persona_pipeline.evaluation.decide import AgentRun
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import Run, run_evaluation
-from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
@@ -324,33 +323,3 @@ def build_evaluation(specs: Specs) -> dg.AssetsDefinition:
                 step.ended([agent_line(report, fail_on) for report in reports.values()])
 
     return evaluate
-
-
-def build_voices(specs: Specs) -> dg.AssetsDefinition:
-    """Return the step that learns and follows voices."""
-
-    @dg.multi_asset(
-        name=specs.place.name("follow_voice"),
-        specs=[specs.voices],
-        partitions_def=specs.agents,
-        required_resource_keys=specs.place.names([WORLD, EVALUATION]),
-        description="Learn the agent's voice from what it said before the window, if it is not learnt, and follow what it said "
-        "since.",
-    )
-    def follow_voice(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
-        with known_failures():
-            world = world_of(specs.place, context)
-            [agent_id] = named_agents(context, world)
-            world.sync_persona(agent_id)
-            for problem in world.sync_messages().problems:
-                context.log.warning(f"left out: {problem}")
-            asked = evaluation_of(specs.place, context).request(world)
-            window = WorldReader(world).window(asked.window, asked.as_of, asked.since)
-            state = voice_state(world, agent_id, window, learn=True)
-        if state.learnt.note:
-            context.log.info(state.learnt.note)
-        for found in state.alarms:
-            context.log.warning(found.text)
-        yield outcomes.voice_outcome(state).result(specs.voices)
-
-    return follow_voice
