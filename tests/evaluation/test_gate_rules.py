@@ -298,12 +298,9 @@ def test_an_empty_run_is_never_a_pass(dimensions: dict, sample_size: int, why: s
     assert [item.message for item in nothing_evaluated([])] == ["nothing was evaluated: no dimension has a score"]
 
 
-@pytest.mark.parametrize(
-    "rules", [{"threshold": -1.0}, {"min_coverage": 1.1}, {"regression_delta": -1.0}, {"undecided_delta": -1.0}]
-)
-def test_rules_that_cannot_be_are_refused(rules: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"--{next(iter(rules)).replace('_', '-')}"):
-        GateRules(**rules)
+def test_rules_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--threshold"):
+        GateRules(threshold=-1.0)
     with pytest.raises(ConfigError, match="--fail-on does not know 'trnd'; did you mean 'trend'"):
         GateRules(fail_on=["trnd"])
 

@@ -153,12 +153,6 @@ def test_what_was_asked_is_kept_for_nobody_but_who_wants_it(tmp_path: Path) -> N
     assert len(backend.claims) == 1
 
 
-def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:
-    (verdict,) = replay(tmp_path, request())
-    assert verdict.unscored is Unscored.UNRECORDED
-    assert verdict.detail == "this claim was never judged"
-
-
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -169,8 +163,9 @@ def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:
         # A claim that names its channel has other words in another one: it was not edited.
         (request("Merry in #new", trajectory=trajectory("Hello")), "these messages were never judged"),
         (request(sample=1), "only 1 of its 2 samples are recorded"),
+        (request(name="gloomy"), "this claim was never judged"),
     ],
-    ids=["claim", "persona", "both", "one word of a message", "another channel", "another sample"],
+    ids=["claim", "persona", "both", "one word of a message", "another channel", "another sample", "another claim"],
 )
 def test_what_has_changed_since_is_unrecorded(changed: JudgeRequest, why: str, tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
@@ -209,6 +204,7 @@ def test_not_applicable_is_recorded_as_an_answer(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
         ('{"key": NaN}', "NaN is not JSON"),
+        ('{"score": 3, "score": 7}', "not JSON (the key 'score' stands twice"),
         (json.dumps({**LINE, "key": "abc"}), "'key' \"abc\": string should match"),
         (json.dumps({**LINE, "score": 10}), "'score' 10: input should be less"),
         (json.dumps({**LINE, "score": -1}), "'score' -1: "),
@@ -442,14 +438,6 @@ def test_an_answer_to_something_else_is_an_error(old: str, new: str, tmp_path: P
     path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match="its key is not that"):
         load_recording_file(path, None)
-
-
-def test_a_score_given_twice_is_an_error(tmp_path: Path) -> None:
-    RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
-    (path,) = tmp_path.rglob("*.jsonl")
-    path.write_text(path.read_text("utf-8").replace('"score": 7', '"score": 3, "score": 7'), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"jsonl:1: not JSON \(the key 'score' stands twice"):
-        OpenedJudge(RecordedBackend(tmp_path))
 
 
 def test_a_recorded_verdict_whose_quotes_are_made_up_is_unsupported(tmp_path: Path) -> None:
