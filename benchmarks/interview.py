@@ -44,7 +44,7 @@ from persona_pipeline.base.errors import EXIT_COVERAGE, EXIT_REGRESSION
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.lab.answering import Answering
 from persona_pipeline.lab.interview import Interview, InterviewRequest, estimate_interview, hold_interview
-from persona_pipeline.lab.scenes import Scene, interview_scenes, shipped_scenes
+from persona_pipeline.lab.scenes import Scene, interview_scenes
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -93,7 +93,7 @@ def templates(folder: Path, language: str) -> Stage:
     world.sync()
     own, other = lines_of(language, "voice"), lines_of(language, "corporate")
     return Stage(
-        world, "mira", shipped_scenes([language]), own, other, lines_of(language, "assistant"),
+        world, "mira", interview_scenes(world, "mira", [language]), own, other, lines_of(language, "assistant"),
         lines_of("en", "voice"), language,
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def support(folder: Path) -> Stage:
     builder.claim("consistency", "same", "{{agent_name}} sounds the same in both")
     world = builder.open()
     world.sync()
-    scenes = shipped_scenes(["de", "en"])
+    scenes = interview_scenes(world, "desk", ["de", "en"])
     own, other = lines_of("de", "voice"), lines_of("de", "corporate")
     return Stage(world, "desk", scenes, own, other, lines_of("de", "assistant"), lines_of("en", "voice"), "de")
 
@@ -118,7 +118,7 @@ def bare(folder: Path) -> Stage:
     world.sync()
     own, other = lines_of("en", "voice"), lines_of("en", "corporate")
     stock = lines_of("en", "assistant")
-    return Stage(world, "ann", shipped_scenes(["en"]), own, other, stock, stock, "en")
+    return Stage(world, "ann", interview_scenes(world, "ann", ["en"]), own, other, stock, stock, "en")
 
 
 @dataclass

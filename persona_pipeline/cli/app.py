@@ -12,9 +12,10 @@ from persona_pipeline.cli.judges import calibrate, labels, recordings
 from persona_pipeline.cli.suites import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare, interview, since
 from persona_pipeline.cli.world.doctor import doctor
+from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages
 from persona_pipeline.cli.world.messages import collect, ingest, watch
-from persona_pipeline.cli.world.setup import first, forget, init, migrate, schema, validate
+from persona_pipeline.cli.world.setup import forget, init, migrate, schema, validate
 
 app = typer.Typer(
     help="Continuous evaluation for LLM personas: measure, guard and correct a character's voice.",

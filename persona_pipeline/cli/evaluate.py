@@ -37,7 +37,7 @@ TABLES = ("csv", "parquet")
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every finding and the detection limits.")]
 
 
-@asks(without=["baseline_windows"])
+@asks(without=["baseline_windows"], grouped=True)
 def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
@@ -106,7 +106,7 @@ def _write(report: "RunReport", format: str, output: Path | None, by: str = "dim
 MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 
 
-@asks(*MEASURED, "accept")
+@asks(*MEASURED, "accept", grouped=True)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
@@ -255,6 +255,12 @@ def view(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the page on this machine; 0 chooses a free one.")
     ] = PORT,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundle", help="Instead write pages that can be sent to this folder: agents and worst messages."
+        ),
+    ] = None,
 ) -> None:
     """Read agents, messages and suites in the browser, and label them.
 
@@ -267,8 +273,13 @@ def view(
 
     import uvicorn
 
-    from persona_pipeline.viewer.app import address, create_app
+    from persona_pipeline.viewer.app import address, create_app, write_bundle
 
+    if bundle is not None:
+        written = write_bundle(open_world(), bundle)
+        typer.echo(f"{len(written)} pages written: {written[0]}")
+        typer.echo("The pages contain messages; share them only with people who may read those.", err=True)
+        return
     world, who = open_world(), _person(labeller)
     try:
         listening = socket.create_server(("127.0.0.1", port))

@@ -4,14 +4,16 @@ import inspect
 import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import (
     EVERYTHING,
+    OF_JUDGE,
     EvaluationRequest,
     bounds_of,
     kind_of,
@@ -23,6 +25,12 @@ from persona_pipeline.base.text import names_in
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
     from persona_pipeline.world.world import World
+
+
+# The panel of each option in ``--help``; other options of an evaluation go to Verdict, a command's own options to Output.
+_WHAT = ("agents", "dimensions", "window", "windows", "as_of", "since", "synthetic", "facts", "history", "touched")
+_ABOUT: dict[str, str] = dict.fromkeys(_WHAT, "What is evaluated")
+_ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm", "mock_judge", "estimate"), "Judge")
 
 
 def option(name: str, flag: str | None = None) -> Any:
@@ -49,8 +57,8 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]], *, last: bo
     return command
 
 
-def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the options of an evaluation, all or some, as ``**asked``."""
+def asks(*only: str, without: Sequence[str] = (), grouped: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options of an evaluation, all or some, as ``**asked``; ``grouped``: in panels of ``--help``."""
     whole = {"agents": EVERYTHING, "dimensions": EVERYTHING}
     made = {
         name: (
@@ -60,7 +68,20 @@ def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Command], Command
         for name in option_fields(without=without)
         if name in (only or EvaluationRequest.model_fields)
     }
-    return lambda command: taking(command, made)
+    return lambda command: _grouped(taking(command, made)) if grouped else taking(command, made)
+
+
+def _grouped(command: Command) -> Command:
+    signature = inspect.signature(command)
+    found = []
+    for name, item in signature.parameters.items():
+        if get_origin(item.annotation) is Annotated:
+            kind, shown = get_args(item.annotation)[0], copy(item.annotation.__metadata__[0])
+            shown.rich_help_panel = _ABOUT.get(name, "Verdict" if name in EvaluationRequest.model_fields else "Output")
+            item = item.replace(annotation=Annotated[kind, shown])
+        found.append(item)
+    vars(command)["__signature__"] = signature.replace(parameters=found)
+    return command
 
 
 def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:

@@ -163,6 +163,16 @@ def interview(
         str, typer.Option(help="The target that answers, by its name in the targets file.", show_default=False)
     ],
     sessions: Annotated[int, typer.Option(min=1, max=20, help="How often each scene is asked from its beginning.")] = 3,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this kind of scene, such as pressure; repeatable.", show_default=False),
+    ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Language of the built-in scenes; by default the agent's own; repeatable.", show_default=False
+        ),
+    ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
     targets: TargetsFile = None,
     send_persona: Annotated[
@@ -197,7 +207,7 @@ def interview(
 
     world, said = open_world(), request_of(context, asked)
     request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples)
-    scenes = interview_scenes(world, agent)
+    scenes = interview_scenes(world, agent, language, kinds=kind)
     named = judge_name(said.judge, world=world)
     with watched_judging() as progress:
         options = replace(JudgeOptions.of(said, progress), record=said.record and not estimate)

@@ -1,18 +1,18 @@
 """Scenes that an agent answers, and those of an interview: a visitor's lines, from ``interviews/AGENT.yaml`` or the package's."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import load_document, validate_document
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.tokens import base_language, languages_of
 from persona_pipeline.world.models import Message, NotBlank, Window
@@ -21,6 +21,7 @@ from persona_pipeline.world.world import World
 
 INTERVIEWS = "interviews"
 SceneKind = Literal["small_talk", "pressure", "off_topic", "meta", "flattery", "long", "language", "claim"]
+KINDS: tuple[str, ...] = get_args(SceneKind)
 _SHIPPED = Path(__file__).parent / "data" / "interview_scenes.toml"
 _MOST_READ = 200
 
@@ -86,13 +87,29 @@ class InterviewFile(BaseModel, extra="forbid", title="Interview"):
     scenes: list[SceneFields] = Field(min_length=1, max_length=400, description="The scenes, in any order.")
 
 
-def interview_scenes(world: World, agent_id: str) -> list[Scene]:
-    """Return an agent's scenes: those of its file, else the package's in the languages of its messages, or of its persona.
+def interview_scenes(
+    world: World,
+    agent_id: str,
+    languages: Sequence[str] | None = None,
+    *,
+    kinds: Collection[str] | None = None,
+) -> list[Scene]:
+    """Return an agent's scenes: those of its file, else the package's in its languages.
 
-    Raises ``ConfigError``: the agent does not exist, or its file is not valid.
+    Args:
+        languages: of the package's scenes, the agent's own first; None: those of its messages, or of its persona.
+        kinds: only these; None: all.
+
+    Raises ``ConfigError``: the agent does not exist, its file is not valid, a kind is unknown, or no scene is left.
     """
+    if unknown := next((kind for kind in kinds or () if kind not in KINDS), None):
+        raise ConfigError(f"kind of scene {unknown!r} is unknown{did_you_mean(unknown, KINDS)}; use {', '.join(KINDS)}")
     path = find_yaml(world.root / INTERVIEWS, check_agent_id(agent_id))
-    return load_scenes(path) if path else shipped_scenes(spoken_languages(world, agent_id))
+    found = load_scenes(path) if path else shipped_scenes(languages or spoken_languages(world, agent_id))
+    found = [scene for scene in found if kinds is None or scene.kind in kinds]
+    if not found:
+        raise NothingError(f"{agent_id} has no scene of these kinds: {', '.join(sorted(kinds or ()))}")
+    return found
 
 
 def load_scenes(path: Path) -> list[Scene]:

@@ -22,6 +22,7 @@ from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import RequestGuard
+from persona_pipeline.viewer.bundle import write_bundle as write_bundle
 from persona_pipeline.viewer.messages import LONG, MessageFilter
 from persona_pipeline.viewer.pages import Viewer, address, csv_parts
 from persona_pipeline.viewer.thumbs import THUMBS, ChangedMeanwhileError

@@ -331,9 +331,10 @@ def claims(store: Store, agent_id: str) -> list[str]:
     return sorted(row[0] for row in store.rows(query))
 
 
-def has_verdicts(store: Store) -> bool:
-    """Return whether any message has a verdict."""
-    return bool(store.value(sa.select(sa.exists(sa.select(_VERDICTS.c.message_id)))))
+def has_verdicts(store: Store, agent_id: str = "") -> bool:
+    """Return whether any message of an agent ("": of any agent) has a verdict."""
+    query = sa.select(_VERDICTS.c.message_id).where(*([_VERDICTS.c.agent_id == agent_id] if agent_id else []))
+    return bool(store.value(sa.select(sa.exists(query))))
 
 
 def _thumbed(labels: Mapping[str, Sequence[MessageLabel]], thumb: str) -> set[str]:

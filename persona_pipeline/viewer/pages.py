@@ -53,6 +53,7 @@ class Viewer:
         self._environment = templates_beside("persona_pipeline.viewer")
         self._said: dict[str, Any] = {
             "viewer": self,
+            "bundled": None,
             "url": address,
             "marked": marked,
             "stamp": stamp,

@@ -20,6 +20,12 @@ PANELS = {
     "Guard and correct": ["watch", "corrections"],
     "Keep": ["forget", "schema", "migrate", "messages", "recordings"],
 }
+OPTIONS = {
+    "What is evaluated": ["agents", "dimensions", "window", "as-of", "since", "synthetic", "history", "touched"],
+    "Judge": ["judge", "samples", "grouping", "record", "fresh", "max-usd", "confirm", "mock-judge", "estimate"],
+    "Verdict": ["regression-delta", "threshold", "fail-on", "only-fail-on", "against", "update-baseline"],
+    "Output": ["output", "format", "verbose", "notify"],
+}
 
 
 def shown(*arguments: str) -> dict[str, list[str]]:
@@ -47,6 +53,14 @@ def test_commands_stand_by_what_one_wants_in_the_order_one_needs_them() -> None:
     assert list(panels) == ["Options", *PANELS]
     known = {name for names in PANELS.values() for name in names}
     assert {panel: [name for name in panels[panel] if name in known] for panel in PANELS} == PANELS
+
+
+def test_options_of_evaluate_stand_by_what_they_are_about() -> None:
+    panels = shown("evaluate")
+    assert list(panels) == ["Options", *OPTIONS]
+    assert panels["Options"] == ["help"]
+    for panel, names in OPTIONS.items():
+        assert [name for name in panels[panel] if name in names] == names
 
 
 @pytest.mark.parametrize("command", commands(typer.main.get_command(app)))

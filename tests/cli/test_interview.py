@@ -94,10 +94,12 @@ def test_a_target_that_is_not_allowed_is_named_with_the_remedy(root: Path, run: 
         (["ann", "--target", "bot"], "--allow-code"),
         (["ann", "--target", "robot", "--allow-code"], "robot"),
         (["ann", "--target", "bot", "--format", "x"], "--format"),
+        (["ann", "--target", "bot", "--kind", "menace"], "menace"),
+        (["ann", "--target", "bot", "--kind", "long"], "no scene of these kinds"),
         (["ann", "--target", "bot", "--change", "0"], "--change"),
         (["ann", "--target", "bot", "--allow-code", "--record"], "--record needs a live judge"),
     ],
 )
 def test_what_does_not_go_is_said(root: Path, run: Cli, arguments: list[str], said: str) -> None:
     code, _, err = run(*arguments)
-    assert code == 2 and said in " ".join(err.split())
+    assert code == (3 if "no scene" in said else 2) and said in " ".join(err.split())

@@ -10,6 +10,7 @@ import typer
 
 from persona_pipeline.cli.app import app
 from persona_pipeline.testing.worlds import WorldBuilder
+from tests.cli.test_interview import SCENES
 from tests.support.command_line import Cli, Done, in_process
 from tests.support.pull_requests import git
 
@@ -30,7 +31,6 @@ LOOK_FOR_NOTHING = {
     "init": "writes a world; with --messages it reads them as ingest does",
     "doctor": "the machine and the world are always there to be checked",
     "view": "serves a page",
-    "interview": "every agent has scenes",
     "migrate": "the store is always there",
     "schema": "writes files",
     "forget": "it takes away what is there, and 0 is a number of that",
@@ -51,6 +51,7 @@ ROWS = {
     "validate": Nothing("validate FOLDER", "nothing to validate"),
     "evaluate": Nothing("evaluate --agents ann", "nothing to judge"),
     "baseline": Nothing("baseline --agents ann", "nothing to judge"),
+    "interview": Nothing("interview ann --target bot --kind long", "no scene of these kinds"),
     "facts": Nothing("facts ann", "conversations of ann"),
     "report": Nothing("report", "holds no evaluation"),
     "compare": Nothing("compare HEAD --agents ann", "0 scenes"),
@@ -96,6 +97,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (root / name).write_text("", encoding="utf-8")
     (root / "none.yaml").write_text("prompts: [hi]\nproviders: [echo]\ntests: []\n", encoding="utf-8")
     (root / "FOLDER").mkdir()
+    (root / "interviews").mkdir()
+    (root / "interviews" / "ann.yaml").write_text(SCENES, encoding="utf-8")
     suite = "tests:\n- {id: one, input: hi, assert: [{type: contains, value: hi}]}\n"
     (root / "one.eval.yaml").write_text(suite, encoding="utf-8")
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a world")):

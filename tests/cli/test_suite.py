@@ -125,6 +125,19 @@ def test_files_are_confined_to_the_suites_folder(folder: Path, suite: Suite) -> 
     assert suite("show", "own/s.yaml", "--json", "--allow-path", "elsewhere").returncode == 0
 
 
+def test_results_go_to_every_file_named(folder: Path, suite: Suite) -> None:
+    names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
+    outs = [word for name in names for word in ("--output", name)]
+    assert suite("run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
+    assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == [
+        "a",
+        "b",
+    ]
+    assert json.loads((folder / "r.json").read_text(encoding="utf-8"))["summary"]["failed"] == 1
+    assert 'failures="1"' in (folder / "sub/r.xml").read_text(encoding="utf-8")
+    assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
 def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> None:
     run = ("run", "s.eval.yaml", "--responses", "good.json", "--output", "r.jsonl")
     suite(*run)
@@ -225,13 +238,12 @@ class TestSeveralSuites:
         assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
 
     def test_write_one_file_of_each_kind(self, several: Path, suite: Suite) -> None:
-        outs = [word for name in ("r.jsonl", "r.json", "sub/r.xml", "r.html") for word in ("--output", name)]
-        suite("run", ".", *outs)
+        suite("run", ".", "--output", "r.jsonl", "--output", "r.json", "--output", "r.xml", "--output", "r.html")
         rows = [json.loads(line)["id"] for line in (several / "r.jsonl").read_text(encoding="utf-8").splitlines()]
         assert sorted(rows) == ["desk/a", "desk/b", "other/a", "other/c"]
         whole = json.loads((several / "r.json").read_text(encoding="utf-8"))
         assert (whole["summary"]["failed"], [item["suite"] for item in whole["suites"]]) == (1, ["other", "desk"])
-        assert (several / "sub/r.xml").read_text(encoding="utf-8").count("<testsuite ") == 2
+        assert (several / "r.xml").read_text(encoding="utf-8").count("<testsuite ") == 2
         assert "other/a" in (several / "r.html").read_text(encoding="utf-8")
         assert suite("compare", "r.jsonl", "r.json").returncode == 0
 

@@ -1,14 +1,14 @@
 """Scenes of an interview: those that ship, and a file of one's own."""
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.claims import reads_as_injection
-from persona_pipeline.lab.scenes import SceneKind, interview_scenes, shipped_scenes, spoken_languages
+from persona_pipeline.lab.scenes import KINDS, interview_scenes, shipped_scenes, spoken_languages
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.world.world import World
@@ -29,7 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_scenes_ship_in_a_language(language: str) -> None:
     scenes = shipped_scenes([language])
     assert language_of([line for scene in scenes for line in scene.turns]) == language
-    assert {scene.kind for scene in scenes} == set(get_args(SceneKind)) - {"language", "claim"}
+    assert {scene.kind for scene in scenes} == set(KINDS) - {"language", "claim"}
     assert all(len(scene.turns) >= (12 if scene.kind == "long" else 2) for scene in scenes)
     assert not [line for scene in scenes for line in scene.turns if reads_as_injection(line)]
     assert len({scene.id for scene in scenes}) == len({scene.hash for scene in scenes}) == 18
@@ -49,6 +49,7 @@ def test_other_languages_are_small_talk_of_their_own() -> None:
 def test_languages_are_those_of_the_persona_without_messages(world: World) -> None:
     assert (spoken_languages(world, "ann"), spoken_languages(world, "uta")) == (["en"], ["de"])
     assert interview_scenes(world, "uta")[0].language == "de"
+    assert {scene.kind for scene in interview_scenes(world, "ann", kinds=["meta"])} == {"meta"}
 
 
 SCENE = {"id": "a", "kind": "meta", "turns": ["Who are you?"]}
@@ -81,3 +82,7 @@ def test_a_file_of_ones_own_is_what_is_asked(tmp_path: Path) -> None:
     (tmp_path / "interviews").mkdir()
     (tmp_path / "interviews" / "ann.yaml").write_text(yaml.safe_dump({"scenes": [SCENE]}), "utf-8")
     assert [scene.id for scene in interview_scenes(world, "ann")] == ["a"]
+    with pytest.raises(ConfigError, match="no scene of these kinds: long"):
+        interview_scenes(world, "ann", kinds=["long"])
+    with pytest.raises(ConfigError, match="did you mean 'pressure'"):
+        interview_scenes(world, "ann", kinds=["presure"])

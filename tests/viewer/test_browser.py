@@ -11,6 +11,7 @@ import pytest
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import load_message_labels
 from persona_pipeline.viewer import messages as listing
+from persona_pipeline.viewer.bundle import write_bundle
 from persona_pipeline.world.world import World
 from tests.viewer.serving import TOKEN, is_odd, listen, served, viewing_app
 from tests.viewer.test_runs import hostile_world
@@ -154,6 +155,34 @@ def test_two_tabs_and_a_conflict(show: Opened, world: World, scripts: bool) -> N
 
 # Colours do not depend on the width, nor places on the colours.
 LOOKS = [("light", 1280), ("dark", 390)]
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_pages_to_send_need_nothing(browser: "Browser", world: World, tmp_path: Path, scheme: Any, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    start, *agents = write_bundle(world, tmp_path / "sent")
+    odd: list[str] = []
+    with browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 844}) as context:
+        page = context.new_page()
+        listen(page, start.parent.as_uri(), odd)
+        for path in (start, *agents):
+            page.goto(path.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            # Axe is a script, and these pages allow none.
+            copy = context.new_page()
+            copy.set_content(path.read_text("utf-8").replace("http-equiv", "data-was"))
+            results = Axe().run(copy)
+            assert results.violations_count == 0, f"{path}: {results.generate_report()}"
+            copy.close()
+        page.goto(start.as_uri())
+        page.get_by_role("link", name="Michael Scott").first.click()
+        assert page.locator("h1").inner_text() == "Michael Scott"
+        shown = page.evaluate("getComputedStyle(document.querySelector('mark.quoted')).boxShadow")
+        assert shown != "none", "the style is allowed"
+        page.get_by_role("link", name="Agents").click()
+        assert page.url == start.as_uri()
+    assert odd == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)
