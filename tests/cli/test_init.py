@@ -203,7 +203,7 @@ def test_a_clone_sees_messages_that_ingest_wrote_into_a_file(
     export.write_text(json.dumps(SAID | {"agent_id": "Micheal"}) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     run = in_process(world, monkeypatch, capsys)
-    assert run("init", "w", "--agent", "Michael").returncode == 0
+    assert run("init", "w", "--agent", "Michael", "--yes").returncode == 0
     monkeypatch.setenv("PERSONA_ROOT", str(world))
     command = ("ingest", "chats.jsonl", "--map", "Micheal=michael", "--output", "w/messages/week.jsonl")
     assert run(*command).returncode == 0

@@ -76,7 +76,7 @@ def test_the_field_case_is_judged_and_reported(
 ) -> None:
     root = tmp_path / "w"
     run = in_process(root, monkeypatch, capsys)
-    assert run("init", str(root)).returncode == 0
+    assert run("init", str(root), "--yes").returncode == 0
     path = root / "recordings" / "otto" / "adherence.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(CASE, path)

@@ -33,6 +33,7 @@ def init(
         bool,
         typer.Option("--deploy", help="Also write deploy/ (Compose, Kubernetes); in a world that exists, only that."),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", hidden=True, help="Accepted and ignored: nothing is asked.")] = False,
 ) -> None:
     """Begin a world of your own: an agent, its claims, and its messages.
 

@@ -27,7 +27,9 @@ from persona_pipeline.judging.claims import (
     reads_as_injection,
     suspicious_entries,
 )
+from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.agreement import ENGLISH, UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import tokenize
@@ -156,9 +158,6 @@ def draft_backend(judge: Judge) -> Backend:
 
 def cost_of(question: Question, settings: Settings) -> str:
     """Return the expected cost of a question, in words."""
-    from persona_pipeline.judging.estimate import estimate
-    from persona_pipeline.judging.providers.base import ModelOptions
-
     return str(estimate([], options=ModelOptions.from_settings(settings), also=[question]))
 
 

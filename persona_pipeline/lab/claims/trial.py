@@ -26,6 +26,8 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
+from persona_pipeline.judging.estimate import estimate
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.matrix import (
     ASSUMED_SD,
@@ -330,9 +332,6 @@ class Trial:
 
     def estimate(self, settings: Settings) -> str:
         """Return the estimated cost of judging the trial live, in words."""
-        from persona_pipeline.judging.estimate import estimate
-        from persona_pipeline.judging.providers.base import ModelOptions
-
         intact = self.windows[INTACT]
         claims = sum(len(intact.claims_of(name)) for name in intact.plans)
         shown = max(len(plan.requests) / max(len(intact.claims_of(name)), 1) for name, plan in intact.plans.items())
