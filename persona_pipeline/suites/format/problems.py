@@ -129,10 +129,6 @@ class Reader:
             add_model_problems(self, entry, error, model)
             return None
 
-    @property
-    def clean(self) -> bool:
-        return not self.problems
-
     def folders(self, entry: ConfigEntry) -> list[Path]:
         """Return the folders that relative paths start from: that of the entry's file, then that of the suite."""
         own = Path(entry.source.path).parent

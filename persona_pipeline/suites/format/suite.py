@@ -144,9 +144,13 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         if found is None:
             return None
         document = found
-        if "tests" in document.data:
+        entry, tests = ConfigEntry(document.data, document), document.data.get("tests")
+        # A sidecar may name its own JSON lines.
+        if isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve():
+            reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
+        elif "tests" in document.data:
             said = f"{path.name} holds the tests; run this file alone or remove tests"
-            reader.fail(ConfigEntry(document.data, document), said, "tests", key=True)
+            reader.fail(entry, said, "tests", key=True)
     return _suite(reader, path, ConfigEntry(document.data, document), text)
 
 
@@ -163,9 +167,9 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
     asserts = read_all_asserts(reader, entry)
     asked = read_input(reader, entry.named("suite"), "input") if fields else ((), {})
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
-    defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=not reader.clean)
+    defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=bool(reader.problems))
     tests = _tests(reader, entry, path, lines, defaults)
-    if fields is None or not reader.clean:
+    if fields is None or reader.problems:
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
@@ -313,7 +317,7 @@ def _file_tests(reader: Reader, entry: ConfigEntry, path: Path, seen: tuple[Path
     if first is not None:
         yield first
         yield from found
-    elif reader.clean:
+    elif not reader.problems:
         reader.problems.append(entry.problem(f"{path.name} holds no tests; add one, or remove the reference"))
 
 

@@ -146,6 +146,13 @@ class TestJsonLines:
         with pytest.raises(ConfigError, match=r"cases\.yaml:1:1: cases.jsonl holds the tests"):
             load_suite(tmp_path / "cases.jsonl")
 
+    def test_a_sidecar_may_name_the_file_it_stands_beside(self, tmp_path: Path) -> None:
+        lines = '{"id":"a","input":"hi","criteria":"c"}\n'
+        write(tmp_path, {"cases.jsonl": lines, "cases.yaml": "tests: ./cases.jsonl\ndataset: desk\n"})
+        suite = load_suite(tmp_path / "cases.jsonl")
+        assert (ids(suite), suite.tests[0].dataset) == (["a"], "desk")
+        assert "tests is deprecated; remove it: cases.jsonl is what is run" in str(suite.warnings[0])
+
     def test_a_line_that_is_not_json_is_named(self, tmp_path: Path) -> None:
         write(tmp_path, {"cases.jsonl": '{"id":"a","input":"hi","criteria":"c"}\n{"id"\n'})
         with pytest.raises(ConfigError, match=r"cases\.jsonl:2:6: Line 2: Invalid JSON - .*; correct line 2"):

@@ -12,17 +12,12 @@ from persona_pipeline.suites.format.text import PatternError, compile_pattern, s
     [
         ("a$", "a\n", True),
         (r"a\Z", "a\n", False),
-        ("(?m:^a$)", "b\na\nc", True),
-        ("^.$", "\n", False),
-        ("(?<year>[0-9]{4})", "in 2025", True),
         ("(?i:ÉXITO)", "éxito", True),
-        ("(?s:a.b)", "a\nb", True),
         (r"^\w+$", "niño", True),
         (r"\p{Lu}", "É", True),
         ("a", "\ud800a", True),
         # A character beyond U+FFFF is one, not two halves.
         ("^.$", "😀", True),
-        ("[😀]", "😁", False),
     ],
 )
 def test_patterns_are_those_of_the_regex_package(pattern: str, text: str, expected: bool) -> None:
@@ -33,8 +28,6 @@ def test_patterns_are_those_of_the_regex_package(pattern: str, text: str, expect
     ("pattern", "said"),
     [
         ("(", "missing )"),
-        ("a**", "multiple repeat"),
-        (r"\y", "bad escape"),
         ("a\\", "backslash"),
         ("a" * 20_000, "longer"),
     ],
