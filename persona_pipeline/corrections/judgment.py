@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,38 +72,87 @@ class ClaimFiles:
         return known[1]
 
 
+_LONGEST_SHARED_SECONDS = 0.25
+
+
+@dataclass
+class _SharedRead:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    began: float = float("-inf")
+    value: Any = None
+
+
+class SharedReads:
+    """Shared reads of simultaneous checks: one of them reads a value, after all of them have asked for it."""
+
+    def __init__(self) -> None:
+        self._of = lru_cache(maxsize=200)(lambda _: _SharedRead())
+
+    def since(self, asked: float, key: object, read: Callable[[], Value]) -> Value:
+        """Return the value of a key that was read after a moment (``time.monotonic``), here or in another thread."""
+        known = self._of(key)
+        if not known.lock.acquire(timeout=_LONGEST_SHARED_SECONDS):
+            # The reading thread may hang.
+            return read()
+        try:
+            if known.began < asked:
+                began = time.monotonic()
+                known.value = read()
+                known.began = began
+            return known.value
+        finally:
+            known.lock.release()
+
+
+def _alone(_: object, read: Callable[[], Value]) -> Value:
+    return read()
+
+
 def gather_facts(
     world: World,
     claims: ClaimFiles,
     call: GateCall,
     given: CorrectionSettings | None,
     before: Before | None = None,
+    share: Callable[..., Any] = _alone,
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off. Earlier attempts are looked up if they are not known.
 
     ``claims``: of adherence. ``given``: used instead of the stored settings. ``before``: the place of a stored message, see
-    ``action_trajectory``. Raises ``ConfigError``: the agent has no persona or no valid propositions.
+    ``action_trajectory``. ``share``: shares reads with other checks, by key. Raises ``ConfigError``: the agent has no persona or no
+    valid propositions.
     """
     agent_id, channel, recipient = call.place
-    settings = given or read_config(world.store, agent_id).settings
+    settings: CorrectionSettings = given or share(
+        (agent_id, "settings"), lambda: read_config(world.store, agent_id).settings
+    )
     if not settings.action_gate_enabled:
         return None
-    found = claims.of(agent_id) or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
+    own = share((agent_id, "claims"), lambda: claims.of(agent_id))
+    found = own or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     found = found.about_messages()
     if not found.propositions:
         raise ConfigError(f"agent {agent_id!r} has no adherence propositions that a message can be checked against")
     first_n, last_n = found.window(ACTION_LEVEL_WINDOW_DEFAULTS)
     known, whole_channel = call.known, found.target_type == "environment"
-    with world.store.connect() as connection:
-        row = connection.execute(sa.select(tables.agents).where(tables.agents.c.id == agent_id)).one_or_none()
-        if row is None or row.persona is None:
-            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
-        trajectory = action_trajectory(
-            connection, call, whole_channel=whole_channel, first_n=first_n, last_n=last_n, before=before
-        )
-        if call.attempt > 1 and known.first_text is None:
+
+    def said() -> tuple[sa.Row[Any], Trajectory]:
+        with world.store.connect() as connection:
+            row = connection.execute(sa.select(tables.agents).where(tables.agents.c.id == agent_id)).one_or_none()
+            if row is None or row.persona is None:
+                raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+            return row, action_trajectory(
+                connection, call, whole_channel=whole_channel, first_n=first_n, last_n=last_n, before=before
+            )
+
+    row, trajectory = share((agent_id, whole_channel and channel, recipient, first_n, last_n), said)
+    # Of the same scope all but the action itself is the same.
+    action = replace(trajectory.entries[-1], text=call.words, channel=channel)
+    trajectory = Trajectory((*trajectory.items[:-1], action))
+    if call.attempt > 1 and known.first_text is None:
+        with world.store.connect() as connection:
             known = prior_attempts(connection, agent_id, call.action_id)
-    canon = _canon_lines(world, agent_id)
+    canon = share((agent_id, "canon"), lambda: _canon_lines(world, agent_id))
     names = {"agent_name": row.display_name}
     if channel is not None:
         names["channel_name"] = channel
@@ -187,7 +238,7 @@ class ActionJudge:
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
         self._claims = ClaimFiles(world.root, ADHERENCE.name)
-        self._reads = DaemonPool(8, "gate-read")
+        self._reads, self._shared = DaemonPool(8, "gate-read"), SharedReads()
         self._database, self._judge = Breaker(**breaking), Breaker(**breaking)
         self._agents = AgentBreakers(**breaking)
         self._places = CheckSlots(most_at_once)
@@ -206,7 +257,8 @@ class ActionJudge:
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
         try:
-            job = self._reads.run(lambda: gather_facts(self._world, self._claims, call, self._settings))
+            share = partial(self._shared.since, started)
+            job = self._reads.run(lambda: gather_facts(self._world, self._claims, call, self._settings, share=share))
             facts = await within(job, call.ends)
         except ConfigError as error:
             breaker.succeeded()

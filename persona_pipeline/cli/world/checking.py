@@ -220,7 +220,6 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.known_drift import DRIFTS, load_drift
     from persona_pipeline.guard.labels.files import MESSAGES, VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.messages import MessageLabel
-    from persona_pipeline.lab.interview import find_interview_baseline
     from persona_pipeline.lab.scenes import INTERVIEWS, load_scenes
 
     if not path.exists():
@@ -240,13 +239,19 @@ def _check_file(path: Path, checked: Checked) -> None:
         (parent == CARDS and suffix[1:] in list(CardFormat), lambda: read_card(path)),
         (suffix == ".json" and parent == BASELINES, lambda: load_baseline(path)),
         (suffix == ".json" and (above, parent) == (BASELINES, DRIFTS), lambda: load_drift(path)),
-        (suffix == ".json" and above == BASELINES, lambda: find_interview_baseline(place.parents[2], path.stem)),
+        (suffix == ".json" and above == BASELINES, lambda: _interview_baseline(place)),
         (suffix == ".jsonl" and "recordings" in parents, lambda: _recordings(path, checked)),
         (suffix == ".jsonl" and parent == "labels", lambda: load_label_files(kind, [path])),
         (suffix in ENDINGS and "messages" in parents, lambda: _messages(path, checked)),
     )
     if check := next((check for applies, check in checks if applies), None):
         checked.run(check)
+
+
+def _interview_baseline(place: Path) -> None:
+    from persona_pipeline.lab.interview import find_interview_baseline
+
+    find_interview_baseline(place.parents[2], place.stem)
 
 
 def _persona(path: Path, checked: Checked) -> None:
