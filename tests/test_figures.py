@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (337, 400),
-    "lines": (70_545, 63_000),
-    "lines of the core": (32_068, 28_500),
+    "files": (329, 400),
+    "lines": (68_984, 63_000),
+    "lines of the core": (31_581, 28_500),
     "modules with one importer": (57, 60),
-    "modules that other rooms import": (134, 70),
+    "modules that other rooms import": (133, 70),
     "class names in several modules": (3, 8),
 }
 

@@ -144,7 +144,6 @@ def damages(draw: st.DrawFn) -> tuple[State, State, bool]:
 
 
 @settings(
-    max_examples=40,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
