@@ -80,7 +80,8 @@ class Stage:
         if "play a persona" in str(call.body["system"]):
             return message(json.dumps({"message": "It is what it is, and it is on my desk. " * 4}))
         told = verdicts(call.body, self.score)
-        for number, item in enumerate(told["verdicts"]):
+        claims = [item for item in told["verdicts"] if "proposition_id" in item]
+        for number, item in enumerate(claims):
             spread = hashlib.sha256(f"{item['proposition_id']}{number}{len(call.raw)}".encode()).digest()[0] / 255
             item["reasoning"] = "because " * int(self.words * (0.5 + spread))
         return message(json.dumps(told))
