@@ -16,6 +16,8 @@ from persona_pipeline.defs.agents.verdicts import agent_line, headline, overview
 from persona_pipeline.defs.cohort import RegressionConfig
 from persona_pipeline.evaluation.history import report_of
 from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.run import replayed
+from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.pytest_plugin.marks import check_marks
@@ -147,6 +149,19 @@ def test_every_surface_states_the_terms(case: str, sample_root: Path, monkeypatc
     kept = ReportView(report_of(stored, GateRules())).headline
     for rule in report.terms.looser:
         assert rule.text in kept, "a saved run keeps its rules"
+
+
+def test_a_snapshot_keeps_its_terms(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = CASES["loosened by option"]
+    run = evaluated(sample_root, terms, monkeypatch, agents=["michael"])
+    assert run.replay is not None
+    save_replay(tmp_path / "run.json", run.replay())
+    again = replayed(load_replay(tmp_path / "run.json")).report
+    assert ReportView(again).headline == ReportView(run.report).headline
+    assert (
+        ReportView(again).headline
+        == "1 accepted; dwight, jim, pam left out; 9 points allowed; 9 points a claim allowed"
+    )
 
 
 def test_a_mark_that_passes_by_looser_rules_says_so(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import getpass
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,6 +47,14 @@ def evaluate(
     format: Annotated[str | None, format_option(FORMATS)] = None,
     verbose: Verbose = False,
     notify: Notify = None,
+    save_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Write the inputs and all answers of the run to this file (.json or .json.gz)."),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Repeat the run of such a file with its own options, without a world, a store or a judge."),
+    ] = None,
     **asked: Any,
 ) -> None:
     """Score agents and compare them with their baselines.
@@ -56,13 +65,18 @@ def evaluate(
     2 usage or configuration, 3 no drop and something inconclusive, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
+    from persona_pipeline.evaluation.snapshot import save_replay
     from persona_pipeline.reporting.notify import report_notice, require_named
     from persona_pipeline.reporting.statistics import gather
 
     # A person reads the table, which a page of JSON would push off the screen.
     is_written = output is not None or format is not None or not sys.stdout.isatty()
     chosen = chosen_format(format, output, FORMATS) if is_written else ""
+    if snapshot is not None:
+        end(_replayed(snapshot, chosen, output, verbose))
     request = request_of(context, asked)
+    if save_snapshot is not None and (request.against is not None or estimate):
+        raise ConfigError("--save-snapshot saves a single run; leave out --against and --estimate")
     with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
         require_named(notify or (), world.written.alerts)
         if estimate:
@@ -78,11 +92,27 @@ def evaluate(
         run = run_and_print(context, world, request, judge=judge, verbose=verbose)
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
-        if chosen:
+        if save_snapshot is not None or chosen:
             gather(world, run.report)
+        if save_snapshot is not None and run.replay is not None:
+            save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
+            typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _write(run.report, chosen, output)
         tell(report_notice(run.report), notify or ())
         end(run.report.exit_code)
+
+
+def _replayed(snapshot: Path, format: str, output: Path | None, verbose: bool) -> int:
+    from persona_pipeline.evaluation.run import replayed
+    from persona_pipeline.evaluation.snapshot import load_replay
+    from persona_pipeline.reporting.render import print_report
+
+    run = replayed(load_replay(snapshot))
+    for note in run.notes:
+        typer.echo(note, err=True)
+    print_report(run.report, verbose=verbose)
+    _write(run.report, format, output)
+    return run.report.exit_code
 
 
 def _write(report: "RunReport", format: str, output: Path | None, by: str = "dimension") -> None:

@@ -44,11 +44,13 @@ class AgentRun:
 
     Attributes:
         report: of the whole run, whatever part was requested; dimensions have the cost of the calls that first answered them.
+        again: repeated judgments that confirm a drop; None: nothing was repeated.
         is_baseline: the agent's baseline was taken from it.
     """
 
     judged: Judged
     report: AgentReport
+    again: Judged | None = None
     is_baseline: bool = False
 
     @property
@@ -120,32 +122,33 @@ def with_read(dimension: DimensionEvaluation, read: MessageVerdicts | None) -> D
     return dimension.model_copy(update={"messages": read, "usage": dimension.usage + read.usage})
 
 
-def with_messages(snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge) -> list[AgentRun]:
-    """Return runs with verdicts on their messages, from one call.
+def with_messages(snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge) -> tuple[Snapshot, list[AgentRun]]:
+    """Return runs with verdicts on their messages, from one call, and the snapshot that keeps those.
 
     There are none from a judge that only answers claims, nor from recordings without such answers, unless the baseline has some.
     """
-    if (ask := getattr(judge, "ask", None)) is None:
-        return list(runs)
-    plans = {run.evaluation.run_id: run.plan for run in runs if run.plan.readings}
-    calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
-    read = run_async(read_messages(list(calls.values()), ask)) if calls else []
-    baselines = {run_id: snapshot.reference.baseline(plan.scope) for run_id, plan in plans.items()}
-    # A window without verdicts cannot be compared with a baseline that has some.
-    due = {run_id for run_id, baseline in baselines.items() if baseline and baseline.messages}
-    pairs = zip(calls, read, strict=True)
-    answered = {run_id: item for run_id, item in pairs if item.is_answered or run_id in due}
-    # Fewer messages out of character date no change. The store of CI does not know the earlier windows yet.
-    dates = [run_id for run_id, item in answered.items() if item.is_low or item.share.n_out >= LEAST_OUT]
-    since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id in dates}
-    earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
-    judged_by, each = {item.judged_by for item in read}, iter(earlier)
-    read = [*read, *(item for item in earlier if item.judged_by in judged_by)]
-    for run_id, parts in since.items():
-        usage = add_usage((answered[run_id].usage, *(next(each).usage for _ in parts)))
-        answered[run_id] = answered[run_id].model_copy(update={"usage": usage})
-    dated = {run_id: _dated(snapshot, plans[run_id], item, read) for run_id, item in answered.items()}
-    return [_with_verdicts(run, dated.get(run.evaluation.run_id)) for run in runs]
+    known, ask = snapshot.signals.messages, getattr(judge, "ask", None)
+    if ask is not None and not known:
+        plans = {run.evaluation.run_id: run.plan for run in runs if run.plan.readings}
+        calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
+        read = run_async(read_messages(list(calls.values()), ask)) if calls else []
+        baselines = {run_id: snapshot.reference.baseline(plan.scope) for run_id, plan in plans.items()}
+        # A window without verdicts cannot be compared with a baseline that has some.
+        due = {run_id for run_id, baseline in baselines.items() if baseline and baseline.messages}
+        pairs = zip(calls, read, strict=True)
+        answered = {run_id: item for run_id, item in pairs if item.is_answered or run_id in due}
+        # Fewer messages out of character date no change. The store of CI does not know the earlier windows yet.
+        dates = [run_id for run_id, item in answered.items() if item.is_low or item.share.n_out >= LEAST_OUT]
+        since = {run_id: [*_earlier(snapshot, plans[run_id])] for run_id in dates}
+        earlier = run_async(read_messages([part for parts in since.values() for part in parts], ask))
+        judged_by, each = {item.judged_by for item in read}, iter(earlier)
+        read = [*read, *(item for item in earlier if item.judged_by in judged_by)]
+        for run_id, parts in since.items():
+            usage = add_usage((answered[run_id].usage, *(next(each).usage for _ in parts)))
+            answered[run_id] = answered[run_id].model_copy(update={"usage": usage})
+        known = {run_id: _dated(snapshot, plans[run_id], item, read) for run_id, item in answered.items()}
+    signals = replace(snapshot.signals, messages=known)
+    return replace(snapshot, signals=signals), [_with_verdicts(run, known.get(run.evaluation.run_id)) for run in runs]
 
 
 def _earlier(snapshot: Snapshot, plan: AgentPlan) -> Iterator[tuple[Sequence[MessageCall], int]]:
@@ -199,18 +202,18 @@ def _with_verdicts(run: AgentRun, read: MessageVerdicts | None) -> AgentRun:
 def with_anchors(
     snapshot: Snapshot, runs: Sequence[AgentRun], judge: Judge, *, twice: bool = False
 ) -> tuple[Snapshot, list[AgentRun]]:
-    """Return runs on the newest windows with the judge's answers on anchors, and the snapshot with the answered anchors alone.
+    """Return runs on the newest windows with the judge's answers on anchors, and the snapshot that keeps those.
 
     Without other questions the anchors are not asked. ``twice``: an unsteady answer will not count as a change later.
     """
-    known, ask, paid = None, getattr(judge, "ask", None), Usage()
+    known, ask, paid = snapshot.signals.anchors, getattr(judge, "ask", None), Usage()
     current = {(scope.agent_id, scope.window) for scope in snapshot.inputs.agents}
     newest = [at for at, run in enumerate(runs) if (run.agent_id, run.plan.scope.window) in current]
     # Without a baseline anchors come from the judged window, where a drift would count as the character.
     own = (run.evaluation.messages for run in runs)
     low = {item.agent_id for item in own if item and item.is_low} - snapshot.reference.baselines.keys()
     anchors = [agent.only_out() if agent.agent_id in low else agent for agent in snapshot.reference.anchors]
-    if ask is not None and anchors and any(runs[at].plan.requests for at in newest):
+    if known is None and ask is not None and anchors and any(runs[at].plan.requests for at in newest):
         day = max(scope.window.end for scope in snapshot.inputs.agents).date()
         asked = AnchorRound(anchors, day, 2 if twice else 1)
         read = run_async(read_messages([([call], 0) for call in asked.calls], ask))
@@ -219,7 +222,8 @@ def with_anchors(
     for at in newest:
         found[at] = _with_answers(found[at], known, paid)
         paid = Usage()
-    return replace(snapshot, reference=replace(snapshot.reference, anchors=anchors if known else ())), found
+    reference, signals = replace(snapshot.reference, anchors=anchors), replace(snapshot.signals, anchors=known)
+    return replace(snapshot, reference=reference, signals=signals), found
 
 
 def _with_answers(run: AgentRun, known: AnchorAnswers | None, paid: Usage) -> AgentRun:
@@ -460,4 +464,4 @@ def _with_confirmed(run: AgentRun, judged: Judged) -> AgentRun:
     again = {name: with_read(one, known[name].messages) for name, one in judged.dimensions().items()}
     paid = [one.model_copy(update={"usage": judged.costs[name]}) for name, one in again.items()]
     evaluation = run.evaluation.with_dimensions({**known, **again})
-    return run.updated(evaluation, expenses_of(run.agent_id, paid, "confirmation"))
+    return replace(run.updated(evaluation, expenses_of(run.agent_id, paid, "confirmation")), again=judged)

@@ -3,9 +3,10 @@
 A world is read, questions are planned and asked, runs are decided and written. Between reading and writing no stage has the world.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
@@ -36,7 +37,7 @@ from persona_pipeline.evaluation.plan import (
     with_generated,
 )
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
-from persona_pipeline.evaluation.snapshot import Reference, Signals, Snapshot
+from persona_pipeline.evaluation.snapshot import Reference, ReplayedJudge, RunReplay, Signals, Snapshot
 from persona_pipeline.guard.anchors import FILE as ANCHORS_FILE
 from persona_pipeline.guard.anchors import save_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
@@ -77,6 +78,7 @@ class Run:
         report: for all reports.
         problems: skipped lines of message files; ``notes``: further lines for the terminal.
         baselines: written golden files.
+        replay: returns the run in a form that can be repeated; None: it was several runs.
         runs: current runs by agent id; ``earlier``: runs on the windows before, oldest first.
         broken: agents that could not be evaluated, with all problems.
         snapshot, rules: what the run was decided from, and by which rules.
@@ -86,6 +88,7 @@ class Run:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     baselines: list[Path] = field(default_factory=list)
+    replay: Callable[[], RunReplay] | None = None
     runs: dict[str, AgentRun] = field(default_factory=dict)
     earlier: Sequence[AgentRun] = ()
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
@@ -119,7 +122,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest, *, st
 
     report = judged_against(world, request, evaluated)
     report.expenses = [expense for run in runs for expense in run.report.expenses]
-    return replace(runs[0], report=report)
+    return replace(runs[0], report=report, replay=None)
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest, *, strict: bool = True) -> Run:
@@ -136,7 +139,7 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest, *, strict:
         known, told = run.snapshot.reference.baselines, dict[str, Finding]()
         if request.update_baseline:
             run, told = _with_baselines(reader, run, request)
-        if (run.baselines or known) and run.snapshot.reference.anchors:
+        if (run.baselines or known) and run.snapshot.signals.anchors is not None:
             run.notes += _keep_anchors(world, run.snapshot.reference)
         write(world, run, generated)
     return _finished(run, judge, request, generated, told)
@@ -269,23 +272,24 @@ def evaluate(
     snapshot: Snapshot,
     judge: Judge,
     request: EvaluationRequest,
+    rules: GateRules | None = None,
     *,
     strict: bool = True,
 ) -> Run:
     """Plan, ask and decide; nothing is read or written.
 
-    ``strict``: a broken agent raises ``ConfigError`` before anything is asked.
+    ``rules``: default the request's. ``strict``: a broken agent raises ``ConfigError`` before anything is asked.
     """
     before, broken = plan_run(snapshot, snapshot.inputs.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.inputs.agents, request, judge)
     broken = {**snapshot.inputs.broken, **broken, **wrong}
     if strict:
         raise_problems(broken)
-    if request.facts:
+    if request.facts and not snapshot.signals.facts:
         signals = replace(snapshot.signals, facts=ask_facts(snapshot.inputs, judge))
         snapshot = replace(snapshot, signals=signals)
-    rules = rules_of(snapshot, request, judge)
-    judged = _judged(snapshot, [*before, *plans], judge, rules if request.confirm else None)
+    rules = rules or rules_of(snapshot, request, judge)
+    snapshot, judged = _judged(snapshot, [*before, *plans], judge, rules if request.confirm else None)
     snapshot, judged = with_anchors(snapshot, judged, judge, twice=request.update_baseline)
     broken |= {item.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
     if strict:
@@ -302,11 +306,13 @@ def evaluate(
     return Run(runs=runs, earlier=earlier, broken=broken, snapshot=snapshot, rules=rules)
 
 
-def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, rules: GateRules | None) -> list[AgentRun]:
-    """Return scored runs with verdicts on messages; ``rules`` None: nothing is confirmed."""
+def _judged(
+    snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, rules: GateRules | None
+) -> tuple[Snapshot, list[AgentRun]]:
+    """Return scored runs with verdicts on messages, and the snapshot that keeps those; ``rules`` None: nothing is confirmed."""
     found = [scored(snapshot.reference, item, judge) for item in judge_plans(plans, judge)]
-    found = with_messages(snapshot, found, judge)
-    return confirm(found, judge, snapshot.reference, rules) if rules else found
+    snapshot, found = with_messages(snapshot, found, judge)
+    return snapshot, confirm(found, judge, snapshot.reference, rules) if rules else found
 
 
 def write(world: World, run: Run, generated: SyntheticAgents | None = None) -> None:
@@ -412,4 +418,20 @@ def _finished(
     problems = [*inputs.problems, *(Problem(text) for text in generated.problems)]
     facts = [f"{agent_id}: {found.summary}" for agent_id, found in run.snapshot.signals.facts.items()]
     notes = [*name_notes(inputs.speakers), *facts, *run.notes]
-    return replace(run, report=report, problems=problems, notes=notes)
+    return replace(run, report=report, problems=problems, notes=notes, replay=partial(_replay_of, run, judge, request))
+
+
+def _replay_of(run: Run, judge: Judge, request: EvaluationRequest) -> RunReplay:
+    runs = [*run.earlier, *run.runs.values()]
+    answers = [judged.answers for item in runs for judged in (item.judged, item.again) if judged]
+    told = {key: verdict for own in answers for key, verdict in own.items()}
+    notes = list(getattr(judge, "notes", ()))
+    return RunReplay(run.snapshot, request, run.rules, judge.name, judge.live, notes, told)
+
+
+def replayed(replay: RunReplay) -> Run:
+    """Repeat a saved run: the same report, without a world and without asking a judge."""
+    judge = ReplayedJudge(replay.judge, replay.live, replay.notes, replay.answers)
+    run = _finished(evaluate(replay.snapshot, judge, replay.request, replay.rules), judge, replay.request)
+    run.report.statistics |= replay.statistics
+    return run

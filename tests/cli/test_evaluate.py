@@ -39,6 +39,7 @@ def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(sample_root: Pat
         pytest.param((), 0, id="the table"),
         pytest.param(("--format", "json"), 1, id="JSON"),
         pytest.param(("--output", "report.html", "--format", "html"), 1, id="a file"),
+        pytest.param(("--save-snapshot", "run.json"), 1, id="a snapshot"),
     ],
 )
 def test_on_a_terminal_nothing_is_gathered_that_only_a_file_shows(
@@ -167,6 +168,13 @@ def test_a_baseline_is_of_four_windows_where_there_are_so_many(cli: Cli, sample_
     golden = json.loads((sample_root / "baselines" / "jim.json").read_text(encoding="utf-8"))
     assert golden["provenance"]["dimensions"]["adherence"]["windows"] == 2
     assert "jim: the baseline is of 2 of 4 windows" in done.stderr and "2 without a message" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--save-snapshot", "--snapshot"])
+def test_a_run_in_a_file_is_no_matter_of_baselines(cli: Cli, sample_root: Path, tmp_path: Path, option: str) -> None:
+    done = cli("baseline", "--agents", "jim", option, str(tmp_path / "run.json"))
+    assert done.returncode == 2
+    assert f"No such option: {option}" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["evaluate", "baseline"])

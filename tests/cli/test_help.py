@@ -24,7 +24,7 @@ OPTIONS = {
     "What is evaluated": ["agents", "dimensions", "window", "as-of", "since", "synthetic", "history", "touched"],
     "Judge": ["judge", "samples", "grouping", "record", "fresh", "max-usd", "confirm", "mock-judge", "estimate"],
     "Verdict": ["regression-delta", "threshold", "fail-on", "only-fail-on", "against", "update-baseline"],
-    "Output": ["output", "format", "verbose", "notify"],
+    "Output": ["output", "format", "verbose", "notify", "save-snapshot", "snapshot"],
 }
 
 

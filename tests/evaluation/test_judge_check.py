@@ -12,7 +12,8 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.run import Run, run_evaluation
+from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
+from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.anchors import FILE, AnchoredAgent, load_anchors
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.findings import ANCHORS, judge_check
@@ -187,6 +188,16 @@ def test_a_setting_switches_the_check_off(world: World, monkeypatch: pytest.Monk
     off = World(world.root, world.store)
     done = run(off, update_baseline=True)
     assert judge_check(done.report).asked == 0 and anchors(off) == []
+
+
+def test_a_saved_run_says_the_same_again(world: World, tmp_path: Path) -> None:
+    run(world, update_baseline=True, as_of=week_end(3))
+    done = run(world, by_text, as_of=week_end(4))
+    assert done.replay is not None
+    save_replay(tmp_path / "run.json", done.replay())
+    again = replayed(load_replay(tmp_path / "run.json"))
+    assert judge_check(again.report) == judge_check(done.report)
+    assert again.report.exit_code == 3
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

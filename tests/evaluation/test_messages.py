@@ -31,7 +31,8 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.history import report_of, verdicts_of
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.run import Run, run_evaluation
+from persona_pipeline.evaluation.run import Run, replayed, run_evaluation
+from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label, write_message_labels
@@ -266,6 +267,15 @@ def test_dimensions_without_adherence_ask_nothing_about_messages(world: World) -
     asked = judge()
     run_evaluation(world, asked, EvaluationRequest(dimensions=["fluency"]))
     assert not asked.questions
+
+
+def test_a_saved_run_says_the_same_again(world: World, tmp_path: Path) -> None:
+    done = run(world, history=1)
+    assert done.replay is not None
+    save_replay(tmp_path / "run.json", done.replay())
+    again = replayed(load_replay(tmp_path / "run.json"))
+    assert again.report.agents["ann"].evaluation.messages == done.report.agents["ann"].evaluation.messages
+    assert again.report.exit_code == done.report.exit_code
 
 
 def test_answers_are_recorded_and_replayed_and_cost_nothing_then(world: World) -> None:

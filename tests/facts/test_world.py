@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_CONFIG, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.world.checking import check_world
+from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.guard.report import Finding
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.reporting.render import render
@@ -76,6 +79,16 @@ def test_a_judge_that_answers_nothing_but_claims_is_an_error(world: World) -> No
 
     with pytest.raises(ConfigError, match="'mine' answers nothing but claims"):
         evaluate_world(world, judge=Claims(), agents=["ann"], facts=True)
+
+
+def test_a_saved_run_says_the_same_without_a_judge(world: World, tmp_path: Path) -> None:
+    from persona_pipeline.evaluation.run import replayed
+
+    run = run_evaluation(world, judge(), EvaluationRequest(agents=["ann"], facts=True))
+    assert run.replay and f"ann: {FACTS}" in run.notes
+    save_replay(tmp_path / "run.json", run.replay())
+    again = replayed(load_replay(tmp_path / "run.json"))
+    assert of_facts(again.report.all_findings()) == of_facts(run.report.all_findings())
 
 
 def test_a_conversation_has_both_sides_in_direct_messages_too(tmp_path: Path) -> None:
