@@ -398,6 +398,7 @@ def test_a_change_that_nothing_rests_on_is_a_run_of_nothing_and_green(desk: Desk
     [
         (("--test-id", "none*"), "no test of s matches --test-id 'none*'"),
         (("--tag", "none"), "no test of s is left by the filters none"),
+        (("--shard", "3/3"), "no test is in shard 3/3: there are 2; take fewer shards"),
     ],
 )
 def test_any_other_run_of_nothing_cannot_tell(desk: Desk, options: tuple[str, ...], says: str) -> None:

@@ -158,6 +158,9 @@ def run(
     ] = None,
     test_id: TestIds = None,
     tag: Tags = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Only this part of the tests, such as 2/4.", show_default=False)
+    ] = None,
     changed: Annotated[
         str | None,
         typer.Option(
@@ -210,7 +213,7 @@ def run(
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
     from persona_pipeline.suites.running.opening import find_suites, open_judge, open_targets
-    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, select_tests
+    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard, select_tests
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
     from persona_pipeline.world.personas import is_world
 
@@ -230,6 +233,7 @@ def run(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
         tags=tuple(tag or ()),
+        shard=None if shard is None else parse_shard(shard),
         targets=tuple(target or ()),
         workers=workers,
         timeout=timeout,
@@ -275,7 +279,7 @@ def run(
     whole = joined(suites, results)
     every, left = sum(len(suite.tests) for suite in loaded), sum(len(select_tests(suite, options)) for suite in suites)
     if left < every:
-        typer.echo(f"{every - left} of {every} tests are excluded by --test-id or --tag", err=as_json)
+        typer.echo(f"{every - left} of {every} tests are excluded by --test-id, --tag or --shard", err=as_json)
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store

@@ -111,6 +111,8 @@ def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     if interval := pass_interval(counts):
         found["pass_rate"] = counts["passed"] / counts["total"]
         found |= {"pass_rate/low": interval[0], "pass_rate/high": interval[1]}
+    if "flake_rate" in counts:
+        found["flake_rate"] = counts["flake_rate"]
     found |= {f"duration_ms/{name}": value for name, value in counts.get("duration_ms", {}).items()}
     if "cost_usd" in counts:
         found["answers/usd"] = counts["cost_usd"]

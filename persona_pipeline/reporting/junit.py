@@ -150,9 +150,16 @@ def _test_case(test: "SuiteTest") -> TestCase:
 
     duration = test.best.output.duration_ms if test.best.output else None
     case = TestCase(xml_text(test.test_id), classname=xml_text(test.dataset), time=(duration or 0) / 1000)
-    if test.digest:
+    rate = (test.aggregation or {}).get("flake_rate")
+    told = {
+        "digest": test.digest,
+        "flake_rate": rate and f"{rate['value']:.3f} ({rate['low']:.3f} to {rate['high']:.3f})",
+    }
+    if any(told.values()):
         properties = Properties()
-        properties.add_property(Property("digest", test.digest))
+        for name, value in told.items():
+            if value:
+                properties.add_property(Property(name, value))
         case.append(properties)
     if test.verdict is SuiteVerdict.ERROR:
         case.result = [_result(Error, test.error.reason if test.error else "error", str(test.error))]

@@ -192,6 +192,18 @@ def test_reports(tmp_path: Path, name: str, start: str) -> None:
         assert json.loads(text)["tests"][0]["verdict"] == "pass"
 
 
+@pytest.mark.parametrize(
+    "trials", [{"count": 3}, {"strategy": {"at_least": 2, "of": 5}}, {"count": 2, "strategy": "mean"}]
+)
+def test_a_page_of_trials_that_stopped_early(tmp_path: Path, trials: dict[str, Any]) -> None:
+    pp.run_suite(suite(short, trials=trials), targets=answer).write(tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert ("flake rate" in text) is (trials.get("strategy") == "mean")
+    pp.run_suite(suite(short, trials=trials), targets=answer).write(tmp_path / "r.xml")
+    text = (tmp_path / "r.xml").read_text("utf-8")
+    assert ('name="flake_rate" value="0.000 (0.000 to 0.658)"' in text) is (trials.get("strategy") == "mean")
+
+
 def test_a_function_with_other_values_runs_again(tmp_path: Path) -> None:
     def at_most(most: int) -> Any:
         return lambda answer: len(answer) < most

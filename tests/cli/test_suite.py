@@ -272,6 +272,9 @@ class TestSeveralSuites:
         done = suite("run", "s.eval.yaml", "empty.eval.yaml", "--json")
         summary = json.loads(done.stdout)["summary"]
         assert (done.returncode, summary["result"], summary["reason"]) == (3, "cannot_tell", "empty has no tests")
+        # A suite of which a shard leaves none has its tests in another shard.
+        write(several, {"one.eval.yaml": "tests: [{id: z, input: hi, assert: [{type: contains, value: ok}]}]\n"})
+        assert suite("run", "s.eval.yaml", "one.eval.yaml", "--shard", "2/2").returncode == 0
 
     def test_a_place_without_a_suite_is_an_error(self, several: Path, suite: Suite) -> None:
         write(several, {"none/a.txt": ""})
@@ -288,6 +291,19 @@ class TestSeveralSuites:
         write(several, {"more/bad.eval.yaml": "tests: 5\n"})
         done = suite("run", ".", "--output", "r.jsonl")
         assert done.returncode == 2 and not (several / "r.jsonl").exists()
+
+
+@pytest.mark.parametrize(("shard", "ids"), [("1/2", ["a"]), ("2/2", ["b"]), ("3/3", []), ("1/1", ["a", "b"])])
+def test_a_shard_is_a_part_of_the_tests(suite: Suite, shard: str, ids: list[str]) -> None:
+    done = suite("run", "s.eval.yaml", "--responses", "good.json", "--json", "--shard", shard)
+    assert done.returncode == (0 if ids else 3)
+    assert [test["id"] for test in json.loads(done.stdout)["tests"]] == ids
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "-1/2", "1/0"])
+def test_what_is_no_shard_is_an_error(suite: Suite, shard: str) -> None:
+    done = suite("run", "s.eval.yaml", "--responses", "good.json", f"--shard={shard}")
+    assert (done.returncode, "is no part such as 2/4" in done.stderr) == (2, True)
 
 
 MISSING = """

@@ -32,6 +32,14 @@ class SuiteVerdict(StrEnum):
 WORST_FIRST = [*SuiteVerdict][::-1]
 
 
+def share_interval(count: int, total: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of a share of tests, 0-1; None of no tests."""
+    if total == 0:
+        return None
+    low, high = wilson(count / total, total)
+    return max(0.0, low), min(1.0, high)
+
+
 def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Return sum(score * weight) / sum(weight) of (score, weight) pairs, None when the weights add up to 0."""
     total = weights = 0.0
@@ -438,6 +446,9 @@ class SuiteResult:
         if times := sorted(time for time in took if time is not None):
             # By nearest rank, so that it is a measured time.
             data["duration_ms"] = {f"p{n}": times[math.ceil(n / 100 * len(times)) - 1] for n in (50, 95)}
+        rates = [(test.aggregation or {}).get("flake_rate") for test in self.tests]
+        if flakes := [rate["value"] for rate in rates if rate]:
+            data["flake_rate"] = statistics.fmean(flakes)
         reasons = Counter(test.error.reason for test in self.tests if test.error)
         return data | ({"error_reasons": dict(reasons)} if reasons else {})
 
@@ -456,11 +467,7 @@ class SuiteResult:
 
 def pass_interval(summary: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return the 95 % interval of the pass rate (0-1); None for a run without tests."""
-    total = summary["total"]
-    if total == 0:
-        return None
-    low, high = wilson(summary["passed"] / total, total)
-    return max(0.0, low), min(1.0, high)
+    return share_interval(summary["passed"], summary["total"])
 
 
 def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:

@@ -4,7 +4,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class RunOptions:
         test_ids: globs; a test runs if one matches. Empty: all.
         tags: a test runs if it or its suite has one of them. Empty: all.
         only: ids of tests that may run; None: all. It may be empty.
+        shard: part of the tests and number of parts, such as (2, 4); None: all.
         targets: used instead of the targets in the suite.
         workers: tests at once; None: as the target has it, else 1, and 20 for recorded answers with a judge.
         timeout: seconds for one attempt, answer and grading together.
@@ -48,6 +49,7 @@ class RunOptions:
     test_ids: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     only: frozenset[str] | None = None
+    shard: tuple[int, int] | None = None
     targets: tuple[str, ...] = ()
     workers: int | None = None
     timeout: float = DEFAULT_TIMEOUT
@@ -227,7 +229,8 @@ def plan(
     Raises ``NothingToRunError``: a filter matches nothing; ``ConfigError``: a named target does not exist.
     """
     named = answered_tests(suite, options, targets, responses, select_tests(suite, options))
-    if not named and suite.tests and options.only is None:
+    # A shard may be empty, and there may be no changes.
+    if not named and suite.tests and options.shard is None and options.only is None:
         raise NothingToRunError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
     for identity, test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
@@ -289,7 +292,31 @@ def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
     if not tests and suite.tests:
         asked = ", ".join((*options.test_ids, *options.tags))
         raise NothingToRunError(f"no test of {suite.name} is left by the filters {asked}")
-    return tests if options.only is None else [test for test in tests if test.id in options.only]
+    if options.only is not None:
+        tests = [test for test in tests if test.id in options.only]
+    if options.shard is not None:
+        part, count = options.shard
+        tests = tests[part - 1 :: count]
+    return tests
+
+
+def why_nothing(suite: Suite, options: RunOptions) -> str:
+    """Return in a sentence why a run has no tests although its filters are valid."""
+    if not suite.tests:
+        return f"{suite.name} has no tests"
+    if options.shard is None or options.only is not None:
+        return f"no test of {suite.name} was asked for"
+    part, count = options.shard
+    left = len(select_tests(suite, replace(options, shard=None)))
+    return f"no test is in shard {part}/{count}: there are {left}; take fewer shards"
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return part and number of parts of a text such as 2/4. Raises ``ConfigError``: it has another form."""
+    part, sign, count = text.partition("/")
+    if sign and all(text.isascii() and text.isdigit() for text in (part, count)) and 1 <= int(part) <= int(count):
+        return int(part), int(count)
+    raise ConfigError(f"--shard {text!r} is no part such as 2/4: the second of four")
 
 
 def targets_of(

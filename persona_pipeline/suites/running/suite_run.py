@@ -29,6 +29,7 @@ from persona_pipeline.suites.running.plan import (
     answered_tests,
     plan,
     select_tests,
+    why_nothing,
 )
 
 
@@ -104,7 +105,7 @@ def run_suite(
         shared.name,
         # The dollars of a judge without a known price stay unknown.
         {key: value and value - (before.get(key) or 0) for key, value in shared.usage.items()},
-        "" if cells else f"no test of {suite.name} was asked for" if suite.tests else f"{suite.name} has no tests",
+        "" if cells else why_nothing(suite, options),
     )
     sender = emitter(options.settings or from_environment(Settings))
     if sender is not None:
@@ -212,7 +213,7 @@ def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResu
     if len(results) == 1:
         return results[0]
     usages = [Usage(**result.usage) for result in results if result.usage]
-    # ``--changed`` may leave some suites without tests.
+    # A shard or ``--changed`` may leave some suites without tests.
     ran = any(result.tests for result in results)
     told = [result.reason for suite, result in zip(suites, results, strict=True) if not (ran and suite.tests)]
     return SuiteResult(
@@ -266,7 +267,7 @@ def run_suites(
         from persona_pipeline.suites.running.basis import Bases
         from persona_pipeline.suites.running.changed import changed_line, why_changed
 
-        asked = [select_tests(suite, options) for suite in suites]
+        asked = [select_tests(suite, replace(options, shard=None)) for suite in suites]
         why = [
             why_changed(Bases(suite, found, responses, judge, options), tests, changed)
             for suite, found, tests in zip(suites, targets, asked, strict=True)

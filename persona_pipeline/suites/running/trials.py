@@ -11,6 +11,7 @@ from persona_pipeline.suites.grading.results import (
     SuiteVerdict,
     TestResult,
     reaches,
+    share_interval,
     verdict_of,
 )
 
@@ -93,6 +94,8 @@ def _outcome(
         mean, lower, upper, spread = mean_interval(scores)
         score, upper = max(0.0, lower), min(1.0, upper)
         aggregation |= {"mean": mean, "ci95_lower": score, "ci95_upper": upper, "stddev": spread}
+    if len(scores) == trials.count > 1:
+        aggregation["flake_rate"] = _flake_rate(passed, trials.count)
     scored = [attempt for attempt in attempts if attempt.score is not None]
     missed = next((item for item in attempts if item.failed_gates), None) if trials.strategy != "pass_at_k" else None
     if missed is not None:
@@ -106,3 +109,10 @@ def _outcome(
     return TestResult(
         "", "", score, verdict, best, attempts=attempts, aggregation=aggregation, cost_limited=limited, notes=notes
     )
+
+
+def _flake_rate(passed: int, total: int) -> dict[str, float]:
+    """Return the share of attempts with a different result, passed or not, than most, with its 95 % interval."""
+    flakes = min(passed, total - passed)
+    low, high = share_interval(flakes, total) or (0.0, 1.0)
+    return {"value": flakes / total, "low": low, "high": high}

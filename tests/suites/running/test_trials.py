@@ -36,7 +36,9 @@ def outcome(asked: TrialsFields, scores: Sequence[float | None], costs: Sequence
 def test_mean_shows_its_best_attempt() -> None:
     found = outcome(trials(3, "mean"), [1.0, 0.6, 0.2])
     assert found.score == pytest.approx(0.6)
+    flakes = found.aggregation.pop("flake_rate")
     assert found.aggregation == {"strategy": "mean", "mean": pytest.approx(0.6), "min": 0.2, "max": 1.0}
+    assert 0 < flakes["low"] < flakes["value"] < flakes["high"] < 1
     assert found.best.number == 0
 
 
