@@ -174,6 +174,9 @@ def interview(
         ),
     ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
+    hide_names: Annotated[
+        bool, typer.Option("--hide-names/--show-names", help="Show the judge invented names instead of the agent's.")
+    ] = True,
     targets: TargetsFile = None,
     send_persona: Annotated[
         bool, typer.Option(help="Send the target the persona; off for a bot that has its own.")
@@ -206,7 +209,7 @@ def interview(
     from persona_pipeline.reporting.pages.versions import interview_page
 
     world, said = open_world(), request_of(context, asked)
-    request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples)
+    request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples, hide_names)
     scenes = interview_scenes(world, agent, language, kinds=kind)
     named = judge_name(said.judge, world=world)
     with watched_judging() as progress:

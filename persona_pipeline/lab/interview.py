@@ -6,7 +6,7 @@ Its results are plain values that are also their JSON.
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from persona_pipeline.base.errors import (
 )
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.plan import judge_plans, refused
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, refused
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.baselines.statistics import LEVEL
@@ -52,7 +52,7 @@ from persona_pipeline.lab.statistics import (
     means,
     variance_of,
 )
-from persona_pipeline.lab.versions import HERE, Version, VersionAgent
+from persona_pipeline.lab.versions import HERE, HiddenNames, Version, VersionAgent
 from persona_pipeline.scoring.adherence import THRESHOLD
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
@@ -121,7 +121,7 @@ class Interview(Asked):
     """An interview of an agent, played by a target.
 
     Attributes:
-        persona: hash of the persona.
+        persona: hash of the persona; ``hidden``: the judge did not see its names.
         not_asked: dimensions that an interview does not have, and why.
         verdicts: since the baseline, whole dimensions first; empty without a baseline.
         baseline: its time; ``changed``: scenes left out, as they are not in both.
@@ -136,6 +136,7 @@ class Interview(Asked):
     judge: str
     models: tuple[str, ...] = ()
     persona: str
+    hidden: bool = False
     sessions: int = Field(ge=1, le=100)
     scenes: dict[str, InterviewedScene]
     dimensions: dict[str, InterviewScore]
@@ -156,6 +157,7 @@ class InterviewRequest:
         sessions: how often every scene is asked, from its beginning.
         change: points (0-9) that a dimension, or a kind of scene in it, may drop.
         samples: judgments per claim.
+        hide_names: the judge sees invented names.
     """
 
     agent_id: str
@@ -163,6 +165,7 @@ class InterviewRequest:
     sessions: int = SESSIONS
     change: float = CHANGE
     samples: int = 1
+    hide_names: bool = True
 
     def __post_init__(self) -> None:
         check_change(self.change)
@@ -176,6 +179,18 @@ def interviewee(world: World, request: InterviewRequest) -> VersionAgent:
     if not agent.sets:
         raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
     return agent
+
+
+def _names(agent: VersionAgent, request: InterviewRequest) -> HiddenNames:
+    return HiddenNames.of(agent) if request.hide_names else HiddenNames({})
+
+
+def _plan(
+    world: World, shown_agent: VersionAgent, names: HiddenNames, scene: Scene, texts: Sequence[str], samples: int
+) -> AgentPlan:
+    """Return the questions about a conversation, with the names that the judge sees."""
+    shown = replace(scene, turns=tuple(map(names.hide, scene.turns)))
+    return answer_plan(world, shown_agent, shown, [*map(names.hide, texts)], samples)
 
 
 def _session(agent: VersionAgent, scenes: Sequence[Scene], session: int, answering: Answering) -> list[AskedScene]:
@@ -212,8 +227,8 @@ class _Conversations:
     silent: Counter[str] = field(default_factory=Counter)
     lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
 
-    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation]) -> None:
-        """Take a judged conversation in."""
+    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
+        """Take a judged conversation in; ``show``: returns a text with the real names."""
         turns = {scene.answer_id(turn): turn + 1 for turn in range(len(scene.turns))}
         for name, item in found.items():
             self._note(name, scene, item.score)
@@ -222,13 +237,15 @@ class _Conversations:
             for row in item.propositions.values():
                 if not row.algorithmic:
                     self._note(f"{name}/{row.id}", scene, row.score)
-                    self._quote(f"{name}/{row.id}", scene, turns, row)
+                    self._quote(f"{name}/{row.id}", scene, turns, row, show)
 
     def _note(self, name: str, scene: Scene, score: float | None) -> None:
         own = self.scores.setdefault(scene.id, {})
         own.setdefault(name, [None] * self.sessions)[scene.attempt] = score
 
-    def _quote(self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult) -> None:
+    def _quote(
+        self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult, show: Callable[[str], str]
+    ) -> None:
         for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
             turn = turns.get(quote.message_id or "")
             if not quote.verified or turn is None:
@@ -241,7 +258,7 @@ class _Conversations:
                 continue
             self.lines[key] = WorstLine(
                 claims=claims, score=score, scene=scene.id, session=scene.attempt + 1, asked=asked,
-                quote=quote.quote, reasoning=row.reasoning,
+                quote=show(quote.quote), reasoning=show(row.reasoning),
             )  # fmt: skip
 
     def score(self, name: str, claims: str) -> InterviewScore:
@@ -286,7 +303,8 @@ def hold_interview(
     ``baseline``: an earlier interview to compare with. ConfigError: the agent's files are not valid, or do not describe it yet.
     """
     agent, tally = interviewee(world, request), _Conversations(scenes, request.sessions)
-    persona = agent.persona
+    persona, names = agent.persona, _names(agent, request)
+    shown = names.hidden(agent)
     raise_problems(refused(judge, [persona]))
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
     while held < request.sessions and not out_of_money:
@@ -295,11 +313,11 @@ def hold_interview(
         whole = [place for place, answer in enumerate(answers) if not answer.missing]
         tally.unjudged.update(dict.fromkeys(agent.sets, len(asked) - len(whole)))
         plans = [
-            answer_plan(world, agent, asked[place].scene, answers[place].texts, request.samples) for place in whole
+            _plan(world, shown, names, asked[place].scene, answers[place].texts, request.samples) for place in whole
         ]
         judged = judge_plans(plans, judge)
         for place, item in zip(whole, judged, strict=True):
-            tally.add(asked[place].scene, item.dimensions())
+            tally.add(asked[place].scene, item.dimensions(), names.show)
         usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
         verdicts = [verdict for item in judged for verdict in item.verdicts]
         models |= {verdict.model for verdict in verdicts if verdict.model}
@@ -314,6 +332,7 @@ def hold_interview(
         judge=judge.name,
         models=tuple(sorted(models)),
         persona=persona.hash,
+        hidden=request.hide_names,
         sessions=held,
         scenes=tally.asked(),
         dimensions={name: tally.score(name, stored.version) for name, stored in agent.sets.items()},
@@ -342,10 +361,12 @@ def estimate_interview(
 ) -> str:
     """Return the estimate of an interview in words; ``provider``: of the judge, None: the settings', or Anthropic."""
     agent, settings = interviewee(world, request), world.settings
+    names = _names(agent, request)
+    shown = names.hidden(agent)
     asked = [item for session in range(request.sessions) for item in _session(agent, scenes, session, answering)]
     texts = [[f"{USUAL_ANSWER}{item.scene.attempt} {n}" for n, _ in enumerate(item.scene.turns)] for item in asked]
     plans = (
-        answer_plan(world, agent, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)
+        _plan(world, shown, names, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)
     )
     requests = [judgment for plan in plans for judgment in plan.requests]
     judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
@@ -405,8 +426,8 @@ def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: f
         return f"the {'baseline' if old is None else 'agent'} has no claims of it"
     if old.claims != new.claims:
         return "its claims are not those of the baseline; take it again"
-    if before.models != now.models:
-        return "the baseline was judged by another model; take it again"
+    if before.models != now.models or before.hidden != now.hidden:
+        return "the baseline was judged by another model, or with other names shown; take it again"
     if scenes < FEWEST_SCENES or not new.scenes:
         return f"{min(scenes, new.scenes)} scenes are scored that the baseline has too; {FEWEST_SCENES} are needed"
     judged = sum(score is not None for item in now.scenes.values() for score in item.scores.get(name, ()))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import regex
+
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
@@ -272,3 +274,75 @@ class KnownJudge:
             self.spent += [verdict.usage for verdict in said]
             take(rest, said)
         return found
+
+
+# Names that a judge may know are hidden from it: each becomes an invented one, and is turned back in quotes.
+_INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
+_CASED = r"[\p{Lu}\p{Ll}\p{N}]"
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
+
+
+@dataclass(frozen=True)
+class HiddenNames:
+    """Names and their invented replacements; names of ``exact`` are replaced only in that spelling."""
+
+    pairs: Mapping[str, str]
+    exact: Collection[str] = ()
+
+    @classmethod
+    def of(cls, agent: VersionAgent) -> "HiddenNames":
+        """Return how an agent's display name, aliases and id are hidden, word by word.
+
+        A name with a word that its persona or claims also have in small letters, as "Help Desk", is only hidden as a whole.
+        """
+        persona = agent.persona
+        sets = [stored.propositions.propositions for stored in agent.sets.values() if stored.propositions is not None]
+        texts = [persona.persona, *(item.claim for claims in sets for item in claims)]
+        common = {word for text in texts for word in _WORD.findall(text) if word.islower()}
+        found: dict[str, str] = {}
+        for name in (persona.display_name, *persona.aliases, persona.agent_id):
+            words = [word for word in _WORD.findall(name) if len(word) > 1]
+            for word in [name] if any(word.lower() in common for word in words) else words:
+                found.setdefault(word.casefold(), word)
+        rounds = range(len(found) // len(_INVENTED) + 1)
+        invented = (f"{word}{turn or ''}" for turn in rounds for word in _INVENTED)
+        return cls(
+            dict(zip(found.values(), invented, strict=False)),
+            [name for name in found.values() if name.lower() in common],
+        )
+
+    def hide(self, text: str) -> str:
+        """Return a text with the invented names."""
+        patterns = []
+        for name in sorted(self.pairs, key=len, reverse=True):
+            found = f"(?{'-i' * (name in self.exact)}:{regex.escape(name)})"
+            # Scripts without capitals put no space between words.
+            patterns.append(rf"(?<!{_CASED}){found}(?!{_CASED})" if name.lower() != name.upper() else found)
+        return _replaced(text, patterns, self.pairs)
+
+    def show(self, text: str) -> str:
+        """Return a text with the real names again."""
+        back = {invented: name for name, invented in self.pairs.items()}
+        return _replaced(text, sorted(back, key=len, reverse=True), back)
+
+    def hidden(self, agent: VersionAgent) -> VersionAgent:
+        """Return the agent as the judge is to see it: its name, persona and claims."""
+        own = agent.persona
+        own = replace(own, display_name=self.hide(own.display_name), persona=self.hide(own.persona))
+        sets = dict(agent.sets)
+        for name, stored in agent.sets.items():
+            if (claims := stored.propositions) is not None:
+                said = tuple(replace(item, claim=self.hide(item.claim)) for item in claims.propositions)
+                sets[name] = StoredSet(stored.version, replace(claims, propositions=said))
+        return VersionAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
+
+
+def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return a text with names replaced, with the same small or capital letters."""
+    by_key = {name.casefold(): other for name, other in names.items()}
+
+    def other(match: regex.Match[str]) -> str:
+        said, new = match[0], by_key[match[0].casefold()]
+        return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
+
+    return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text

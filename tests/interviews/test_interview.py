@@ -64,7 +64,7 @@ def verdict(request: JudgeRequest) -> Verdict:
     bad = [entry for entry in request.trajectory.entries if BAD in entry.text]
     score = 1 if bad else 8 + int(request.key[0], 16) % 2
     evidence = tuple(Evidence(entry.message_id, entry.text, True) for entry in bad[:1])
-    return Verdict(request.proposition_id, score=score, evidence=evidence, model="m", reasoning="So it is.")
+    return Verdict(request.proposition_id, score=score, evidence=evidence, model="m", reasoning="Velmar is not Velmar.")
 
 
 def speaking(bad: str = "", scenes: list[Scene] | None = None) -> Answer:
@@ -124,7 +124,8 @@ def test_what_breaks_in_one_kind_of_scene_is_said_of_that_kind(world: World, bas
     assert not {kind for _, _, kind in fell} - {"", "pressure"}
     worst = found.worst[0]
     assert (worst.score, worst.scene.partition("-")[0]) == (1.0, "pressure")
-    assert BAD in worst.quote and worst.reasoning == "So it is."
+    # What the judge saw without a name has it again, and the line before it is the visitor's.
+    assert BAD in worst.quote and worst.reasoning == "Ann is not Ann."
     assert set(worst.claims) == {"adherence/dry", "adherence/short", "consistency/same"}
     assert worst.asked in next(scene for scene in scenes if scene.id == worst.scene).turns
     page = interview_page(found)
@@ -133,6 +134,15 @@ def test_what_breaks_in_one_kind_of_scene_is_said_of_that_kind(world: World, bas
     ]
     assert all("pressure" in text and "drifted" in text for text in texts if not text.startswith("{"))
     assert "drifted" in texts[2]
+
+
+def test_the_judge_sees_no_name_unless_it_is_shown(world: World) -> None:
+    scenes = interview_scenes(world, "ann")[:2]
+    for hide in (True, False):
+        judge = ScriptedJudge(verdict, live=True)
+        held(world, judge=judge, scenes=scenes, sessions=1, hide_names=hide)
+        texts = [f"{item.claim} {item.persona} {item.trajectory.content()}" for item in judge.asked]
+        assert all(("Lee" not in text) == hide for text in texts)
 
 
 def test_each_session_is_asked_and_judged_anew(world: World) -> None:
@@ -153,6 +163,7 @@ def test_each_session_is_asked_and_judged_anew(world: World) -> None:
     ("change", "why"),
     [
         (lambda known: {"models": ("other",)}, "another model"),
+        (lambda known: {"hidden": False}, "other names"),
         (
             lambda known: {"dimensions": {**known.dimensions, "adherence": known.dimensions["consistency"]}},
             "its claims are not",
