@@ -50,8 +50,6 @@ _AROUND_WORDS = re.compile(
 
 def storable(text: str) -> str:
     """Return the text with NUL and lone surrogates, which no database or UTF-8 file holds, as U+FFFD."""
-    if text.isprintable():
-        return text
     text = text.replace("\x00", REPLACEMENT)
     try:
         text.encode("utf-8")
@@ -70,11 +68,11 @@ def storable_data(value: Any, letters: Callable[[str], str] = storable) -> Any:
     """Return JSON-like data in which every text, keys included, is as in ``storable``, or as ``letters`` makes it."""
     if isinstance(value, str):
         return letters(value)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Mapping):
+        return {storable_data(key, letters): storable_data(item, letters) for key, item in value.items()}
+    if isinstance(value, list | tuple):
         found = [storable_data(item, letters) for item in value]
         return found if isinstance(value, list) else tuple(found)
-    if value is not None and isinstance(value, Mapping):
-        return {storable_data(key, letters): storable_data(item, letters) for key, item in value.items()}
     return value
 
 

@@ -89,20 +89,20 @@ def list_labels(
     from persona_pipeline.reporting.pages.instruments import labels_page, message_labels_page
 
     if messages:
-        labels = _chosen(_of_messages(), agents, "all", labeller)
-        data, looked_for = [label.model_dump(mode="json") for label in labels], "labels of these agents' messages"
-        said = plural(len(labels), "label")
+        found = _chosen(_of_messages(), agents, "all", labeller)
+        data, looked_for = [label.model_dump(mode="json") for label in found], "labels of these agents' messages"
+        said = plural(len(found), "label")
         return CommandResult(
-            message_labels_page(labels), data, summary=said, looked_at=len(labels), looked_for=looked_for
+            message_labels_page(found), data, summary=said, looked_at=len(found), looked_for=looked_for
         )
-    labels = _chosen(load_labels(open_world().root / LABELS), agents, dimensions, labeller)
-    counts = Counter((label.dimension, label.labeller) for label in labels)
+    found = _chosen(load_labels(open_world().root / LABELS), agents, dimensions, labeller)
+    counts = Counter((label.dimension, label.labeller) for label in found)
     return CommandResult(
-        labels_page(labels),
-        [label.model_dump(mode="json") for label in labels],
-        summary=plural(len(labels), "label"),
+        labels_page(found),
+        [label.model_dump(mode="json") for label in found],
+        summary=plural(len(found), "label"),
         notes=[f"{dimension}: {count} by {name}" for (dimension, name), count in sorted(counts.items())],
-        looked_at=len(labels),
+        looked_at=len(found),
         looked_for="labels of these agents, dimensions and labellers",
     )
 

@@ -30,10 +30,6 @@ def failure_of(result: dg.ExecuteInProcessResult) -> StepFailureData:
     return failed.step_failure_data
 
 
-def steps_with(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> set[str]:
-    return {event.step_key or "" for event in result.all_events if event.event_type is kind}
-
-
 def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
     return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
 

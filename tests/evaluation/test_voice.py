@@ -22,7 +22,6 @@ pytestmark = pytest.mark.xdist_group("voices")
 
 END = datetime(2026, 6, 19, 17, 12, tzinfo=UTC)
 WEEK = Window.ending(END, timedelta(days=7))
-FIRST_BAD = datetime(2026, 6, 15, 9, 24, tzinfo=UTC)
 
 
 def evaluate(world: World, *fail_on: str) -> RunReport:

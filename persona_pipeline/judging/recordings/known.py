@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import neutral_ids, proposition_problem, verdicts_of
@@ -20,6 +20,19 @@ from persona_pipeline.judging.verdict import (
     shown_subject,
 )
 from persona_pipeline.world.models import Trajectory
+
+
+class LabelledJudgment(Protocol):
+    """The fields of a label that identify its judgment."""
+
+    @property
+    def dimension(self) -> str: ...
+
+    @property
+    def proposition_id(self) -> str: ...
+
+    @property
+    def claim(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class KnownVerdicts:
             for request, own in zip(requests, said, strict=True)
         ]
 
-    def on_labels(self, labels: Sequence[Any]) -> list[list[Verdict]]:
+    def on_labels(self, labels: Sequence[LabelledJudgment]) -> list[list[Verdict]]:
         """Return, for each label, the answers of its judgment. Quotes are not checked, since the transcript may be missing."""
         said = self._said([shown_subject(label) for label in labels])
         return [

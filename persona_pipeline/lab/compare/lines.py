@@ -9,8 +9,7 @@ from persona_pipeline.lab.results import AgentDifference, SceneClaim, ScoreChang
 from persona_pipeline.lab.scenes import Scene
 from persona_pipeline.scoring.adherence import message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation
-
-ADHERENCE = "adherence"
+from persona_pipeline.world.propositions.models import ADHERENCE
 
 # Scenes that are shown, claims of each, and characters of a line.
 MOST_SHOWN, _MOST_CLAIMS, _MOST_CHARACTERS = 3, 3, 2_000
@@ -27,7 +26,7 @@ class AnsweredScene:
 
     def turns(self, side: int) -> list[float | None]:
         """Return the score of each answer of a side (0 or 1) that was judged alone."""
-        scores = message_scores(self.judged[side][ADHERENCE]) if ADHERENCE in self.judged[side] else {}
+        scores = message_scores(self.judged[side][ADHERENCE.name]) if ADHERENCE.name in self.judged[side] else {}
         return [scores.get(self.scene.answer_id(place)) for place in range(len(self.answers[side].texts))]
 
     def scores(self, moved: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -56,7 +55,7 @@ class AnsweredScene:
     def side_by_side(self, moved: Sequence[str]) -> SideBySide:
         """Return the most telling line: that with the largest change, else a quoted one, or the last one."""
         scores, claims = self.scores(moved), self.claims(moved)
-        turns = zip(self.turns(0), self.turns(1), strict=True) if ADHERENCE in scores else ()
+        turns = zip(self.turns(0), self.turns(1), strict=True) if ADHERENCE.name in scores else ()
         known = [(one, other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
         changes = [(abs(one - other), n) for one, other, n in known]
         ids = [self.scene.answer_id(place) for place in range(len(self.scene.lines))]
