@@ -201,22 +201,23 @@ def zipped(**files: bytes) -> bytes:
     return out.getvalue()
 
 
-BOMB = b" " * 30_000_000
-LYING = zipped(**{"card.json": BOMB}).replace(struct.pack("<I", len(BOMB)), struct.pack("<I", 100))
+BOMB = b" " * 12_000_000
+ZIPPED_BOMB = zipped(**{"card.json": BOMB})
+LYING = ZIPPED_BOMB.replace(struct.pack("<I", len(BOMB)), struct.pack("<I", 100))
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         (with_chunk(b"zTXt", b"chara\0\0" + zlib.compress(BOMB)), "card larger than 8,000,000 bytes"),
-        (with_chunk(b"tEXt", b"chara\0" + base64.b64encode(BOMB[:20_000_000])), "card larger than 8,000,000 bytes"),
+        (with_chunk(b"tEXt", b"chara\0" + base64.b64encode(BOMB)), "card larger than 8,000,000 bytes"),
         (with_chunk(b"tEXt", b"chara\0###"), "is not base64"),
         (with_chunk(b"zTXt", b"chara\0\0nonsense"), "has a damaged card"),
         (PICTURE, "has no character card"),
         (PICTURE[:-6], "is a damaged PNG"),
         (PICTURE[:8] + struct.pack(">I", 2**31) + b"tEXt", "is a damaged PNG"),
         (PICTURE[:8] + chunk(b"xxXx", b"") * 100_001, "more than 100,000 chunks"),
-        (zipped(**{"card.json": BOMB}), "has more in card.json than it may"),
+        (ZIPPED_BOMB, "has more in card.json than it may"),
         (LYING, "CHARX"),
         (zipped(**{"..__x": b"", "card.json": b"{}"}), "outside its folder"),
         (zipped(**{"__etc__x": b"", "card.json": b"{}"}), "outside its folder"),

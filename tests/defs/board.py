@@ -16,7 +16,6 @@ from dagster._core.launcher.sync_in_memory_run_launcher import SyncInMemoryRunLa
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
-from dagster_webserver.app import create_app_from_workspace_process_context
 
 from persona_pipeline.definitions import defs
 from tests.defs.support import Project
@@ -100,6 +99,9 @@ def open_board(project: Project) -> Iterator[Board]:
         with lock, connect() as connection:
             yield connection
 
+    # It takes a second to load, and the other workers need none of it.
+    from dagster_webserver.app import create_app_from_workspace_process_context
+
     with (
         # Of a database in memory SQLite makes no one wait: who comes second fails.
         patch.object(instance.run_storage, "connect", one_at_a_time),
@@ -110,8 +112,9 @@ def open_board(project: Project) -> Iterator[Board]:
         patch.object(SyncInMemoryRunLauncher, "launch_run", lambda *run: worker.submit(launch, *run).result()),
     ):
         port = free_port()
-        app = create_app_from_workspace_process_context(workspace)
-        server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="warning"))
+        server = uvicorn.Server(
+            uvicorn.Config(create_app_from_workspace_process_context(workspace), "127.0.0.1", port, log_level="warning")
+        )
         serving = threading.Thread(target=server.run)
         serving.start()
         try:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.support.messages_server import Hang, MessagesServer
 from tests.support.protocols import PROJECT, REGION
 from tests.support.providers import set_environment
 
-pytest.importorskip("openai")
+pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
 
 JSON = {"content-type": "application/json"}
 SAID = {"model": "m", "max_tokens": 2048, "temperature": 0.5, "seed": 7}
