@@ -201,7 +201,7 @@ def zipped(**files: bytes) -> bytes:
     return out.getvalue()
 
 
-BOMB = b" " * 12_000_000
+BOMB = b" " * 17_000_000
 ZIPPED_BOMB = zipped(**{"card.json": BOMB})
 LYING = ZIPPED_BOMB.replace(struct.pack("<I", len(BOMB)), struct.pack("<I", 100))
 

@@ -120,6 +120,9 @@ def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., 
         assert SHOWN in page.locator(selector).all_text_contents(), selector
     assert any(text.startswith(PAYLOADS[0]) for text in page.locator(".findings bdi").all_text_contents())
     assert not any("<" in label for label in page.locator("svg text").all_text_contents())
+    for width in (320, 390, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def _calm_quotes() -> set[str]:
@@ -143,28 +146,22 @@ def test_the_policy_stops_a_script_that_got_in(show: Callable[..., Opened]) -> N
     assert any("Content Security Policy" in message for message in opened.messages)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_follows_the_system_theme_and_the_button_turns_it(show: Callable[..., Opened], scheme: str) -> None:
-    page = show(sample_report(), color_scheme=scheme).page
+def test_it_follows_the_system_theme_and_the_button_turns_it(show: Callable[..., Opened]) -> None:
+    page = show(sample_report()).page
+    light, dark = ("rgb(246, 245, 241)", "Dark theme"), ("rgb(19, 22, 27)", "Light theme")
 
-    def ground() -> str:
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+    def look() -> tuple[str, str]:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor"), page.inner_text("#theme")
 
-    light, dark = "rgb(246, 245, 241)", "rgb(19, 22, 27)"
-    assert ground() == (light if scheme == "light" else dark)
-    assert page.inner_text("#theme") == ("Dark theme" if scheme == "light" else "Light theme")
-    page.click("#theme")
-    assert ground() == (dark if scheme == "light" else light)
-
-
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_makes_the_page_scroll_sideways(show: Callable[..., Opened], width: int) -> None:
-    page = show(hostile_report(), viewport={"width": width, "height": 800}).page
-    page.click("#expand")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for scheme, before, after in (("light", light, dark), ("dark", dark, light)):
+        page.emulate_media(color_scheme=scheme)
+        page.reload()
+        assert look() == before
+        page.click("#theme")
+        assert look() == after
 
 
-def test_the_keyboard_reaches_everything(show: Callable[..., Opened]) -> None:
+def test_keyboard_and_buttons_reach_and_open_everything(show: Callable[..., Opened]) -> None:
     page = show(sample_report()).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -174,6 +171,9 @@ def test_the_keyboard_reaches_everything(show: Callable[..., Opened]) -> None:
         "[...document.querySelectorAll('summary, button, a, [tabindex=\"0\"]')].every(e => e.tabIndex >= 0)"
     )
     assert reachable
+    assert not page.locator("#power table").is_visible()
+    page.click("nav a[href='#power']")
+    page.locator("#power table").wait_for(state="visible")
     page.locator("details.agent > summary").first.focus()
     page.keyboard.press("Enter")
     closed = page.locator("details.dimension:not([open])")
@@ -181,19 +181,11 @@ def test_the_keyboard_reaches_everything(show: Callable[..., Opened]) -> None:
     closed.first.locator("summary").first.focus()
     page.keyboard.press("Enter")
     assert closed.count() == before - 1
-
-
-def test_the_button_opens_and_closes_every_dimension(show: Callable[..., Opened]) -> None:
-    page = show(sample_report()).page
     page.click("#expand")
-    assert page.locator("details.dimension:not([open])").count() == 0
+    assert closed.count() == 0
     assert page.get_attribute("#expand", "aria-expanded") == "true"
     page.click("#expand")
     assert page.locator("details.dimension[open]").count() == 0
-
-
-def test_every_picture_has_a_name_and_every_table_its_headings(show: Callable[..., Opened]) -> None:
-    page = show(sample_report()).page
     assert page.evaluate("[...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label'))")
     assert page.evaluate("[...document.querySelectorAll('th')].every(e => e.scope)")
     assert page.locator("table").count() == page.locator("table thead").count() > 4
@@ -207,13 +199,6 @@ def test_it_works_without_script(show: Callable[..., Opened]) -> None:
     assert page.locator("#provenance dl").first.is_visible()
 
 
-def test_an_address_of_something_folded_opens_it(show: Callable[..., Opened]) -> None:
-    page = show(sample_report()).page
-    assert not page.locator("#power table").is_visible()
-    page.click("nav a[href='#power']")
-    page.locator("#power table").wait_for(state="visible")
-
-
 def test_a_phone_shows_all_dimensions_of_an_agent_and_the_page_is_short(show: Callable[..., Opened]) -> None:
     page = show(sample_report(), viewport={"width": 390, "height": 844}).page
     row = page.locator("table.scores tbody tr").first
@@ -225,7 +210,8 @@ def test_a_phone_shows_all_dimensions_of_an_agent_and_the_page_is_short(show: Ca
 
 
 def test_one_of_many_agents_is_found_by_typing(show: Callable[..., Opened]) -> None:
-    opened = show(many_agents(60), viewport={"width": 390, "height": 800})
+    report = many_agents(60)
+    opened = show(report, viewport={"width": 390, "height": 800})
     rows = opened.page.locator("#everybody-table tbody tr:visible")
     assert rows.count() == 60
     opened.page.get_by_label("Find an agent").fill("DRIFTED agent-01")
@@ -237,9 +223,6 @@ def test_one_of_many_agents_is_found_by_typing(show: Callable[..., Opened]) -> N
     assert (opened.requests, opened.messages) == ([], [])
     # A page is as wide as the window; what is wider scrolls within it.
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_without_script_everybody_is_there_and_nothing_asks_to_be_typed_into(show: Callable[..., Opened]) -> None:
-    opened = show(many_agents(60), java_script_enabled=False)
-    assert opened.page.locator("#everybody-table tbody tr").count() == 60
-    assert not opened.page.get_by_label("Find an agent").is_visible()
+    without = show(report, java_script_enabled=False).page
+    assert without.locator("#everybody-table tbody tr").count() == 60
+    assert not without.get_by_label("Find an agent").is_visible(), "nothing asks to be typed into in vain"
