@@ -1,7 +1,6 @@
 """What a change adds, edits or removes, from git."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,8 @@ from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.changes import Change, changed_things
 from persona_pipeline.world.speakers import missing_agents
+from tests.support.pull_requests import git
 from tests.support.worlds import write_yaml
-
-
-def git(root: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(root), *identity, *arguments], check=True, capture_output=True)
 
 
 def recording(name: str, score: int, key: str = "a") -> str:
@@ -46,12 +41,12 @@ def committed(root: Path) -> list[Change]:
     return changed_things(root, "HEAD^1")
 
 
-def test_nothing_changed(root: Path) -> None:
+def test_everything_is_named(root: Path) -> None:
     (root / "notes.txt").write_text("x", "utf-8")
     assert committed(root) == []
-
-
-def test_everything_is_named(root: Path) -> None:
+    for commit in ("no-such-thing", "--output=/tmp/x", "-h"):
+        with pytest.raises(ConfigError):
+            changed_things(root, commit)
     (root / "personas" / "bob.yaml").unlink()
     write_yaml(root / "personas" / "cat.yaml", {"display_name": "Cat", "persona": "A cat."})
     write_yaml(root / "baselines" / "ann.json", {"agentId": "ann", "dimensions": {}})
@@ -93,33 +88,19 @@ def test_a_files_other_settings_and_files_that_cannot_be_read_are_named_too(root
 
 
 def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -> None:
-    golden = {
-        "agentId": "ann",
-        "dimensions": {"adherence": 8.73},
-        "messages": [{"end": "2026-03-01", "conversations": [[9, 0, 0]]}],
-        "provenance": {"dimensions": {"adherence": {"windows": 1}}},
-    }
-    write_yaml(root / "baselines" / "ann.json", golden)
+    def golden(score: float, conversation: list[int], windows: int) -> None:
+        found = {"dimensions": {"adherence": score}, "provenance": {"dimensions": {"adherence": {"windows": windows}}}}
+        messages = [{"end": "2026-03-01", "conversations": [conversation]}]
+        write_yaml(root / "baselines" / "ann.json", {"agentId": "ann", "messages": messages, **found})
+
+    golden(8.73, [9, 0, 0], 1)
     committed(root)
-    golden = {
-        "agentId": "ann",
-        "dimensions": {"adherence": 0.5},
-        "messages": [{"end": "2026-03-01", "conversations": [[1, 8, 0]]}],
-        "provenance": {"dimensions": {"adherence": {"windows": 2}}},
-    }
-    write_yaml(root / "baselines" / "ann.json", golden)
-    names = (
-        "baselines/anchors.jsonl",
-        "lexicons/agreement.xx.yaml",
-        "nudges/a.yaml",
-        "persona.yaml",
-        ".persona/store.db",
-    )
-    for name in (*names, "targets.yaml", "office.eval.yaml", "messages/.gitattributes"):
+    golden(0.5, [1, 8, 0], 2)
+    named = ("baselines/anchors.jsonl", "lexicons/agreement.xx.yaml", "nudges/a.yaml", "persona.yaml")
+    for name in (*named, ".persona/store.db", "targets.yaml", "office.eval.yaml", "messages/.gitattributes"):
         write_yaml(root / name, {})
     write_yaml(root / "labels" / "adherence.jsonl", {"key": "a"}).write_text('{"id": "a"}\n{"id": "b"}\n', "utf-8")
-    top = Path(subprocess.check_output(["git", "-C", str(root), "rev-parse", "--show-toplevel"], text=True).strip())
-    write_yaml(top / ".github" / "workflows" / "ci.yml", {})
+    write_yaml(Path(git(root, "rev-parse", "--show-toplevel").strip()) / ".github" / "workflows" / "ci.yml", {})
     (root / "messages" / "more.jsonl").symlink_to("/etc/passwd")
     assert [(item.what, item.name, item.detail or item.rows) for item in committed(root)] == [
         ("anchors", "anchors.jsonl", (0, 0, 0)),
@@ -140,12 +121,6 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
         ("suite", "targets.yaml", (0, 0, 0)),
         ("workflow", ".github/workflows/ci.yml", (0, 0, 0)),
     ]
-
-
-@pytest.mark.parametrize("commit", ["no-such-thing", "--output=/tmp/x", "-h"])
-def test_a_commit_that_is_none_is_an_error(root: Path, commit: str) -> None:
-    with pytest.raises(ConfigError):
-        changed_things(root, commit)
 
 
 def test_no_repository_is_an_error(tmp_path: Path) -> None:

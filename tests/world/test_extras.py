@@ -15,14 +15,7 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.world import World
-from persona_pipeline.world.messages.files import (
-    CUT,
-    MOST_EXTRAS,
-    bounded_extras,
-    cut_keys,
-    parse_message,
-    parse_messages,
-)
+from persona_pipeline.world.messages.files import CUT, MOST_EXTRAS, bounded_extras, cut_keys, parse_message
 from persona_pipeline.world.messages.revision import revisions
 from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.models import Window
@@ -44,9 +37,8 @@ def test_unknown_keys_are_kept_from_file_to_store(small_root: Path, database_url
     (small_root / "messages" / "more.csv").write_text(
         "id,agent_id,channel,text,created_at,mood,\n2,ann,general,ho,2026-03-01T10:01:00Z,glad,x\n", encoding="utf-8"
     )
-    assert parse_messages(path).problems == []
     world = World.open(small_root, database_url)
-    world.sync()
+    assert world.sync().problems == []
     found = {message.id: message.extras for message in world.messages(agent_id="ann")}
     assert (found["1"], found["2"]) == (extra, {"mood": "glad", "": "x"})
     again = ingest(world, path).written
@@ -73,7 +65,10 @@ def test_extras_are_neither_judged_nor_shown(sample_world: World) -> None:
 
     def evaluate() -> tuple[dict[str, Any], str]:
         report = evaluate_world(
-            sample_world, judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")), agents=["jim"]
+            sample_world,
+            judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")),
+            agents=["jim"],
+            dimensions=["adherence"],
         )
         report = gather(sample_world, report)
         return {name: agent.evaluation.model_dump() for name, agent in report.agents.items()}, render_html(report)

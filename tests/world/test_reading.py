@@ -73,6 +73,15 @@ def lines(world: World) -> dict[str, int]:
         return dict(map(tuple, connection.execute(found)))
 
 
+def read_afresh(world: World, name: str) -> tuple[dict[str, str], dict[str, int]]:
+    """Return texts and lines as a new store has them."""
+    fresh = World.open(world.root, f"sqlite:///{world.root}/{name}.db")
+    fresh.mirror_messages()
+    found = texts(fresh), lines(fresh)
+    fresh.store.close()
+    return found
+
+
 TEN = [row(f"m{n}", f"Text {n}, said.\nTwice.") for n in range(10)]
 ENDINGS = {"jsonl": jsonl, "csv": as_csv}
 CHANGES: dict[str, tuple[Callable[[str, Callable[..., str]], str], list[str] | None]] = {
@@ -103,10 +112,7 @@ def test_a_file_is_read_on_or_anew(world: World, parsed: list[str], ending: str)
             assert len(set(parsed)) == len(parsed) == len(stored), name
         assert (name, parsed) == (name, expected)
         path.write_text(change(dump(TEN), dump), encoding="utf-8")
-        fresh = World.open(world.root, f"sqlite:///{world.root}/{ending}-{name.replace(' ', '-')}.db")
-        fresh.mirror_messages()
-        assert (stored, lines(world)) == (texts(fresh), lines(fresh)), name
-        fresh.store.close()
+        assert (stored, lines(world)) == read_afresh(world, f"{ending}-{name.replace(' ', '-')}"), name
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -202,10 +208,7 @@ def test_who_is_killed_while_reading_loses_and_doubles_nothing(world: World, whe
     done = subprocess.run(command, env={**os.environ, "PERSONA_ROOT": ""}, check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert world.mirror_messages().problems == []
-    fresh = World.open(world.root, f"sqlite:///{world.root}/fresh.db")
-    fresh.mirror_messages()
-    assert (texts(world), lines(world)) == (texts(fresh), lines(fresh))
-    fresh.store.close()
+    assert (texts(world), lines(world)) == read_afresh(world, "killed")
 
 
 def test_lots_are_bounded_by_lines_and_by_characters(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +248,9 @@ def test_what_moves_between_files_that_stay_is_kept(world: World) -> None:
     one.unlink()
     world.mirror_messages()
     assert list(texts(world)) == [item["id"] for item in TEN]
+    two.unlink()
+    world.mirror_messages()
+    assert texts(world) == {}
 
 
 def test_a_copy_of_a_file_that_was_read_is_known_by_its_content(world: World, parsed: list[str]) -> None:

@@ -12,15 +12,9 @@ from persona_pipeline.lab.versions import Commits
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.revisions import (
-    find_revision,
-    read_blobs,
-    revisions_between,
-    tree_of,
-    write_files,
-)
+from persona_pipeline.world.revisions import find_revision, read_blobs, revisions_between, tree_of, write_files
 from persona_pipeline.world.world import World
-from tests.world.test_changes import git
+from tests.support.pull_requests import git
 
 ANN = "personas/ann.yaml"
 
@@ -60,13 +54,10 @@ def test_only_commits_that_touch_a_world_are_listed(root: Path) -> None:
     assert [item.subject for item in revisions_between(root, "HEAD", "HEAD", ["personas"])] == ["Other Ann"]
 
 
-@pytest.mark.parametrize("name", ["", "-x", "--output=x", "nowhere"])
-def test_what_is_no_commit_is_said(root: Path, name: str) -> None:
-    with pytest.raises(ConfigError):
-        find_revision(root, name)
-
-
-def test_commits_that_do_not_follow_one_another_are_refused(root: Path) -> None:
+def test_what_is_no_commit_and_commits_that_do_not_follow_one_another_are_refused(root: Path) -> None:
+    for name in ("", "-x", "--output=x", "nowhere"):
+        with pytest.raises(ConfigError):
+            find_revision(root, name)
     git(root, "checkout", "-q", "-b", "other")
     commit(root, "Beside")
     git(root, "checkout", "-q", "main")
@@ -111,11 +102,7 @@ def test_a_folder_reads_like_a_world(root: Path) -> None:
     world, folder = World.open(root), folder_inputs(root)
     world.sync()
     window = Window(*(message.created_at for message in (world.messages()[-1], world.messages()[1])))
-    cases: list[dict[str, Any]] = [
-        {},
-        {"agent_id": "ann"},
-        {"window": window, "agent_id": "bob"},
-    ]
+    cases: list[dict[str, Any]] = [{}, {"agent_id": "ann"}, {"window": window, "agent_id": "bob"}]
     for asked in cases:
         assert folder.messages.within(**asked) == world.messages(**asked)
     assert list(folder.generated.messages) == read_messages(world.store, synthetic=True)

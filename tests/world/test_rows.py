@@ -24,22 +24,10 @@ class Polars:
         return [ROW]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pytest.param([ROW], id="records"),
-        pytest.param((row for row in [ROW]), id="a generator"),
-        pytest.param(pd.DataFrame([ROW]), id="pandas"),
-        pytest.param(Arrow(), id="Arrow"),
-        pytest.param(Polars(), id="polars"),
-        pytest.param({"2026-04-01": [ROW], "2026-04-02": None}, id="by partition"),
-    ],
-)
-def test_what_an_asset_returns_can_be_read(rows: Any) -> None:
-    assert list(records_of(rows)) == [ROW]
-
-
-def test_what_holds_no_rows_is_refused() -> None:
+def test_what_an_asset_returns_can_be_read_and_what_holds_no_rows_is_refused() -> None:
+    partitions = {"2026-04-01": [ROW], "2026-04-02": None}
+    for rows in ([ROW], (row for row in [ROW]), pd.DataFrame([ROW]), Arrow(), Polars(), partitions):
+        assert list(records_of(rows)) == [ROW], rows
     with pytest.raises(ConfigError, match="messages cannot be read from str"):
         list(records_of("ann: hello"))
 
@@ -67,29 +55,21 @@ def test_a_message_without_an_id_is_the_same_the_next_time(small_world: World) -
     assert (again.written.inserted, again.written.unchanged) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({**ROW, "text": None}, "text is missing"),
-        ({**ROW, "created_at": "yesterday"}, "created_at"),
-        ({**ROW, "agent_id": float("nan")}, "agent_id is missing"),
-        ("ann: hello", "is no record but str"),
-    ],
-)
-def test_a_row_that_is_no_message_is_named_and_stops_no_other(small_world: World, row: Any, said: str) -> None:
-    result = bring_rows(small_world, [row, ROW], source="chats")
-    [problem] = result.problems
-    assert (problem.path, problem.line, result.written.inserted) == ("chats", 1, 1)
-    assert said in problem.message
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
+def test_rows_that_are_no_messages_are_named_and_stop_no_other(small_world: World) -> None:
+    odd = {
+        "text is missing": {**ROW, "text": None},
+        "created_at": {**ROW, "created_at": "yesterday"},
+        "agent_id is missing": {**ROW, "agent_id": float("nan")},
+        "is no record but str": "ann: hello",
+    }
+    rows: list[Any] = [*odd.values(), ROW]
+    result = bring_rows(small_world, rows, source="chats")
+    assert [(problem.path, problem.line) for problem in result.problems] == [("chats", n) for n in (1, 2, 3, 4)]
+    assert all(said in problem.message for said, problem in zip(odd, result.problems, strict=True))
+    assert result.written.inserted == 1
+    for columns, said in (
         ({"agentid": "who"}, "a message has no 'agentid'; did you mean 'agent_id'"),
         ({"text": "txt"}, "row 1 of chats has no column 'txt'; did you mean 'text'"),
-    ],
-)
-def test_columns_that_are_not_there_are_said(small_world: World, columns: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        bring_rows(small_world, [ROW], source="chats", columns=columns)
+    ):
+        with pytest.raises(ConfigError, match=said):
+            bring_rows(small_world, [ROW], source="chats", columns=columns)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import dagster as dg
 import pytest
 import yaml
 from pydantic import SecretStr
@@ -34,8 +33,8 @@ def write(root: Path, **said: Any) -> None:
     (root / "persona.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
 
 
-def accepted(until: str, **more: str) -> list[dict[str, str]]:
-    return [{"agent": "michael", "dimension": "adherence", "until": until, "why": "he is retired", **more}]
+ACCEPTED = {"agent": "michael", "dimension": "adherence", "why": "he is retired"}
+SUITE = "tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n"
 
 
 @pytest.mark.parametrize(
@@ -60,19 +59,17 @@ def test_what_it_may_not_say_is_refused_with_its_place(tmp_path: Path, text: str
         load_world_file(tmp_path)
 
 
-def test_a_reason_may_name_a_page(tmp_path: Path) -> None:
-    write(tmp_path, accepted_drops=[{**accepted(TOMORROW)[0], "why": "see https://example.com/42"}])
-    assert load_world_file(tmp_path).accepted_drops[0].until == TODAY + timedelta(days=1)
-
-
 def test_validate_checks_it_and_whom_it_names(sample_root: Path, cli: Cli) -> None:
     write(sample_root, leave_out=["michale"], fail_on=["regressoin"], window="7 weeks", judge={"provider": "openia"})
     done = cli("validate")
     assert done.returncode == 2
     for said in ("'michael'", "'regression'", "'openai'", "persona.yaml:"):
         assert said in done.stderr + done.stdout, said
-    write(sample_root, window="3d", accepted_drops=accepted(TOMORROW))
-    assert "persona.yaml" not in cli("validate").stderr
+    # A reason may name a page.
+    accepted = {**ACCEPTED, "until": TOMORROW, "why": "see https://example.com/42"}
+    write(sample_root, window="3d", accepted_drops=[accepted])
+    assert load_world_file(sample_root).accepted_drops[0].until == TODAY + timedelta(days=1)
+    assert "persona.yaml" not in cli("validate", "personas").stderr
 
 
 def test_options_go_before_the_environment_that_before_the_file_and_that_before_defaults(
@@ -96,51 +93,51 @@ def test_options_go_before_the_environment_that_before_the_file_and_that_before_
 
 
 def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sample_root: Path, cli: Cli) -> None:
-    assert cli("evaluate", "--agents", "michael").returncode == 1
-    write(sample_root, accepted_drops=accepted(TOMORROW))
-    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
-    found = json.loads(done.stdout)["agents"]["michael"]["findings"]
-    assert done.returncode == 0, [item["message"] for item in found]
-    assert (
-        json.loads(done.stdout)["headline"]
-        == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted; consistency, fluency, convergence, "
-        "ideas quantity not judged"
-    )
-    kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
-    assert kinds == {"accepted"} and all(
-        f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found if item["kind"] == "accepted"
-    )
-    write(sample_root, accepted_drops=accepted(YESTERDAY))
-    done = cli("evaluate", "--agents", "michael")
-    assert done.returncode == 1 and f"it was accepted until {YESTERDAY}, which has passed" in done.stdout
+    def evaluated(*accepted: dict[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
+        write(sample_root, accepted_drops=[*accepted])
+        done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
+        report = json.loads(done.stdout)
+        return done.returncode, report["headline"], report["agents"]["michael"]["findings"]
 
-
-def test_of_an_accepted_claim_the_dimension_still_fails(sample_root: Path, cli: Cli) -> None:
-    write(sample_root, accepted_drops=accepted(TOMORROW, claim="michael-corporate-boilerplate"))
-    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
-    found = json.loads(done.stdout)["agents"]["michael"]["findings"]
-    assert done.returncode == 1
-    assert {item["proposition_id"] for item in found if item["kind"] == "accepted"} <= {"michael-corporate-boilerplate"}
+    assert evaluated()[0] == 1
+    code, headline, found = evaluated({**ACCEPTED, "until": TOMORROW})
+    assert code == 0, [item["message"] for item in found]
+    assert headline.startswith("1 accepted; ") and "; drops of michael may be accepted; " in headline
+    assert {item["kind"] for item in found if item["dimension"] == "adherence"} == {"accepted"}
+    said = f"accepted until {TOMORROW}: he is retired"
+    assert all(said in item["message"] for item in found if item["kind"] == "accepted")
+    code, _, found = evaluated({**ACCEPTED, "until": YESTERDAY})
+    said = f"it was accepted until {YESTERDAY}, which has passed"
+    assert code == 1 and any(said in item["message"] for item in found)
+    # Of an accepted claim the dimension still fails.
+    code, _, found = evaluated({**ACCEPTED, "until": TOMORROW, "claim": "michael-corporate-boilerplate"})
+    accepted = {item["proposition_id"] for item in found if item["kind"] == "accepted"}
+    assert code == 1 and accepted <= {"michael-corporate-boilerplate"}
 
 
 def test_who_is_left_out_is_evaluated_only_by_name(sample_root: Path, cli: Cli) -> None:
     write(sample_root, leave_out=["michael"])
-    assert "michael" not in json.loads(cli("evaluate").stdout)["agents"]
-    assert "michael" in json.loads(cli("evaluate", "--agents", "michael").stdout)["agents"]
+    fluency = ("evaluate", "--dimensions", "fluency")
+    assert "michael" not in json.loads(cli(*fluency).stdout)["agents"]
+    assert "michael" in json.loads(cli(*fluency, "--agents", "michael").stdout)["agents"]
     done = cli("watch", "--once")
     assert (done.returncode, "michael: followed" in done.stdout, "pam: followed" in done.stdout) == (0, False, True)
+
+
+def committed(root: Path) -> None:
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--message", "a world")
 
 
 def test_a_pull_request_is_judged_by_the_settings_of_its_base_as_a_whole(sample_root: Path, cli: Cli) -> None:
     git(sample_root, "init", "--quiet")
     write(sample_root, regression_delta=1.0)
-    git(sample_root, "add", ".")
-    git(sample_root, "commit", "--quiet", "--message", "base")
-    write(sample_root, accepted_drops=accepted(TOMORROW), regression_delta=9.0, proposition_delta=9.0)
-    git(sample_root, "add", ".")
-    git(sample_root, "commit", "--quiet", "--message", "change")
-    assert cli("evaluate", "--agents", "michael", "--dimensions", "adherence").returncode == 0
-    done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence", "--against", "HEAD^1")
+    committed(sample_root)
+    write(sample_root, accepted_drops=[{**ACCEPTED, "until": TOMORROW}], regression_delta=9.0, proposition_delta=9.0)
+    committed(sample_root)
+    evaluate = ("evaluate", "--agents", "michael", "--dimensions", "adherence")
+    assert cli(*evaluate).returncode == 0
+    done = cli(*evaluate, "--against", "HEAD^1")
     report = json.loads(done.stdout)
     assert done.returncode != 0 and report["provenance"]["regression_delta"] == 1.0
     assert any("only because of persona.yaml" in item["message"] for item in report["findings"])
@@ -153,12 +150,9 @@ def test_two_worlds_in_one_project_go_by_their_own(tmp_path: Path) -> None:
         write(root, window=window, judge={"model": f"model-of-{name}"}, fail_on=["regression"])
         opened = WorldResource(root=str(root)).open()
         request = EvaluationSettings().request(opened)
-        windows[name] = (request.window, opened.settings.judge_model, request.fail_on)
-    assert windows == {
-        "one": ("3d", "model-of-one", ["regression"]),
-        "two": ("5d", "model-of-two", ["regression"]),
-    }
-    assert dg  # what they run in
+        assert request.fail_on == ["regression"]
+        windows[name] = (request.window, opened.settings.judge_model)
+    assert windows == {"one": ("3d", "model-of-one"), "two": ("5d", "model-of-two")}
 
 
 def test_doctor_says_where_every_value_comes_from(sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,45 +164,23 @@ def test_doctor_says_where_every_value_comes_from(sample_root: Path, cli: Cli, m
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("recordings", "rejudge"),
-        ("personas", "draft", "michael", "--from-messages"),
-        ("bisect", "michael", "--live", "--max-usd", "1"),
-    ],
-    ids=" ".join,
-)
-def test_a_command_that_needs_a_live_judge_asks_the_worlds(
-    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    write(sample_root, judge={"provider": "openai", "model": "gpt-5-mini"})
-    opened: list[str] = []
-
-    def open_judge(name: str, *_: object) -> None:
-        opened.append(name)
-        raise ConfigError("nobody is asked")
-
-    monkeypatch.setattr("persona_pipeline.judging.open.open_judge", open_judge)
-    done = cli(*command)
-    assert (opened, done.returncode) == (["openai"], 2), done.stderr
-
-
-@pytest.mark.parametrize(
     ("command", "seam"),
     [
+        (("recordings", "rejudge"), "judging.open.open_judge"),
+        (("personas", "draft", "michael", "--from-messages"), "judging.open.open_judge"),
+        (("bisect", "michael", "--live", "--max-usd", "1"), "judging.open.open_judge"),
         (("suite", "run", "a.eval.yaml"), "suites.running.opening.open_judge"),
         (("propositions", "test", "michael"), "judging.open.open_judge"),
         (("compare", "."), "lab.compare.compare.open_judge"),
     ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
-def test_a_command_that_may_ask_a_judge_asks_the_worlds(
+def test_a_command_that_asks_a_judge_asks_the_worlds(
     sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], seam: str
 ) -> None:
     write(sample_root, judge={"provider": "openai", "model": "gpt-5-mini"})
-    suite = "tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n"
     monkeypatch.chdir(sample_root)
-    Path("a.eval.yaml").write_text(suite, encoding="utf-8")
+    Path("a.eval.yaml").write_text(SUITE, encoding="utf-8")
     Path("targets.yaml").write_text("targets: [{name: default, provider: replay, path: a.json}]\n", encoding="utf-8")
     asked: list[str] = []
 
@@ -278,8 +250,7 @@ def test_a_run_against_a_commit_keeps_the_settings_it_was_given(
 ) -> None:
     root = write_small_world(tmp_path / "world")
     git(root, "init", "--quiet")
-    git(root, "add", ".")
-    git(root, "commit", "--quiet", "--message", "base")
+    committed(root)
     judged: list[World] = []
 
     def run_evaluation(world: World, *_: object) -> None:
@@ -306,7 +277,7 @@ def test_a_suite_run_for_a_world_goes_by_the_worlds_settings(tmp_path: Path, mon
     write(root, judge={"provider": "openai", "model": "gpt-5-mini"})
     suite = tmp_path / "suites" / "a.eval.yaml"
     suite.parent.mkdir()
-    suite.write_text("tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n", encoding="utf-8")
+    suite.write_text(SUITE, encoding="utf-8")
     (suite.parent / "targets.yaml").write_text(
         f"targets: [{{name: default, provider: persona, agent: {agent}, model: claude-haiku-5-5}}]\n", encoding="utf-8"
     )

@@ -12,11 +12,15 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import Message, Window, World
 from persona_pipeline.world.messages.store import read_messages, write_messages
 from persona_pipeline.world.personas import load_persona
-from tests.support.worlds import ingest, replace_in, write_yaml
+from tests.support.worlds import ingest, replace_in, write_jsonl, write_yaml
 
 
 def test_sync_mirrors_the_message_files(small_world: World) -> None:
     small_world.sync()
+    week = Window(end=datetime(2026, 3, 11, 12, tzinfo=UTC), start=datetime(2026, 3, 4, 12, tzinfo=UTC))
+    assert [m.id for m in small_world.messages(week)] == ["m4", "m5", "m6", "m7", "m8"]
+    assert [m.id for m in small_world.messages(week, agent_id="ann")] == ["m4", "m6", "m8"]
+    assert small_world.newest_message_time() == datetime(2026, 3, 11, 12, tzinfo=UTC)
     assert len(small_world.messages()) == 8
     path = small_world.root / "messages" / "all.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -34,25 +38,12 @@ def test_sync_mirrors_the_message_files(small_world: World) -> None:
 
 def test_ingested_messages_stay_when_files_change(small_world: World, tmp_path: Path) -> None:
     small_world.sync()
-    extra = tmp_path / "extra.jsonl"
-    extra.write_text(
-        '{"id": "x", "agent_id": "visitor", "channel": "general", "text": "hello", "created_at": "2026-03-11T09:00:00Z"}',
-        encoding="utf-8",
-    )
-    ingest(small_world, extra)
+    row = {"id": "x", "agent_id": "visitor", "channel": "c", "text": "hello", "created_at": "2026-03-11T09:00:00Z"}
+    ingest(small_world, write_jsonl(tmp_path / "extra.jsonl", [row]))
     (small_world.root / "messages" / "all.jsonl").unlink()
     small_world.sync()
     assert [message.id for message in small_world.messages()] == ["x"]
     assert small_world.display_names()["visitor"] == "visitor"
-
-
-def test_messages_are_read_by_window_agent_and_channel(small_world: World) -> None:
-    small_world.sync()
-    week = Window(end=datetime(2026, 3, 11, 12, tzinfo=UTC), start=datetime(2026, 3, 4, 12, tzinfo=UTC))
-    assert [m.id for m in small_world.messages(week)] == ["m4", "m5", "m6", "m7", "m8"]
-    assert [m.id for m in small_world.messages(week, agent_id="ann")] == ["m4", "m6", "m8"]
-    assert [m.id for m in small_world.messages(week) if m.channel == "general"] == ["m4", "m5", "m6", "m7"]
-    assert small_world.newest_message_time() == datetime(2026, 3, 11, 12, tzinfo=UTC)
 
 
 def test_what_was_said_in_one_second_is_in_one_order_on_every_database(store: Store) -> None:
@@ -93,15 +84,12 @@ def test_a_broken_persona_is_placed(tmp_path: Path, content: str, says: str) -> 
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("agent_id", ["../../etc/passwd", "CON.x", "a/b", "", "A", "a" * 65, "a\x00", "-a"])
-def test_an_id_that_could_leave_the_folder_is_refused(small_world: World, agent_id: str) -> None:
-    with pytest.raises(ConfigError, match="is not allowed"):
-        load_persona(small_world.root, agent_id)
-
-
-def test_an_unknown_agent_is_told_the_nearest(small_world: World) -> None:
+def test_an_id_that_could_leave_the_folder_is_refused_and_an_unknown_one_told_the_nearest(small_root: Path) -> None:
+    for agent_id in ("../../etc/passwd", "CON.x", "a/b", "", "A", "a" * 65, "a\x00", "-a"):
+        with pytest.raises(ConfigError, match="is not allowed"):
+            load_persona(small_root, agent_id)
     with pytest.raises(ConfigError, match="did you mean 'ann'"):
-        load_persona(small_world.root, "anne")
+        load_persona(small_root, "anne")
 
 
 def test_correction_settings_follow_the_file_until_they_are_set_elsewhere(small_world: World) -> None:
