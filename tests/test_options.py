@@ -1,8 +1,8 @@
 """Every option of an evaluation on every surface: it is there, it has its bounds, and its value arrives. What is not, is listed."""
 
+import functools
 import json
 import re
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,19 +110,14 @@ Surface = Callable[[str, Any, str], EvaluationRequest]
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small world in a repository of two commits, to be copied."""
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world in a repository of two commits; nothing is written there."""
     root = write_small_world(tmp_path_factory.mktemp("repository") / "world")
     git(root, "init", "--quiet", "--template=")
     for message in ("before", "now"):
         git(root, "add", ".")
         git(root, "commit", "--quiet", "--allow-empty", "--message", message)
     return root
-
-
-@pytest.fixture
-def root(repository: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(repository, tmp_path / "world"))
 
 
 def _beside(name: str) -> dict[str, Any]:
@@ -181,7 +176,9 @@ def surfaces(
         config: Any = _Ini({"persona_options": lines, "persona_window": "", "persona_as_of": "", "persona_samples": ""})
         return EvaluationRequest(**Evaluations(config)._options)
 
-    def action(name: str, value: Any, text: str) -> EvaluationRequest:
+    @functools.cache
+    def run_of_action() -> dict[str, Any]:
+        """Give the action all its inputs in one run, and return the config of the job that it starts."""
         runner = Runner(tmp_path / "runner", root, event="push")
         programs = runner.temp / "persona-pipeline" / "bin"
         programs.mkdir(parents=True)
@@ -189,10 +186,15 @@ def surfaces(
         (programs / "dagster").write_text("#!/bin/sh\n", encoding="utf-8")
         for program in programs.iterdir():
             program.chmod(0o755)
-        done = runner.run(PROJECT / "action.yml", "Evaluate", root=".", **{name: text})
+        inputs = {name: text for name, (_, text) in VALUES.items() if name not in INTERNAL}
+        asked = {name: text for name, text in inputs.items() if ("action", name) not in EXCEPTIONS}
+        done = runner.run(PROJECT / "action.yml", "Evaluate", root=".", **asked)
         assert done.returncode == 0, done.stderr
         config = json.loads((runner.temp / "persona-evaluation.json").read_text(encoding="utf-8"))
-        return EvaluationRequest(**RegressionConfig(**config["ops"]["regression_report"]["config"]).given)
+        return RegressionConfig(**config["ops"]["regression_report"]["config"]).given
+
+    def action(name: str, value: Any, text: str) -> EvaluationRequest:
+        return EvaluationRequest(**{name: run_of_action()[name]})
 
     return {
         "evaluate": of_command("evaluate"),
@@ -222,52 +224,51 @@ def test_every_option_has_a_value_here_and_every_exception_a_reason() -> None:
     assert all(EXCEPTIONS.values())
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if name not in INTERNAL])
 @pytest.mark.parametrize("surface", SURFACES)
-def test_a_value_arrives(surfaces: dict[str, Surface], surface: str, name: str) -> None:
-    if (surface, name) in EXCEPTIONS:
-        pytest.skip(EXCEPTIONS[surface, name])
-    value, text = VALUES[name]
-    expected = getattr(EvaluationRequest(**{name: value, **_beside(name)}), name)
-    request = surfaces[surface](name, value, text)
-    assert getattr(request, name) == expected and type(getattr(request, name)) is type(expected)
+def test_every_value_arrives(surfaces: dict[str, Surface], surface: str) -> None:
+    for name, (value, text) in VALUES.items():
+        if name in INTERNAL or (surface, name) in EXCEPTIONS:
+            continue
+        expected = getattr(EvaluationRequest(**{name: value, **_beside(name)}), name)
+        found = getattr(surfaces[surface](name, value, text), name)
+        assert (name, found, type(found)) == (name, expected, type(expected))
 
 
-@pytest.mark.parametrize(("surface", "name"), EXCEPTIONS)
-def test_what_is_no_option_of_a_surface_is_refused_there(surface: str, name: str) -> None:
+def test_what_is_no_option_of_a_surface_is_refused_there() -> None:
     has: dict[str, Any] = {
         "python": Asking.__annotations__,
         "assets": EvaluationSettings.model_fields,
         "component": WorldSettings.model_fields,
         **{key: {item.name for item in command.params} for key, command in cli_commands() if key in ("evaluate", "baseline")},
     }  # fmt: skip
-    if surface in has:
-        assert name not in has[surface], "it is an option: take it out of the exceptions"
-    if surface == "python":
-        with pytest.raises(TypeError, match="unexpected keyword"):
-            pp.evaluate(None, **{name: VALUES[name][0]})  # pyright: ignore
-    if surface == "assets":
-        with pytest.raises(ValidationError, match="there is no"):
-            EvaluationSettings(**{name: VALUES[name][0]})
+    for surface, name in EXCEPTIONS:
+        assert name not in has.get(surface, ()), f"{name} is an option of {surface}: take it out of the exceptions"
+        if surface == "python":
+            with pytest.raises(TypeError, match="unexpected keyword"):
+                pp.evaluate(None, **{name: VALUES[name][0]})  # pyright: ignore
+        if surface == "assets":
+            with pytest.raises(ValidationError, match="there is no"):
+                EvaluationSettings(**{name: VALUES[name][0]})
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if bounds_of(name) != (None, None)])
 def test_bounds_hold_everywhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    least, most = bounds_of(name)
-    number = int if kind_of(name) is int else float
-    for value in [number(bound + step) for bound, step in ((least, -1), (most, 1)) if bound is not None]:
-        with pytest.raises(ConfigError, match=f"{name} must be "):
-            EvaluationRequest(**{name: value})
-        # A negative share and a limit of none were how run config said None.
-        if given({name: value}):
-            for kind in (EvaluationSettings, RegressionConfig):
+    run = in_process(root, monkeypatch, capsys)
+    bounded = {name: bounds_of(name) for name in VALUES if bounds_of(name) != (None, None)}
+    assert bounded
+    for name, (least, most) in bounded.items():
+        number = int if kind_of(name) is int else float
+        for value in [number(bound + step) for bound, step in ((least, -1), (most, 1)) if bound is not None]:
+            with pytest.raises(ConfigError, match=f"{name} must be "):
+                EvaluationRequest(**{name: value})
+            # A negative share and a limit of none were how run config said None.
+            for kind in (EvaluationSettings, RegressionConfig) if given({name: value}) else ():
                 if name in kind.model_fields:
                     with pytest.raises(ValidationError, match=name):
                         kind(**{name: value})
-        done = in_process(root, monkeypatch, capsys)("evaluate", f"--{name.replace('_', '-')}", str(value))
-        assert done.returncode == 2 or ("evaluate", name) in EXCEPTIONS
+            done = run("evaluate", f"--{name.replace('_', '-')}", str(value))
+            assert done.returncode == 2 or ("evaluate", name) in EXCEPTIONS, name
 
 
 def test_the_keywords_of_python_are_the_options_with_their_types() -> None:

@@ -17,19 +17,17 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension
 Json = Mapping[str, Any]
 
 
-def element(name: str, attributes: dict[str, object] | None = None, *children: str) -> Markup:
-    """Return one element. Attributes that are None are left out; a child that is not ``Markup`` is escaped."""
-    known = [(key, value) for key, value in (attributes or {}).items() if value is not None]
-    pairs = Markup("").join(Markup(' {}="{}"').format(key, _attribute(value)) for key, value in known)
-    safe = (child if isinstance(child, Markup) else escape(html_text(xml_text(child))) for child in children)
-    return Markup("<{0}{1}>{2}</{0}>").format(name, pairs, Markup("").join(safe))
+def element(name: str, attributes: Mapping[str, object], *children: str) -> Markup:
+    """Return one element. Text is escaped: of attributes, and of a child that is not ``Markup``."""
+    pairs = "".join(f' {key}="{_attribute(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{pairs}>{''.join(map(_safe, children))}</{name}>")
 
 
 def picture(width: float, height: float, title: str, children: Iterable[Markup], *, classes: str = "chart") -> Markup:
     """Return an ``<svg>`` of this view box that a screen reader announces as one image with this title."""
     box = f"0 0 {number(width)} {number(height)}"
     own = {"xmlns": "http://www.w3.org/2000/svg", "class": classes, "viewBox": box, "role": "img", "aria-label": title}
-    return element("svg", {**own}, *children)
+    return element("svg", own, *children)
 
 
 def path(points: Sequence[tuple[float, float] | None]) -> str:
@@ -50,9 +48,11 @@ def number(value: float) -> str:
 
 
 def _attribute(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return number(value) if isinstance(value, int | float) else html_text(xml_text(str(value)))
+    return number(value) if isinstance(value, int | float) else _safe(str(value))
+
+
+def _safe(text: str) -> str:
+    return text if isinstance(text, Markup) else escape(html_text(xml_text(text)))
 
 
 _BEST = 9.0
