@@ -10,7 +10,6 @@ from benchmarks.versions import AGENT, History, plant
 from persona_pipeline.lab.results import CauseKind, ScoreChange, read_comparison
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.world.changes import ask_git
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.command_line import Cli, in_process
 from tests.support.messages_server import MessagesServer
 
@@ -50,12 +49,8 @@ def test_recorded_versions_and_the_comment(history: History, run: Cli, tmp_path:
     assert (item.scenes, item.low, item.moved) == (1, None, ScoreChange.OPEN)
     assert item.change is not None and item.change < -3
     assert found.agents[AGENT].persona_changed
-    hostile = (
-        output.read_text("utf-8")
-        .replace("Ann shows habit 0", "<img src=x> [a](http://x) @all")
-        .replace('"stopped": "', '"stopped": "<b>')
-    )
-    output.write_text(hostile, "utf-8")
+    hostile = output.read_text("utf-8").replace("Ann shows habit 0", "<img src=x> [a](http://x) @all")
+    output.write_text(hostile.replace('"stopped": "', '"stopped": "<b>'), "utf-8")
     written = tmp_path / "comment.md"
     assert comment([str(tmp_path / "none"), str(written), "--conclusion", "success", "--comparison", str(output)]) == 0
     text = written.read_text("utf-8")
@@ -73,19 +68,8 @@ def test_answers_and_judge_over_sockets(history: History, run: Cli, server: Mess
         "def bot(messages):\n    return messages[-1]['content'] + ('FORGETS' in messages[0]['content'] and 'Eh.' or 'Yes.')\n"
     )
     (tmp_path / "targets.yaml").write_text("targets:\n- {name: bot, provider: 'python:bot:bot'}\n")
-    arguments = [
-        "compare",
-        "HEAD~1..HEAD",
-        "--target",
-        "bot",
-        "--scenes",
-        "2",
-        "--judge",
-        "anthropic",
-        "--agents",
-        AGENT,
-    ]
-    arguments += ["--dimensions", "adherence", "--format", "json", "--window", "all"]
+    text = f"compare HEAD~1..HEAD --target bot --scenes 2 --judge anthropic --agents {AGENT} --dimensions adherence"
+    arguments = [*text.split(), "--format", "json", "--window", "all"]
     code, _, err = run(*arguments)
     assert (code, "--allow-code" in err) == (2, True)
     code, out, _ = run(*arguments, "--allow-code", "--estimate")
@@ -168,10 +152,9 @@ def test_what_was_said_is_the_cause_where_nothing_else_changed_in_git(
     assert code == 0
     assert "nothing changed in git" in out and "--by evaluations" in out
     for moment in ("2026-06-14T23:59:59Z", "2026-06-21T23:59:59Z"):
-        run("evaluate", "--agents", "michael", "--as-of", moment)
+        run("evaluate", "--agents", "michael", "--dimensions", "adherence,fluency", "--as-of", moment)
     code, out, _ = run("bisect", "michael", "--json")
     found = json.loads(out)
     assert (code, found["source"], found["calls"]) == (0, "evaluations", 0)
-    assert {fall["dimension"]: fall["cause"]["kind"] for fall in found["falls"]} == dict.fromkeys(
-        ALL_DIMENSIONS, CauseKind.MESSAGES
-    )
+    causes = {fall["dimension"]: fall["cause"]["kind"] for fall in found["falls"]}
+    assert causes == dict.fromkeys(("adherence", "fluency"), CauseKind.MESSAGES)

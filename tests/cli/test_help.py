@@ -48,19 +48,13 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[Any]:
             yield from commands(command, (*path, name))
 
 
-def test_commands_stand_by_what_one_wants_in_the_order_one_needs_them() -> None:
-    panels = shown()
-    assert list(panels) == ["Options", *PANELS]
-    known = {name for names in PANELS.values() for name in names}
-    assert {panel: [name for name in panels[panel] if name in known] for panel in PANELS} == PANELS
-
-
-def test_options_of_evaluate_stand_by_what_they_are_about() -> None:
-    panels = shown("evaluate")
-    assert list(panels) == ["Options", *OPTIONS]
+def test_commands_and_options_stand_by_what_one_wants_in_the_order_one_needs_them() -> None:
+    for arguments, expected in (((), PANELS), (("evaluate",), OPTIONS)):
+        panels = shown(*arguments)
+        assert list(panels) == ["Options", *expected]
+        for panel, names in expected.items():
+            assert [name for name in panels[panel] if name in names] == names
     assert panels["Options"] == ["help"]
-    for panel, names in OPTIONS.items():
-        assert [name for name in panels[panel] if name in names] == names
 
 
 @pytest.mark.parametrize("command", commands(typer.main.get_command(app)))

@@ -27,8 +27,12 @@ from tests.support.worlds import replace_in
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
     root = tmp_path / "new" / "world"
     write_new(root, template_world())
+    assert ".persona/" in (root / ".gitignore").read_text(encoding="utf-8").split()
+    assert not (root / "gitignore").exists()
     checked = check_world(root)
     assert (checked.problems, checked.warnings) == ([], [])
+    with pytest.raises(ConfigError, match="language 'sw'; choose one of ar, de, en, es, fr, it, ja, nl, pt, zh"):
+        template_world("sw")
     world = World.open(root)
     asked = planned_requests(world, EvaluationRequest())
     world.store.close()
@@ -72,39 +76,20 @@ def test_claims_of_every_language_are_the_same_claims(language: str, tmp_path: P
     assert (checked.problems, checked.warnings) == ([], [])
 
 
-def test_a_language_that_there_is_no_world_in_is_named() -> None:
-    with pytest.raises(ConfigError, match="language 'sw'; choose one of ar, de, en, es, fr, it, ja, nl, pt, zh"):
-        template_world("sw")
-
-
-def test_what_the_store_makes_is_not_for_version_control(tmp_path: Path) -> None:
-    write_new(tmp_path, template_world())
-    assert ".persona/" in (tmp_path / ".gitignore").read_text(encoding="utf-8").split()
-    assert not (tmp_path / "gitignore").exists()
-
-
-@pytest.mark.parametrize("taken", ["README.md", "personas/mira.yaml", ".gitignore"])
-def test_nothing_is_overwritten_and_nothing_else_is_written(taken: str, tmp_path: Path) -> None:
-    precious = tmp_path / taken
-    precious.parent.mkdir(exist_ok=True)
-    precious.write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"{taken}: exists already"):
-        write_new(tmp_path, template_world())
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [precious]
-    assert precious.read_text(encoding="utf-8") == "mine"
-
-
-def test_a_dangling_link_is_in_the_way_too(tmp_path: Path) -> None:
-    (tmp_path / "README.md").symlink_to(tmp_path / "nowhere")
+def test_nothing_is_overwritten_and_nothing_else_is_written(tmp_path: Path) -> None:
+    for taken in ("README.md", "personas/mira.yaml", ".gitignore"):
+        precious = tmp_path / taken.replace("/", "-") / taken
+        precious.parent.mkdir(parents=True)
+        precious.write_text("mine", encoding="utf-8")
+        root = tmp_path / taken.replace("/", "-")
+        with pytest.raises(ConfigError, match=f"{taken}: exists already"):
+            write_new(root, template_world())
+        assert [path for path in root.rglob("*") if path.is_file()] == [precious]
+        assert precious.read_text(encoding="utf-8") == "mine"
+    (tmp_path / "messages").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="exists already"):
-        write_new(tmp_path, template_world())
+        write_new(tmp_path, {"messages": ""})
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_new(tmp_path / "file", template_world())
 
 
 def test_what_fails_midway_leaves_nothing_of_it_and_all_that_was_there(tmp_path: Path) -> None:
@@ -113,8 +98,9 @@ def test_what_fails_midway_leaves_nothing_of_it_and_all_that_was_there(tmp_path:
     (root / "notes.txt").write_text("mine", encoding="utf-8")
     # A file's name is too long for any disk.
     texts = {"a.txt": "1", "new/deep/b.txt": "2", f"{'x' * 300}.txt": "3"}
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_new(root, texts)
+    for place in (root, root / "notes.txt"):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            write_new(place, texts)
     assert [path.name for path in root.rglob("*")] == ["notes.txt"]
 
 

@@ -1,20 +1,18 @@
 """Who judges, as it is chosen on the command line and in the environment, against real servers."""
 
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.cli import main
+from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer
 from tests.support.protocols import BEARER
 
 EVALUATE = ("evaluate", "--window", "all", "--dimensions", "fluency", "--only-fail-on", "none")
-Run = tuple[int, dict, str]
+Run = Callable[..., tuple[int, dict, str]]
 
 
 @pytest.fixture
@@ -29,34 +27,37 @@ def chat(monkeypatch: pytest.MonkeyPatch, small_root: Path) -> Iterator[Messages
     assert running.problems == []
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Run:
-    get_settings.cache_clear()
-    with mock.patch.object(sys, "argv", ["persona-pipeline", *arguments]), pytest.raises(SystemExit) as ended:
-        main()
-    out = capsys.readouterr()
-    code = ended.value.code
-    assert isinstance(code, int)
-    return code, json.loads(out.out) if out.out.startswith("{") else {}, out.out + out.err
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command; the code, the report, and all that is said."""
+    cli = in_process(None, monkeypatch, capsys)
+
+    def run(*arguments: str) -> tuple[int, dict, str]:
+        done = cli(*arguments)
+        report = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        return done.returncode, report, done.stdout + done.stderr
+
+    return run
 
 
 def test_a_provider_is_chosen_by_name_or_setting_and_stands_in_provenance(
-    chat: MessagesServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chat: MessagesServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, report, text = run(capsys, *EVALUATE, "--judge", "openai", "--max-usd", "1")
+    code, report, text = run(*EVALUATE, "--judge", "openai", "--max-usd", "1")
     assert code == 0, text
     assert report["provenance"]["judge"] == "openai:gpt-5-mini"
     assert report["usage"]["usd"] > 0
     paid = chat.paid
     assert paid > 0
     monkeypatch.setenv("PERSONA_JUDGE", "openai")
-    code, report, text = run(capsys, *EVALUATE)
+    code, report, text = run(*EVALUATE)
     assert (code, chat.paid) == (0, paid), "the store had it"
     assert report["provenance"]["judge"] == "openai:gpt-5-mini"
-    assert run(capsys, *EVALUATE, "--mock-judge")[1]["provenance"]["judge"] == "recorded"
+    assert run(*EVALUATE, "--mock-judge")[1]["provenance"]["judge"] == "recorded"
 
 
 def test_grouping_asks_fewer_calls(
-    chat: MessagesServer, small_root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chat: MessagesServer, small_root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = small_root / "propositions" / "fluency" / "_default.yaml"
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -65,37 +66,37 @@ def test_grouping_asks_fewer_calls(
     asked = (*EVALUATE, "--judge", "openai", "--fresh")
     calls = []
     for more in ((), ("--grouping", "3")):
-        code, report, text = run(capsys, *asked, *more)
+        code, report, text = run(*asked, *more)
         assert code == 0, text
         calls.append(report["usage"]["calls"])
     assert report["provenance"]["judge"] == "openai:gpt-5-mini grouped by 3"
     assert calls == [12, 4]
     monkeypatch.setenv("PERSONA_JUDGE_GROUPING", "6")
-    assert run(capsys, *asked)[1]["usage"]["calls"] == 2
-    assert "2 calls to gpt-5-mini" in run(capsys, *asked, "--estimate")[2]
+    assert run(*asked)[1]["usage"]["calls"] == 2
+    assert "2 calls to gpt-5-mini" in run(*asked, "--estimate")[2]
 
 
 def test_a_judge_nobody_offers_is_named_with_the_nearest(
-    small_root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small_root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERSONA_ROOT", str(small_root))
-    code, _, text = run(capsys, "evaluate", "--judge", "opnai")
+    code, _, text = run("evaluate", "--judge", "opnai")
     assert code == 2
     assert "unknown judge 'opnai'; did you mean 'openai'?" in text
 
 
 def test_a_price_that_is_set_is_what_the_run_reports(
-    chat: MessagesServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chat: MessagesServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = (*EVALUATE, "--judge", "openai", "--max-usd", "1")
     monkeypatch.setenv("PERSONA_JUDGE_MODEL", "qwen3:32b")
-    code, _, text = run(capsys, *asked)
+    code, _, text = run(*asked)
     assert code == 2
     assert "no price is known for judge model 'qwen3:32b'" in text
     assert "PERSONA_JUDGE_PRICES" in text
     monkeypatch.setenv("PERSONA_JUDGE_PRICES", "qwen3:32b=1/2")
-    code, report, text = run(capsys, *asked)
+    code, report, text = run(*asked)
     assert code == 0, text
     used = chat.usage
     assert report["usage"]["usd"] == pytest.approx((used["input_tokens"] + 2 * used["output_tokens"]) / 1e6)
-    assert "$" in run(capsys, *asked, "--fresh", "--estimate")[2]
+    assert "$" in run(*asked, "--fresh", "--estimate")[2]

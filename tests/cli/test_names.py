@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.testing.worlds import write_small_world
 from tests.support.command_line import Cli, Done, in_process
 from tests.support.messages_server import MessagesServer
 from tests.support.worlds import write_jsonl, write_yaml
@@ -17,11 +16,10 @@ DAY = "2026-03-10T"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(small_root: Path) -> Path:
     """The small world, and a third agent whose messages are exported under another name."""
-    root = write_small_world(tmp_path / "world")
-    write_michael(root)
-    return root
+    write_michael(small_root)
+    return small_root
 
 
 @pytest.fixture
@@ -70,19 +68,15 @@ def test_map_mends_once(cli: Cli, export: Path) -> None:
     assert MISSPELT in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_a_mapping_that_cannot_be_adds_nothing(cli: Cli, export: Path) -> None:
+    for given, says in (
         ("Micheal", "write SPEAKER=AGENT"),
         ("=michael", "write SPEAKER=AGENT"),
         ("Micheal=micheal", "there is no personas/micheal.yaml; did you mean 'michael'?"),
         ("Michael=michael", "no message is by 'Michael'; did you mean 'Micheal'?"),
-    ],
-)
-def test_a_mapping_that_cannot_be_adds_nothing(cli: Cli, export: Path, given: str, says: str) -> None:
-    done = cli("ingest", str(export), "--map", given)
-    assert done.returncode == 2
-    assert says in done.stderr
+    ):
+        done = cli("ingest", str(export), "--map", given)
+        assert (done.returncode, says in done.stderr) == (2, True), given
     assert cli("ingest", str(export)).stdout.startswith("4 added")
 
 
@@ -138,23 +132,18 @@ def test_messages_are_counted_before_they_are_removed_and_stay_out(cli: Cli, exp
     assert export.read_bytes() == text
 
 
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        (("--agent", "ann", "--agent", "bob"), 8),
-        (("--id", "x0", "--id", "m1"), 2),
-        (("--source", "export.jsonl"), 4),
-        (("--source", "messages/all.jsonl", "--agent", "bob"), 3),
-        (("--between", f"{DAY}10:00:00Z", f"{DAY}11:00:00Z"), 3),
-        (("--between", "yesterday", "today"), -2),
-        (("--agent", "anne"), -3),
-        ((), -2),
-    ],
-)
-def test_which_messages_are_meant(
-    cli: Cli, export: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], count: int
-) -> None:
+def test_which_messages_are_meant(cli: Cli, export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(export.parent)
     cli("ingest", "export.jsonl")
-    done = cli("messages", "remove", *options)
-    assert (done.returncode, done.stdout.partition(" ")[0]) == ((-count, "") if count < 0 else (0, str(count)))
+    for options, count in {
+        "--agent ann --agent bob": 8,
+        "--id x0 --id m1": 2,
+        "--source export.jsonl": 4,
+        "--source messages/all.jsonl --agent bob": 3,
+        f"--between {DAY}10:00:00Z {DAY}11:00:00Z": 3,
+    }.items():
+        done = cli("messages", "remove", *options.split())
+        assert (done.returncode, done.stdout.partition(" ")[0]) == (0, str(count)), options
+    for options, code in {"--between yesterday today": 2, "--agent anne": 3, "": 2}.items():
+        done = cli("messages", "remove", *options.split())
+        assert (done.returncode, done.stdout) == (code, ""), options

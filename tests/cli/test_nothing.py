@@ -1,6 +1,7 @@
 """A command that looks at nothing is no pass: it ends with 3 and names what it looked for. A row for every command there is."""
 
 import ast
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,9 +90,11 @@ def commands(group: typer.Typer = app, before: str = "") -> Iterator[str]:
         yield from commands(inner.typer_instance, f"{before}{inner.name} ")
 
 
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.").persona("bob", "Bob is loud.")
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    builder = (
+        WorldBuilder(tmp_path_factory.mktemp("quiet")).persona("ann", "Ann is dry.").persona("bob", "Bob is loud.")
+    )
     root = builder.claim("adherence", "dry", "It is dry.").say("bob", "HELLO!", at="2026-06-01T09:00:00Z").root
     for name in ("EMPTY.jsonl", "a.jsonl", "b.jsonl"):
         (root / name).write_text("", encoding="utf-8")
@@ -103,6 +106,12 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (root / "one.eval.yaml").write_text(suite, encoding="utf-8")
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "a world")):
         git(root, *command)
+    return root
+
+
+@pytest.fixture
+def cli(quiet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    root = Path(shutil.copytree(quiet, tmp_path / "world"))
     monkeypatch.chdir(root)
     for name, value in {"PERSONA_RECORDINGS_SECRET": "s" * 32, "ANTHROPIC_API_KEY": "x"}.items():
         monkeypatch.setenv(name, value)

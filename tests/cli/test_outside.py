@@ -66,25 +66,16 @@ def test_each_command_says_that_there_is_no_world_and_makes_nothing(line: str, c
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [FILE]
 
 
-def test_a_variable_that_points_to_no_world_is_named(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path / "gone"))
-    done = cli("evaluate")
-    assert done.returncode == 2
-    assert f"PERSONA_ROOT is {tmp_path / 'gone'}" in done.stderr
-
-
-def test_in_a_folder_of_a_world_its_top_is_named(cli: Cli, small_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(small_root / "messages")
-    done = cli("evaluate")
-    assert done.returncode == 2
-    assert f"cd {small_root}" in done.stderr
-
-
-def test_python_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_variable_that_points_to_no_world_and_the_top_of_a_world_are_named(
+    cli: Cli, tmp_path: Path, small_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     get_settings.cache_clear()
     with pytest.raises(ConfigError, match="PERSONA_ROOT is not set"):
         pp.load_world()
+    done = cli("evaluate", PERSONA_ROOT=str(tmp_path / "gone"))
+    assert (done.returncode, f"PERSONA_ROOT is {tmp_path / 'gone'}" in done.stderr) == (2, True)
+    done = cli("evaluate", cwd=small_root / "messages")
+    assert (done.returncode, f"cd {small_root}" in done.stderr) == (2, True)
 
 
 def test_a_suite_outside_a_world_reads_nothing_beside_its_own_folder(

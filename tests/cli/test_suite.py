@@ -1,6 +1,7 @@
 """``persona-pipeline suite``: output, files, exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import pytest
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.settings import get_settings
 from tests.suites.support import write
-from tests.support.command_line import ASCII, Done, apart, in_process
+from tests.support.command_line import ASCII, Done, in_process
+from tests.support.pull_requests import git
 from tests.support.waiting import PATIENCE
 
 SUITE = """
@@ -38,7 +40,8 @@ def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write(tmp_path, {"s.eval.yaml": SUITE, "good.json": '{"a": "ok", "b": "ok"}', "bad.json": '{"a": "no", "b": "ok"}'})
+    answers = {"good.json": {"a": "ok", "b": "ok"}, "bad.json": {"a": "no", "b": "ok"}, "half.json": {"a": "ok"}}
+    write(tmp_path, {"s.eval.yaml": SUITE} | {name: json.dumps(answer) for name, answer in answers.items()})
     return tmp_path
 
 
@@ -74,6 +77,7 @@ def test_what_is_saved_leaves_no_connection_open(folder: Path, suite: Suite, mon
         (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "sales"], 0, "2 of 2 passed"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "other"], 3, "no test of desk is left"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--test-id", "x*"], 3, "matches --test-id 'x*'"),
+        (["run", "s.eval.yaml", "--responses", "half.json"], 3, "1 not judged"),
         (["run", "s.eval.yaml", "--responses", "none.json"], 2, "none.json: cannot be read"),
         (["run", "s.eval.yaml"], 2, "write a targets.yaml, or grade recorded answers with --responses"),
         (["run", "none.yaml", "--responses", "good.json"], 2, "does not exist"),
@@ -92,12 +96,6 @@ def test_exit_codes(suite: Suite, arguments: list[str], code: int, said: str) ->
     done = suite(*arguments)
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
-
-
-def test_a_missing_answer_is_exit_code_3(folder: Path, suite: Suite) -> None:
-    write(folder, {"half.json": '{"a": "ok"}'})
-    done = suite("run", "s.eval.yaml", "--responses", "half.json")
-    assert (done.returncode, "1 not judged" in done.stdout) == (3, True)
 
 
 def test_validation_prints_every_problem(folder: Path, suite: Suite) -> None:
@@ -125,39 +123,13 @@ def test_files_are_confined_to_the_suites_folder(folder: Path, suite: Suite) -> 
     assert suite("show", "own/s.yaml", "--json", "--allow-path", "elsewhere").returncode == 0
 
 
-def test_results_go_to_every_file_named(folder: Path, suite: Suite) -> None:
-    names = ["r.jsonl", "r.json", "sub/r.xml", "r.html"]
-    outs = [word for name in names for word in ("--output", name)]
-    assert suite("run", "s.eval.yaml", "--responses", "bad.json", *outs).returncode == 1
-    assert [json.loads(line)["id"] for line in (folder / "r.jsonl").read_text(encoding="utf-8").splitlines()] == [
-        "a",
-        "b",
-    ]
-    assert json.loads((folder / "r.json").read_text(encoding="utf-8"))["summary"]["failed"] == 1
-    assert 'failures="1"' in (folder / "sub/r.xml").read_text(encoding="utf-8")
-    assert (folder / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_a_run_that_goes_on_keeps_what_is_done(folder: Path, suite: Suite) -> None:
-    run = ("run", "s.eval.yaml", "--responses", "good.json", "--output", "r.jsonl")
-    suite(*run)
-    lines = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (folder / "r.jsonl").write_text(lines[0] + lines[1][:20], encoding="utf-8")
-    assert suite(*run, "--resume").returncode == 0
-    again = (folder / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    assert again[0] == lines[0]
-    assert json.loads(again[1])["id"] == "b"
-
-
-@pytest.mark.parametrize(
-    ("options", "code"), [([], 1), (["--fail-on", "interval"], 0), (["--fail-on", "none"], 0), (["--fail-on", "x"], 2)]
-)
-def test_comparing_two_runs(folder: Path, suite: Suite, options: list[str], code: int) -> None:
+def test_comparing_two_runs(folder: Path, suite: Suite) -> None:
     for name in ("good", "bad"):
         suite("run", "s.eval.yaml", "--responses", f"{name}.json", "--output", f"{name}.jsonl")
-    done = suite("compare", "good.jsonl", "bad.jsonl", *options)
-    assert done.returncode == code
-    assert code == 2 or "-0.500 on average over 2 tests (95 %: " in done.stderr
+    done = suite("compare", "good.jsonl", "bad.jsonl")
+    assert (done.returncode, "-0.500 on average over 2 tests (95 %: " in done.stderr) == (1, True)
+    for rule, code in (("interval", 0), ("none", 0), ("x", 2)):
+        assert suite("compare", "good.jsonl", "bad.jsonl", "--fail-on", rule).returncode == code
     assert suite("compare", "bad.jsonl", "good.jsonl", "--json").returncode == 0
     # A test that is gone may have failed.
     lines = (folder / "good.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -166,38 +138,25 @@ def test_comparing_two_runs(folder: Path, suite: Suite, options: list[str], code
     assert suite("compare", "fewer.jsonl", "good.jsonl").returncode == 0
 
 
-def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> None:
+def test_neither_the_commands_nor_a_deterministic_run_load_what_is_heavy_or_need_utf_8(folder: Path) -> None:
     write(folder, {"answers.json": json.dumps({"a": "ok 🖨", "b": "é"})})
-    done = apart("suite", "run", "s.eval.yaml", "--responses", "answers.json", cwd=folder, **ASCII)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-
-
-def test_knowing_the_commands_loads_no_judge() -> None:
+    run = ["p", "suite", "run", "s.eval.yaml", "--responses", "answers.json", "--output", "rows.jsonl"]
     code = (
         "import sys, persona_pipeline.cli.app\n"
         "heavy = {'pydantic_settings', 'regex', 're2', 'persona_pipeline.judging', 'persona_pipeline.world.world'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=PATIENCE)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("further", [(), ("--output", "rows.jsonl")], ids=["printed", "written"])
-def test_a_deterministic_run_loads_nothing_heavy(further: tuple[str, ...], folder: Path) -> None:
-    code = (
-        f"import sys; sys.argv = {['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json', *further]};"
-        "from persona_pipeline.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        f"sys.argv = {run}\n"
+        "try: persona_pipeline.cli.main()\n"
+        "except SystemExit as ended: print(ended.code)\n"
         "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'numpy', 'sklearn', 'jinja2', 'fastapi'}\n"
         "heavy |= {'persona_pipeline.guard.report', 'persona_pipeline.world.world'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8", timeout=PATIENCE
-    )
-    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr
+    environment = {**os.environ, **ASCII}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-2:], "Traceback" in done.stderr) == ("[]", ["1", "[]"], False), done.stdout + done.stderr
 
 
 def test_a_judge_replays_its_recordings(
@@ -238,22 +197,27 @@ class TestSeveralSuites:
         assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
 
     def test_write_one_file_of_each_kind(self, several: Path, suite: Suite) -> None:
-        suite("run", ".", "--output", "r.jsonl", "--output", "r.json", "--output", "r.xml", "--output", "r.html")
+        outputs = [word for name in ("r.jsonl", "r.json", "sub/r.xml", "r.html") for word in ("--output", name)]
+        assert suite("run", ".", *outputs).returncode == 1
         rows = [json.loads(line)["id"] for line in (several / "r.jsonl").read_text(encoding="utf-8").splitlines()]
         assert sorted(rows) == ["desk/a", "desk/b", "other/a", "other/c"]
         whole = json.loads((several / "r.json").read_text(encoding="utf-8"))
         assert (whole["summary"]["failed"], [item["suite"] for item in whole["suites"]]) == (1, ["other", "desk"])
-        assert (several / "r.xml").read_text(encoding="utf-8").count("<testsuite ") == 2
+        junit = (several / "sub" / "r.xml").read_text(encoding="utf-8")
+        assert (junit.count("<testsuite "), junit.count("<failure ")) == (2, 1)
         assert "other/a" in (several / "r.html").read_text(encoding="utf-8")
         assert suite("compare", "r.jsonl", "r.json").returncode == 0
 
     def test_go_on_where_they_stopped(self, several: Path, suite: Suite) -> None:
         suite("run", ".", "--output", "r.jsonl")
         lines = (several / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (several / "r.jsonl").write_text("".join(lines[:3]), encoding="utf-8")
+        (several / "r.jsonl").write_text("".join(lines[:2]) + lines[2][:20], encoding="utf-8")
         done = suite("run", ".", "--output", "r.jsonl", "--resume")
         assert done.stdout.splitlines()[-1].startswith("2 suites: 3 of 4 passed, 1 failed")
-        assert len((several / "r.jsonl").read_text(encoding="utf-8").splitlines()) == 4
+        again = (several / "r.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        assert again[:2] == lines[:2] and sorted(json.loads(line)["id"] for line in again) == [
+            *("desk/a", "desk/b", "other/a", "other/c")
+        ]
 
     def test_of_which_a_filter_leaves_none_are_left_out(self, several: Path, suite: Suite) -> None:
         assert suite("run", ".", "--test-id", "c").stdout.splitlines()[-1].startswith("other: 1 of 1 passed")
@@ -293,17 +257,15 @@ class TestSeveralSuites:
         assert done.returncode == 2 and not (several / "r.jsonl").exists()
 
 
-@pytest.mark.parametrize(("shard", "ids"), [("1/2", ["a"]), ("2/2", ["b"]), ("3/3", []), ("1/1", ["a", "b"])])
-def test_a_shard_is_a_part_of_the_tests(suite: Suite, shard: str, ids: list[str]) -> None:
-    done = suite("run", "s.eval.yaml", "--responses", "good.json", "--json", "--shard", shard)
-    assert done.returncode == (0 if ids else 3)
-    assert [test["id"] for test in json.loads(done.stdout)["tests"]] == ids
-
-
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "-1/2", "1/0"])
-def test_what_is_no_shard_is_an_error(suite: Suite, shard: str) -> None:
-    done = suite("run", "s.eval.yaml", "--responses", "good.json", f"--shard={shard}")
-    assert (done.returncode, "is no part such as 2/4" in done.stderr) == (2, True)
+def test_a_shard_is_a_part_of_the_tests(suite: Suite) -> None:
+    run = ("run", "s.eval.yaml", "--responses", "good.json", "--json")
+    for shard, ids in {"1/2": ["a"], "2/2": ["b"], "3/3": [], "1/1": ["a", "b"]}.items():
+        done = suite(*run, "--shard", shard)
+        assert done.returncode == (0 if ids else 3)
+        assert [test["id"] for test in json.loads(done.stdout)["tests"]] == ids
+    for shard in ("0/2", "3/2", "1", "a/b", "-1/2", "1/0"):
+        done = suite(*run, f"--shard={shard}")
+        assert (done.returncode, "is no part such as 2/4" in done.stderr) == (2, True), shard
 
 
 MISSING = """
@@ -345,11 +307,6 @@ def test_folders_that_the_settings_allow(
     assert suite("validate", "o.eval.yaml").returncode == 0
 
 
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
-
-
 CHANGING = """
 tests:
   - {id: a, input: hi, assert: [{type: contains, value: ok}]}
@@ -358,92 +315,51 @@ tests:
 """
 
 
-class TestChanged:
-    """Only tests that differ from how they stand in a commit; a doubt is a difference."""
+# A file, what is replaced in it, by what, and which tests differ then; an edit stays for those after it.
+EDITS = [
+    ("other.txt", "", "x", []),
+    # No test names it.
+    ("suites/judge.md", "Judge", "Grade", []),
+    ("suites/x.eval.yaml", "input: ho", "input: hey", ["b"]),
+    ("suites/more.jsonl", '"id": "d", "input": "hi"', '"id": "d", "input": "hey"', ["d"]),
+    ("suites/x.eval.yaml", "tests:", "assert: [{type: contains, value: k}]\ntests:", ["a", "b", "c", "d"]),
+    ("suites/x.eval.yaml", "tests:", "execution: {targets: [x]}\ntests:", ["a", "b", "c", "d"]),
+    (
+        "suites/x.eval.yaml",
+        "  - file:",
+        "  - {id: e, input: hi, criteria: c, assert: [{type: is_json}]}\n  - file:",
+        ["e"],
+    ),
+]
 
-    @pytest.fixture
-    def repository(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        lines = "".join(
-            json.dumps({"id": name, "input": "hi", "criteria": "c", "assert": [{"type": "is_json"}]}) + "\n"
-            for name in "cd"
-        )
-        write(
-            tmp_path,
-            {
-                "suites/x.eval.yaml": CHANGING,
-                "suites/more.jsonl": lines,
-                "other.txt": "",
-                "suites/judge.md": "Judge {{ answer }}",
-            },
-        )
-        git(tmp_path, "init", "-q")
-        git(tmp_path, "add", ".")
-        git(tmp_path, "commit", "-qm", "first")
-        monkeypatch.chdir(tmp_path)
-        write(tmp_path, {"answers.json": json.dumps(dict.fromkeys("abcdef", "ok"))})
-        return tmp_path
 
-    def ran(self, suite: Suite, commit: str = "HEAD") -> list[str]:
+def test_only_tests_that_differ_from_a_commit_are_run_and_a_doubt_is_a_difference(folder: Path, suite: Suite) -> None:
+    row = {"input": "hi", "criteria": "c", "assert": [{"type": "is_json"}]}
+    more = "".join(json.dumps({"id": name, **row}) + "\n" for name in "cd")
+    suites = {"suites/x.eval.yaml": CHANGING, "suites/more.jsonl": more, "suites/judge.md": "Judge {{ answer }}"}
+    write(folder, {**suites, "other.txt": "", "answers.json": json.dumps(dict.fromkeys("abcdef", "ok"))})
+    git(folder, "init", "-q")
+
+    def commit() -> None:
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "a change")
+
+    def ran(commit: str = "HEAD") -> list[str]:
         done = suite("run", "suites", "--responses", "answers.json", "--changed", commit, "--json")
         assert done.returncode in (0, 1), done.stderr
         return [test["id"] for test in json.loads(done.stdout)["tests"]]
 
-    @pytest.mark.parametrize(
-        ("file", "old", "new", "ids"),
-        [
-            ("other.txt", "", "x", []),
-            ("suites/x.eval.yaml", "input: ho", "input: hey", ["b"]),
-            (
-                "suites/x.eval.yaml",
-                "tests:\n",
-                "tests:\n  - {id: e, input: hi, criteria: c, assert: [{type: is_json}]}\n",
-                ["e"],
-            ),
-            ("suites/x.eval.yaml", "tests:", "assert: [{type: contains, value: k}]\ntests:", ["a", "b", "c", "d"]),
-            ("suites/x.eval.yaml", "tests:", "execution: {targets: [x]}\ntests:", ["a", "b", "c", "d"]),
-            ("suites/more.jsonl", '"id": "d", "input": "hi"', '"id": "d", "input": "hey"', ["d"]),
-            ("suites/judge.md", "Judge", "Grade", []),
-        ],
-        ids=[
-            "another file",
-            "one test",
-            "a new one",
-            "a suite's assert",
-            "a suite's setting",
-            "in another file",
-            "a file beside it that nothing names",
-        ],
-    )
-    def test_what_differs(
-        self,
-        repository: Path,
-        suite: Suite,
-        monkeypatch: pytest.MonkeyPatch,
-        file: str,
-        old: str,
-        new: str,
-        ids: list[str],
-    ) -> None:
-        monkeypatch.chdir(repository)
-        assert self.ran(suite) == []
-        path = repository / file
-        path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1) if old else new, encoding="utf-8")
-        assert self.ran(suite) == ids
-        git(repository, "add", ".")
-        git(repository, "commit", "-qm", "second")
-        assert (self.ran(suite), self.ran(suite, "HEAD^")) == ([], ids)
-
-    def test_a_suite_the_commit_does_not_have_is_new(
-        self, repository: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(repository)
-        (repository / "suites/x.eval.yaml").rename(repository / "suites/y.eval.yaml")
-        assert self.ran(suite) == ["a", "b", "c", "d"]
-
-    @pytest.mark.parametrize("commit", ["nothing", "--output=/tmp/x"])
-    def test_a_commit_there_is_not(
-        self, repository: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch, commit: str
-    ) -> None:
-        monkeypatch.chdir(repository)
-        done = suite("run", "suites", "--responses", "answers.json", f"--changed={commit}")
+    commit()
+    assert ran() == []
+    for file, old, new, ids in EDITS:
+        text = (folder / file).read_text(encoding="utf-8")
+        (folder / file).write_text(text.replace(old, new, 1) if old else new, encoding="utf-8")
+        assert ran() == ids, new
+        commit()
+        assert (ran(), ran("HEAD^")) == ([], ids), new
+    # A suite that the commit does not have is new.
+    (folder / "suites/x.eval.yaml").rename(folder / "suites/y.eval.yaml")
+    assert ran() == ["a", "b", "e", "c", "d"]
+    for name in ("nothing", "--output=/tmp/x"):
+        done = suite("run", "suites", "--responses", "answers.json", f"--changed={name}")
         assert (done.returncode, "git cannot tell" in done.stderr) == (2, True)
