@@ -3,6 +3,7 @@
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -95,15 +96,35 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@contextmanager
+def copy_of(evaluated: Path, root: Path) -> Iterator[World]:
+    shutil.copytree(evaluated, root)
+    world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
+    yield world
+    world.store.close()
+
+
 @pytest.fixture
 def world(evaluated: Path, tmp_path: Path) -> Iterator[World]:
-    root = shutil.copytree(evaluated, tmp_path / "world")
-    opened = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
-    yield opened
-    opened.store.close()
+    with copy_of(evaluated, tmp_path / "world") as opened:
+        yield opened
 
 
 @pytest.fixture
 def client(world: World) -> Iterator[TestClient]:
     with client_of(viewing_app(world)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def seen(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world for tests that only read."""
+    with copy_of(evaluated, tmp_path_factory.mktemp("seen") / "world") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def reader(seen: World) -> Iterator[TestClient]:
+    """A client for tests that only read."""
+    with client_of(viewing_app(seen)) as running:
         yield running

@@ -1,6 +1,7 @@
 """Pages to send: every link leads somewhere, nothing comes from elsewhere, and nothing of anybody else's is overwritten."""
 
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -59,15 +60,15 @@ def check(pages: dict[str, str]) -> None:
         assert policy == page_policy(style)
 
 
-def test_the_pages_say_what_view_says_and_every_link_leads_somewhere(world: World, tmp_path: Path) -> None:
-    written = write_bundle(world, tmp_path / "sent")
+def test_the_pages_say_what_view_says_and_every_link_leads_somewhere(seen: World, tmp_path: Path) -> None:
+    written = write_bundle(seen, tmp_path / "sent")
     pages = read(tmp_path / "sent")
     names = [f"agent-{name}.html" for name in ("michael", "dwight", "jim", "pam")]
     assert [path.name for path in written] == ["index.html", *names]
     assert set(pages) == {path.name for path in written}
     check(pages)
     assert "3 in character, 1 drifted" in pages["index.html"]
-    with client_of(viewing_app(world)) as client:
+    with client_of(viewing_app(seen)) as client:
         for agent in ("michael", "pam"):
             lists = (client.get(f"/messages?agent={agent}&verdict={verdict}").text for verdict in ("out", "unclear"))
             bad = [name for text in lists for name in ids(text)]
@@ -76,10 +77,10 @@ def test_the_pages_say_what_view_says_and_every_link_leads_somewhere(world: Worl
     assert "None is known. No message of this agent has a verdict." in pages["agent-dwight.html"]
 
 
-def test_a_page_shows_so_many_and_says_that_there_are_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert re.search(r"All \d\d\.", bundle.bundle_pages(world)["agent-michael.html"])
+def test_a_page_shows_so_many_and_says_that_there_are_more(seen: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert re.search(r"All \d\d\.", bundle.bundle_pages(seen)["agent-michael.html"])
     monkeypatch.setattr(bundle, "MOST", 5)
-    page = bundle.bundle_pages(world)["agent-michael.html"]
+    page = bundle.bundle_pages(seen)["agent-michael.html"]
     assert "The worst 5; there are more." in page and page.count('class="card message out"') == 5
 
 
@@ -110,33 +111,32 @@ REFUSED: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_folder_with_anything_else_is_left_alone(world: World, tmp_path: Path, name: str, earlier: bool) -> None:
-    folder = tmp_path / "sent"
-    if earlier:
-        write_bundle(world, folder)
-    folder.mkdir(exist_ok=True)
-    REFUSED[name](folder)
-    before = looks(folder)
-    with pytest.raises(ConfigError, match=f"{re.escape(name)}.*no bundle wrote it.*--bundle"):
-        write_bundle(world, folder)
-    assert looks(folder) == before
+def test_a_folder_with_anything_else_is_left_alone(seen: World, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write_bundle(seen, tmp_path / "earlier")
+    for start in ("empty", "earlier"):
+        for name, put in REFUSED.items():
+            folder = Path(shutil.copytree(tmp_path / start, tmp_path / f"{start}, {name}"))
+            put(folder)
+            before = looks(folder)
+            with pytest.raises(ConfigError, match=f"{re.escape(name)}.*no bundle wrote it.*--bundle"):
+                write_bundle(seen, folder)
+            assert looks(folder) == before
 
 
-def test_a_file_is_no_folder(world: World, tmp_path: Path) -> None:
+def test_a_file_is_no_folder(seen: World, tmp_path: Path) -> None:
     (tmp_path / "sent").write_text("mine", "utf-8")
     with pytest.raises(ConfigError, match="no bundle wrote it"):
-        write_bundle(world, tmp_path / "sent")
+        write_bundle(seen, tmp_path / "sent")
 
 
-def test_an_earlier_bundle_is_renewed_and_pages_of_agents_that_are_gone_go(world: World, tmp_path: Path) -> None:
+def test_an_earlier_bundle_is_renewed_and_pages_of_agents_that_are_gone_go(seen: World, tmp_path: Path) -> None:
     folder = tmp_path / "sent"
     (tmp_path / "sent").mkdir()
-    first = write_bundle(world, folder)
+    first = write_bundle(seen, folder)
     gone = folder / "agent-ryan.html"
     gone.write_text(first[1].read_text("utf-8"), "utf-8")
-    assert write_bundle(world, folder) == first
+    assert write_bundle(seen, folder) == first
     assert not gone.exists() and sorted(folder.iterdir()) == sorted(first)
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 from urllib.parse import quote as quoted
 
 import pytest
@@ -21,6 +22,7 @@ from markupsafe import escape
 from sqlalchemy import event
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.text import plain_cell
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.messages import MarkSource, message_label, write_message_labels
@@ -29,6 +31,7 @@ from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer.messages import Cursor, MessageFilter, Shown
 from persona_pipeline.viewer.pages import marked
 from persona_pipeline.viewer.runs import newest_runs
+from persona_pipeline.viewer.thumbs import Thumbs
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
@@ -64,6 +67,16 @@ def walked(client: TestClient, address: str, rel: str = "next") -> list[list[str
         found = re.search(rf'<a rel="{rel}" href="([^"]*)"', response.text)
         address = unescape(found[1]) if found else ""
     return pages
+
+
+def read(world: World, query: str) -> list[list[str]]:
+    """Return the pages of a list, as the page reads them from the store."""
+    wanted = MessageFilter(**dict(parse_qsl(query)))  # pyright: ignore[reportArgumentType]
+    labels = Thumbs(world.root / LABELS, "ada").labels()
+    pages = [listing.list_messages(world.store, wanted, labels)]
+    while pages[-1].older:
+        pages.append(listing.list_messages(world.store, wanted.model_copy(update={"older": pages[-1].older}), labels))
+    return [[message.id for message in page.messages] for page in pages]
 
 
 def verdict_of(message: Message) -> str:
@@ -127,7 +140,7 @@ FILTERS: dict[str, Callable[[Message], bool]] = {
 
 
 # Turned over forwards and backwards, and as a table, in either order: what is listed does not depend on these.
-TURNED = ("", "agent=pam", "q=COMPLETELY+agree", "verdict=out&channel=sales", "since=2026-06-16", "thumb=split")
+TURNED = {"", "agent=pam", "q=COMPLETELY+agree", "verdict=out&channel=sales", "since=2026-06-16", "thumb=split"}
 
 
 def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,17 +153,18 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
         for name, verdict in zip(("ada", "bob"), said[len(message.text) % 4], strict=True):
             thumbs.append(message_label(message, verdict, name, MarkSource.PERSON))
     write_message_labels(anywhere.root / LABELS, thumbs)
+    assert FILTERS.keys() >= TURNED
+    for query in FILTERS.keys() - TURNED:
+        wanted = [message.id for message in worst_first if FILTERS[query](message)]
+        assert [name for page in read(anywhere, query) for name in page] == wanted, query
     with client_of(viewing_app(anywhere)) as client:
-        for query, is_meant in FILTERS.items():
-            orders = [("", worst_first), ("newest", everything)]
-            for order, listed in orders if query in TURNED else orders[:1]:
-                wanted = [message for message in listed if is_meant(message)]
+        for query in TURNED:
+            for order, listed in ("", worst_first), ("newest", everything):
+                wanted = [message for message in listed if FILTERS[query](message)]
                 address = f"/messages?{query}&order={order}"
                 pages = walked(client, address)
                 assert [name for page in pages for name in page] == [message.id for message in wanted], address
                 assert all(len(page) == 90 for page in pages[:-1])
-                if query not in TURNED:
-                    continue
                 rows = csv.DictReader(io.StringIO(client.get(f"/messages.csv?{query}&order={order}").text))
                 assert [row["message_id"] for row in rows] == [message.id for message in wanted], address
                 if wanted:
@@ -160,16 +174,18 @@ def test_each_filter_lists_what_it_says_page_by_page(anywhere: World, monkeypatc
                     assert [name for page in back[::-1] for name in page] == [m.id for m in rest], address
 
 
-def test_a_verdict_stands_at_its_message(client: TestClient) -> None:
-    row = client.get("/messages?verdict=out&agent=michael").text.partition("sales-072</code>")[2].partition("</li>")[0]
+def test_a_verdict_stands_at_its_message(reader: TestClient) -> None:
+    row = reader.get("/messages?verdict=out&agent=michael").text.partition("sales-072</code>")[2].partition("</li>")[0]
     assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in row
     assert '<span class="verdict-text bad">out of character</span>' in row
     assert "the manner is lost" in row and "claim=own-motives" in row
     assert "outdated" not in row
 
 
-def test_each_message_stands_below_the_last_that_somebody_else_said_there(anywhere: World) -> None:
-    said = anywhere.messages()
+def test_each_message_stands_below_the_last_that_somebody_else_said_there(small_root: Path, store: Store) -> None:
+    world = World(small_root, store)
+    world.sync()
+    said = world.messages()
     start = max(message.created_at for message in said)
     lines = [
         ("ann", "c", None), ("michael", "c", None), ("michael", "c", None), ("ann", "d", None), ("michael", "d", None),
@@ -184,8 +200,8 @@ def test_each_message_stands_below_the_last_that_somebody_else_said_there(anywhe
         )
         for number, (agent, channel, recipient) in enumerate(lines, 1)
     ]  # fmt: skip
-    write_messages(anywhere.store, made)
-    shown = listing.with_before(anywhere.store, [Shown(message, None) for message in made])
+    write_messages(store, made)
+    shown = listing.with_before(store, [Shown(message, None) for message in made])
     found = [item.before.message.id if item.before else None for item in shown]
     expected = [None, "n01", "n01", None, "n04", None, None, "n06", None, "n08", None]
     assert found == expected + ["n01"] * (listing._LOOK_BACK - 2) + [None] * 3
@@ -222,12 +238,12 @@ def test_people_agree_as_far_as_the_page_shows(client: TestClient, world: World)
     assert "people agree" not in client.get("/messages?agent=dwight").text
 
 
-def test_an_address_of_an_earlier_release_leads_to_the_verdict(client: TestClient) -> None:
-    page = client.get("/messages?broke=1&agent=michael").text
+def test_an_address_of_an_earlier_release_leads_to_the_verdict(reader: TestClient) -> None:
+    page = reader.get("/messages?broke=1&agent=michael").text
     assert '<option value="out" selected>' in page
     assert "/undo?back=%2Fmessages%3Fagent%3Dmichael%26verdict%3Dout" in page
-    page = client.get("/messages?older=2026-06-19T00:00:00%2B00:00~x").text
-    assert '<option value="newest" selected>' in page and ids(page)[0] not in ids(client.get("/messages").text)[:1]
+    page = reader.get("/messages?older=2026-06-19T00:00:00%2B00:00~x").text
+    assert '<option value="newest" selected>' in page and ids(page)[0] not in ids(reader.get("/messages").text)[:1]
 
 
 def test_without_verdicts_the_page_says_how_they_come(world: World) -> None:
@@ -241,11 +257,11 @@ def test_without_verdicts_the_page_says_how_they_come(world: World) -> None:
         assert "It has no verdict." in client.get("/message?id=sales-072").text
 
 
-def test_an_index_finds_the_verdicts_of_thousands_of_messages(world: World) -> None:
+def test_an_index_finds_the_verdicts_of_messages(world: World) -> None:
     first = world.messages()[-1]
     some = [
         replace(first, id=f"x{number:05}", agent_id="michael", created_at=first.created_at + timedelta(minutes=number))
-        for number in range(4_000)
+        for number in range(400)
     ]
     write_messages(world.store, some)
     newest, *_ = newest_runs(world.store, "michael")
@@ -274,9 +290,8 @@ def test_an_index_finds_the_verdicts_of_thousands_of_messages(world: World) -> N
             assert len([use for use in outer if "run_messages" in use or "message_verdicts" in use]) <= 1, plan
 
 
-@pytest.mark.parametrize(
-    ("address", "status"),
-    [
+def test_an_address_that_cannot_be_says_so(reader: TestClient) -> None:
+    for address, status in (
         ("/messages?older=yesterday", 409),
         ("/messages?older=" + "9" * 30 + "~2026-06-19T00:00:00Z~x", 409),
         ("/messages.csv?older=1001~yesterday~x", 409),
@@ -296,25 +311,24 @@ def test_an_index_finds_the_verdicts_of_thousands_of_messages(world: World) -> N
         ("/agent?id=michael&run=gone", 404),
         ("/compare?agent=nobody&dimension=adherence&claim=x", 404),
         ("/suite?run=gone", 404),
-    ],
-)
-def test_an_address_that_cannot_be_says_so(client: TestClient, address: str, status: int) -> None:
-    response = client.get(address)
-    assert response.status_code == status
-    assert "This cannot be shown" in response.text
+    ):
+        response = reader.get(address)
+        assert (address, response.status_code) == (address, status)
+        assert "This cannot be shown" in response.text, address
 
 
-def test_a_message_stands_in_its_conversation_beside_what_judges_said(client: TestClient, world: World) -> None:
-    text = client.get("/message?id=sales-072&around=3").text
-    talk = [message.id for message in world.messages() if message.channel == "sales"]
+def test_a_message_stands_in_its_conversation_beside_what_judges_said(reader: TestClient, seen: World) -> None:
+    text = reader.get("/message?id=sales-072&around=3").text
+    talk = [message.id for message in seen.messages() if message.channel == "sales"]
     at = talk.index("sales-072")
     assert ids(text) == []
     found = re.findall(r'/message\?id=([^"&]*)"><code>', text)
     assert found == [*talk[at - 3 : at], *talk[at + 1 : at + 4]]
     assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in text
     assert text.count("the manner is lost") == 2
-    direct = next(message for message in world.messages() if message.is_direct)
-    assert all(f"id={name}" not in client.get(f"/message?id={direct.id}").text for name in talk)
+    direct = next(message for message in seen.messages() if message.is_direct)
+    page = reader.get(f"/message?id={direct.id}").text
+    assert [name for name in talk if f"id={name}" in page] == []
 
 
 def test_long_messages_are_cut_with_a_way_to_all_of_them(world: World) -> None:

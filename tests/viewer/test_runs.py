@@ -22,26 +22,24 @@ def pills(text: str) -> list[tuple[str, str]]:
     return re.findall(r'<bdi>([^<]*)</bdi></a><span class="pill (\w+)">', text)
 
 
-def test_everybody_has_the_verdict_of_the_report(client: TestClient, world: World) -> None:
-    text = client.get("/").text
-    report = stored_report(world, world.agent_ids())
+def test_everybody_has_the_verdict_of_the_report(reader: TestClient, seen: World) -> None:
+    text = reader.get("/").text
+    report = stored_report(seen, seen.agent_ids())
     said = {agent.evaluation.display_name: agent.conclusion.verdict for agent in report.agents.values()}
     assert dict(pills(text)) == dict(said.items())
     assert pills(text)[0] == ("Michael Scott", "fell")
     assert "3 in character, 1 drifted" in text
-    assert [name for name, _ in pills(client.get("/?verdict=held").text)] == [
+    assert [name for name, _ in pills(reader.get("/?verdict=held").text)] == [
         "Dwight Schrute",
         "Jim Halpert",
         "Pam Beesly",
     ]
-    assert [name for name, _ in pills(client.get("/?q=PAM").text)] == ["Pam Beesly"]
+    assert [name for name, _ in pills(reader.get("/?q=PAM").text)] == ["Pam Beesly"]
 
 
-def test_agents_and_weeks_show_the_share_in_character_and_lead_to_the_messages(
-    client: TestClient, world: World
-) -> None:
-    weeks, shares = runs.weekly_shares(world)
-    messages = [message for message in world.messages() if message.agent_id in ("michael", "pam", "jim")]
+def test_agents_and_weeks_show_the_share_in_character_and_lead_to_the_messages(reader: TestClient, seen: World) -> None:
+    weeks, shares = runs.weekly_shares(seen)
+    messages = [message for message in seen.messages() if message.agent_id in ("michael", "pam", "jim")]
     for agent_id in ("michael", "pam", "jim"):
         said = [
             [judged_as(m)[0] for m in messages if m.agent_id == agent_id and m.created_at in week] for week in weeks
@@ -54,12 +52,12 @@ def test_agents_and_weeks_show_the_share_in_character_and_lead_to_the_messages(
         assert {place: (cell.n_in, cell.n) for place, cell in shares[agent_id].items()} == wanted
     assert set(shares) == {"michael", "pam", "jim"}
     assert shares["michael"][7].tone == "bad" and shares["pam"][7].tone == "good"
-    page = client.get("/").text
+    page = reader.get("/").text
     table = page[page.index('<table class="weeks">') :]
     cell = f'<td class="number bad"><a href="([^"]*)">{shares["michael"][7].n_in} / {shares["michael"][7].n}</a>'
     found = re.search(cell, table)
     assert found
-    assert client.get(unescape(found[1])).text.count('<li class="card message out"') == shares["michael"][7].n
+    assert reader.get(unescape(found[1])).text.count('<li class="card message out"') == shares["michael"][7].n
     assert table.count("<a href=") == 3 + sum(len(own) for own in shares.values())
 
 
@@ -95,30 +93,30 @@ def test_a_world_without_anything_says_what_to_do(tmp_path_factory: pytest.TempP
             assert command in client.get(address).text
 
 
-def test_an_agents_windows_and_claims(client: TestClient, world: World) -> None:
-    newest, earlier = runs.newest_runs(world.store, "michael")
+def test_an_agents_windows_and_claims(reader: TestClient, seen: World) -> None:
+    newest, earlier = runs.newest_runs(seen.store, "michael")
     assert earlier.window.end == BEFORE_THE_DRIFT
-    page = client.get("/agent?id=michael").text
+    page = reader.get("/agent?id=michael").text
     assert "4 of 5 dimensions dropped" in page
     assert f"run={earlier.id}" in page and f"run={newest.id}" in page
-    past = client.get(f"/agent?id=michael&run={earlier.id}").text
+    past = reader.get(f"/agent?id=michael&run={earlier.id}").text
     assert "not the newest" in past and "pill held" in past and "drifted" not in past
 
 
-def test_a_claim_before_and_after(client: TestClient, world: World) -> None:
+def test_a_claim_before_and_after(reader: TestClient, seen: World) -> None:
     claim = "agent=michael&dimension=adherence&claim=recognizable-from-words"
-    page = client.get(f"/compare?{claim}").text
+    page = reader.get(f"/compare?{claim}").text
     before, after = page.split('id="side-2"')
     assert '<span class="value">9.0</span>' in before and '<span class="value">0.0</span>' in after
     assert '<mark class="quoted">from a mime, and he spoke very highly of me!</mark>' in before
     assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in after
-    newest, earlier = runs.newest_runs(world.store, "michael")
-    turned = client.get(f"/compare?{claim}&before={newest.id}&after={earlier.id}").text
+    newest, earlier = runs.newest_runs(seen.store, "michael")
+    turned = reader.get(f"/compare?{claim}&before={newest.id}&after={earlier.id}").text
     assert '<span class="value">0.0</span>' in turned.split('id="side-2"')[0]
-    assert "not judged there" in client.get("/compare?agent=michael&dimension=adherence&claim=none").text
+    assert "not judged there" in reader.get("/compare?agent=michael&dimension=adherence&claim=none").text
 
 
-def test_what_several_samples_quote_stands_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_several_samples_quote_stands_once(seen: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(*asked: object) -> object:
         saved = stored(*asked)
         own = saved.evaluation.dimensions["adherence"].propositions
@@ -127,7 +125,7 @@ def test_what_several_samples_quote_stands_once(world: World, monkeypatch: pytes
         return saved
 
     def lines() -> int:
-        found = runs.before_and_after(world, "michael", "adherence", "recognizable-from-words")
+        found = runs.before_and_after(seen, "michael", "adherence", "recognizable-from-words")
         assert found is not None
         return len(found["after"]["lines"])
 
@@ -148,15 +146,15 @@ def test_a_baseline_whose_window_is_not_in_the_store_says_how_it_comes_there(wor
     assert f"--as-of {BEFORE_THE_DRIFT.isoformat()}" in page
 
 
-def test_a_suites_tests_by_verdict_and_page_by_page(client: TestClient, world: World) -> None:
-    (run,) = runs.suite_runs(world.store)
-    assert f"/suite?run={run.id}&amp;verdict=failed" in client.get("/suites").text
-    assert "128 of 130 (95%–100%)" in client.get(f"/suites?suite={run.suite}").text
+def test_a_suites_tests_by_verdict_and_page_by_page(reader: TestClient, seen: World) -> None:
+    (run,) = runs.suite_runs(seen.store)
+    assert f"/suite?run={run.id}&amp;verdict=failed" in reader.get("/suites").text
+    assert "128 of 130 (95%–100%)" in reader.get(f"/suites?suite={run.suite}").text
     names = re.compile(r"<bdi>(t\d+)</bdi>")
-    failed = client.get(f"/suite?run={run.id}&verdict=failed").text
+    failed = reader.get(f"/suite?run={run.id}&verdict=failed").text
     assert names.findall(failed) == ["t128", "t129"]
     assert "&lt;b&gt;not ok&lt;/b&gt;" in failed and "timeout: no answer" in failed
-    pages = [names.findall(client.get(f"/suite?run={run.id}&page={page}").text) for page in (1, 2)]
+    pages = [names.findall(reader.get(f"/suite?run={run.id}&page={page}").text) for page in (1, 2)]
     assert pages == [[f"t{n:03}" for n in range(100)], [f"t{n:03}" for n in range(100, 130)]]
 
 
