@@ -102,12 +102,11 @@ def test_names_of_any_script_make_a_world_that_is_valid(tmp_path: Path) -> None:
     assert [aliases.owned(item).agent_id for item in messages] == [item.agent_id for item in cast.messages]
     assert check_world(tmp_path).problems == []
     assert world.sync().problems == []
-    assert [(item.id, item.agent_id) for item in world.messages()] == [
-        (item.id, item.agent_id) for item in cast.messages
-    ]
+    expected = [(item.id, item.agent_id) for item in cast.messages]
+    assert [(item.id, item.agent_id) for item in world.messages()] == expected
 
 
-@pytest.mark.parametrize("languages", [("de",), ("de", "ja", "ar")])
+@pytest.mark.parametrize("languages", [("de",), ("de", "ja")])
 def test_claims_are_in_the_language_of_whom_they_are_about(languages: tuple[str, ...]) -> None:
     texts = world_files(cast_of(together(*(drifted(language) for language in languages))))
     own = "_default" if len(languages) == 1 else "{}"
@@ -117,9 +116,8 @@ def test_claims_are_in_the_language_of_whom_they_are_about(languages: tuple[str,
     for language in languages:
         text = texts[f"propositions/adherence/{own}.yaml".format(language)]
         claims = [line for line in text.splitlines() if "claim:" in line]
-        assert claims and all(
-            line in template_world(language)["propositions/adherence/_default.yaml"] for line in claims
-        )
+        template = template_world(language)["propositions/adherence/_default.yaml"]
+        assert claims and all(line in template for line in claims)
 
 
 def test_a_persona_quotes_what_was_typical_before() -> None:

@@ -50,15 +50,8 @@ def slack(folder: Path, count: int) -> Path:
         {"id": "U1", "name": "ann.a", "profile": {"display_name": "ann", "real_name": "Ann A"}},
         {"id": "U2", "name": "bob.b", "is_bot": True, "profile": {"display_name": "", "real_name": "bob"}},
     ]
-    items: list[dict[str, Any]] = [
-        {
-            "type": "message",
-            "subtype": "channel_join",
-            "user": "U1",
-            "text": "<@U1> has joined",
-            "ts": "1772352000.000100",
-        }
-    ]
+    joined = {"subtype": "channel_join", "user": "U1", "text": "<@U1> has joined", "ts": "1772352000.000100"}
+    items: list[dict[str, Any]] = [{"type": "message", **joined}]
     for n, (who, text, at) in enumerate(TEXTS[:count]):
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         seconds = int(datetime.fromisoformat(at).timestamp())
@@ -77,19 +70,12 @@ def langfuse(folder: Path, count: int) -> Path:
     rows = []
     for n in range(0, count, 2):
         history = [_chat(who, text) for who, text, _ in TEXTS[: n + 1]]
-        row = {
-            "id": f"t{n}",
-            "name": "chat",
-            "timestamp": TEXTS[n][2],
-            "sessionId": "general",
-            "input": {"messages": history},
-        }
+        row: dict[str, Any] = {"id": f"t{n}", "name": "chat", "timestamp": TEXTS[n][2], "sessionId": "general"}
+        row["input"] = {"messages": history}
         if n + 1 < count:
             observation = {"id": f"o{n}", "type": "GENERATION", "startTime": TEXTS[n][2], "endTime": TEXTS[n + 1][2]}
-            row |= {
-                "output": _chat(*TEXTS[n + 1][:2]),
-                "observations": [{**observation, "input": history, "output": {"x": 1}}],
-            }
+            row["output"] = _chat(*TEXTS[n + 1][:2])
+            row["observations"] = [{**observation, "input": history, "output": {"x": 1}}]
         rows.append(row)
     return write_jsonl(folder / "traces.jsonl", reversed(rows))
 
@@ -116,11 +102,8 @@ def sillytavern(folder: Path, count: int) -> Path:
         {"user_name": "unused", "character_name": "unused", "create_date": "2026-3-1@09h00m00s", "chat_metadata": {}}
     ]
     forms = (
-        "2026-03-01T09:00:00.000Z",
-        "2026-3-1@09h01m05s",
-        "March 1, 2026 9:02am",
-        1772355810000,
-        "2026-3-1 @9h 5m 0s 0ms",
+        *("2026-03-01T09:00:00.000Z", "2026-3-1@09h01m05s", "March 1, 2026 9:02am"),
+        *(1772355810000, "2026-3-1 @9h 5m 0s 0ms"),
     )
     for n, (who, text, _) in enumerate(TEXTS[:count]):
         said = {"name": who, "is_user": who == "ann", "is_system": False, "mes": text, "send_date": forms[n]}
@@ -218,13 +201,8 @@ def discord(folder: Path, count: int) -> Path:
         for n, (who, text, at) in enumerate(TEXTS[:count])
     ]
     said.insert(1, {"id": "j", "type": "GuildMemberJoin", "timestamp": TEXTS[0][2], "content": "Joined", "author": {}})
-    whole = {
-        "guild": {"id": "1"},
-        "channel": {"id": "2", "name": "general"},
-        "exportedAt": TEXTS[0][2],
-        "messages": said,
-    }
-    return write_json(folder / "discord.json", whole)
+    place = {"guild": {"id": "1"}, "channel": {"id": "2", "name": "general"}}
+    return write_json(folder / "discord.json", {**place, "exportedAt": TEXTS[0][2], "messages": said})
 
 
 SAMPLES: dict[str, Callable[[Path, int], Path]] = {

@@ -123,6 +123,8 @@ def marked(text: str = "kept", **extras: Any) -> tuple[list[tuple[str, str, str,
     unread = Counter[str]()
     said = Message("m1", "ann", text, START, "c", extras=bounded_extras(extras))
     found = list(marks_of(said, unread))
+    assert [item.labeller for item in found] == [item.labeller for item in marks_of(said, Counter())]
+    assert all(item.labeller.startswith("user-") and "im" not in item.labeller for item in found), "no name of a user"
     return [(item.source.value, item.text, item.verdict.value, item.rating) for item in found], dict(unread)
 
 
@@ -170,12 +172,3 @@ def test_what_users_marks_say(extras: dict[str, Any], found: list[Any]) -> None:
 )
 def test_what_says_nothing_is_counted_and_not_guessed(extras: dict[str, Any], unread: str) -> None:
     assert marked(**extras) == ([], {unread: 1})
-
-
-def test_who_marked_is_the_same_and_has_no_name() -> None:
-    said = Message("m1", "ann", "kept", START, "c", extras={"swipes": ["a"], "swiped_by": "Kim Lee", "swipe_id": 0})
-    first, again = ({label.labeller for label in marks_of(said, Counter())} for _ in range(2))
-    assert first == again
-    (name,) = first
-    assert name.startswith("user-")
-    assert "im" not in name

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.importing.base import Identities, as_text, is_placeholder, spoken, text_of_html
-from persona_pipeline.importing.run import Imported, ImportOptions, import_messages
+from persona_pipeline.importing.base import as_text, is_placeholder, spoken, text_of_html
+from persona_pipeline.importing.run import Imported, ImportOptions, import_messages, read_export
 from persona_pipeline.importing.slack import SlackExport
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import Row, parse_message
@@ -80,12 +80,9 @@ def test_thinking_of_every_format_is_kept_beside_the_message(tmp_path: Path, nam
     assert (message.text, message.extras["thinking"]) == ("Hello", "Dry.")
 
 
-def test_ids_of_chats_are_made_of_texts_with_thinking_as_before(tmp_path: Path) -> None:
+def test_thinking_changes_no_id_and_is_alone_not_a_message(tmp_path: Path) -> None:
     plain = message_of(tmp_path, "x.jsonl", openai_chat(content="<think>Dry.</think>Hello"), format_name="openai")
     assert plain.id == "6bcce161f6e6d2cb0d9b4811"
-
-
-def test_a_text_that_is_thinking_alone_is_not_a_message(tmp_path: Path) -> None:
     (found,) = rows_of(tmp_path, "x.jsonl", json.dumps(openai_chat(content="<think>Dry")), format_name="openai")
     assert found.reason == "turn without text"
 
@@ -161,13 +158,9 @@ def test_a_message_of_slack_that_nests_too_deeply_is_named(
 
 
 def discord(folder: Path, name: str, *messages: Any, channel: str = "10", place: str = "general") -> Path:
+    said = {"author": {"id": "1", "name": "Bram", "isBot": True}}
     rows = [
-        {
-            "id": f"{channel}-{n}",
-            "timestamp": f"2026-02-01T10:00:{n:02}Z",
-            "author": {"id": "1", "name": "Bram", "isBot": True},
-            **message,
-        }
+        {"id": f"{channel}-{n}", "timestamp": f"2026-02-01T10:00:{n:02}Z", **said, **message}
         for n, message in enumerate(messages)
     ]
     data = {"guild": {"id": "1"}, "channel": {"id": channel, "name": place}, "exportedAt": "x", "messages": rows}
@@ -268,13 +261,7 @@ WEBHOOK = {"isBot": True, "discriminator": "0000"}
         ((account("1", "Ann", **WEBHOOK), account("1", "Bob", **WEBHOOK)), ["Ann", "Bob"]),
         ((unnumbered("a"), unnumbered("b")), ["Ann (a)", "Ann (b)"]),
     ],
-    ids=[
-        "two of a name",
-        "one of two names",
-        "one of two names, one of them an agent's",
-        "a webhook for two",
-        "two of a name without ids",
-    ],
+    ids=["two of a name", "one of two", "one of two, one of them an agent's", "a webhook for two", "without ids"],
 )
 def test_accounts_of_discord_are_speakers(world: World, tmp_path: Path, messages: Any, speakers: list[str]) -> None:
     imported = take(world, discord(tmp_path, "a.json", *messages))
@@ -329,12 +316,6 @@ def test_accounts_of_slack_are_speakers(
     assert [row[0] for row in said(world)] == speakers
 
 
-def test_names_stay_where_they_are_unique() -> None:
-    names = Identities()
-    assert [names.shown("a: 1", "Ann"), names.shown("b: 2", "Ann"), names.shown("a: 1", "Bo")] == ["Ann"] * 3
-    assert names.lines() == []
-
-
 # Beginnings that are shared
 
 
@@ -375,8 +356,6 @@ def test_a_branch_of_sillytavern_shares_its_beginning(
     with zipfile.ZipFile(tmp_path / "chats.zip", "w") as archive:
         for path in folder.iterdir():
             archive.write(path, path.name)
-    from persona_pipeline.importing.run import read_export
-
     assert len(read_export([tmp_path / "chats.zip"], ImportOptions())[0]) == count
 
 

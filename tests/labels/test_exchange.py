@@ -42,7 +42,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(rows=st.lists(st.tuples(TEXT.filter(bool), TEXT, st.sampled_from([*Role]))))
 def test_what_is_exported_comes_back(
     tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[tuple[str, str, Role]]

@@ -3,9 +3,9 @@
 import csv
 import io
 import shutil
-import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,7 @@ from persona_pipeline.base.documents.json import json_line, json_object
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.guard.labels.files import (
-    LABELS,
-    checked_label,
-    load_labels,
-)
+from persona_pipeline.guard.labels.files import LABELS, checked_label, load_labels
 from persona_pipeline.guard.labels.messages import (
     MarkSource,
     MessageLabel,
@@ -33,9 +29,10 @@ from persona_pipeline.guard.labels.messages import (
 )
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message
-from tests.support.command_line import in_process
+from tests.support import pull_requests
 from tests.support.judging import request
 from tests.support.labels import label_of, write_labels
+from tests.support.worlds import PROJECT
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 IN, OUT, UNCLEAR = Role.IN, Role.OUT, Role.UNCLEAR
@@ -78,12 +75,9 @@ def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_
 
 
 def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    template = Path(__file__).parents[2] / "persona_pipeline" / "world" / "template" / "gitattributes"
-    git("init")
+    git = partial(pull_requests.git, tmp_path)
+    template = PROJECT / "persona_pipeline" / "world" / "template" / "gitattributes"
+    git("init", "--initial-branch=main")
     shutil.copy(template, tmp_path / ".gitattributes")
     write_message_labels(tmp_path / "labels", [label("m0", IN, "eve")])
     git("add", ".gitattributes", "labels/messages.jsonl")
@@ -120,11 +114,8 @@ def test_a_file_of_an_earlier_release_is_read_and_moves_when_a_label_is_written(
     assert CliRunner().invoke(app, ["validate", str(old)]).exit_code == 0
     assert write_message_labels(folder, [label("m3", UNCLEAR)]) == [new, old]
     assert not old.exists()
-    assert [(item.message, item.verdict) for item in load_message_labels(folder)] == [
-        ("m1", IN),
-        ("m2", OUT),
-        ("m3", UNCLEAR),
-    ]
+    moved = [(item.message, item.verdict) for item in load_message_labels(folder)]
+    assert moved == [("m1", IN), ("m2", OUT), ("m3", UNCLEAR)]
 
 
 def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
@@ -133,9 +124,8 @@ def test_both_files_after_a_merge_are_one(tmp_path: Path) -> None:
     old.write_text(json_line(former(GIVEN[1])), encoding="utf-8")
     assert len(load_message_labels(tmp_path)) == 2
     old.write_text(json_line({**former(GIVEN[1]), "on": True}), encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match=r"voice.jsonl:1: ada has labelled this message otherwise at .*messages.jsonl:1"
-    ):
+    says = r"voice.jsonl:1: ada has labelled this message otherwise at .*messages.jsonl:1"
+    with pytest.raises(ConfigError, match=says):
         load_message_labels(tmp_path)
 
 
@@ -176,11 +166,11 @@ def test_a_spreadsheet_needs_no_key(column: str, cell: str, verdict: Role, tmp_p
 
 @pytest.mark.parametrize("option", ["--messages", "--voice"])
 def test_labels_of_messages_from_the_shell(
-    option: str, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
     get_settings.cache_clear()
-    kept, path = sample_root / LABELS / "messages.jsonl", tmp_path / "messages.csv"
+    kept, path = small_root / LABELS / "messages.jsonl", tmp_path / "messages.csv"
     write_message_labels(kept.parent, GIVEN)
     run = CliRunner().invoke
     assert [line.split()[2] for line in run(app, ["labels", "list", option]).stdout.splitlines()] == list(Role)
@@ -190,14 +180,6 @@ def test_labels_of_messages_from_the_shell(
     assert run(app, ["labels", "import", option, str(path)]).exit_code == 0
     assert kept.read_bytes() == before
     assert run(app, ["validate", str(kept)]).exit_code == 0
-
-
-@pytest.mark.parametrize("words", [[], ["pam"], ["--terminal"], ["pam", "--dimension", "adherence", "--newest"]])
-def test_the_command_label_leads_to_view(
-    words: list[str], sample_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = in_process(sample_root, monkeypatch, capsys)("label", *words)
-    assert done.returncode == 2 and "run `persona-pipeline view`" in done.stderr
 
 
 def verdicts(*found: Role) -> list[MessageVerdict]:

@@ -1,16 +1,12 @@
 """Judgments with their verdicts, and which labels are of claims that are still asked."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
+import shutil
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.world import World
 from tests.support.judged import judged_population
@@ -58,48 +54,32 @@ def test_a_verdict_in_store_and_recordings_counts_once(small_world: World, serve
     assert [len(item.verdicts) for item in judged_population(small_world)] == [1] * server.paid
 
 
-def _labelled(world: World, agent_id: str, dimension: str) -> list[Label]:
-    found = judged_population(world, [agent_id], [dimension])
+# A file, what is replaced in it ("": the file is taken away), by what, and whether labels of a dimension are still used.
+CHANGES = [
+    ("propositions/adherence/michael.yaml", 'claim: "', 'claim: "Really, ', False),
+    ("propositions/adherence/michael.yaml", "- id: michael-", "- id: renamed-", False),
+    ("propositions/fluency/michael.yaml", "", "", False),
+    ("personas/michael.yaml", "display_name: Michael Scott", "display_name: Mike", True),
+    ("personas/michael.yaml", "persona: |\n", "persona: |\n  New.\n", True),
+    ("messages/general.jsonl", '"text": "', '"text": "So. ', True),
+    ("personas/michael.yaml", "", "", True),
+]
+
+
+def test_a_label_is_used_while_its_claim_is_asked(sample_world: World) -> None:
+    found = judged_population(sample_world, ["michael"], ["adherence", "fluency"])
     labels = [label_of(item.request, 5, labeller="ada") for item in found]
-    write_labels(world.root / "labels", labels)
-    return labels
-
-
-def _edit(*path: str, old: str, new: str) -> Callable[[Path], None]:
-    return lambda root: replace_in(root.joinpath(*path), old, new)
-
-
-def _remove(*path: str) -> Callable[[Path], None]:
-    return lambda root: root.joinpath(*path).unlink()
-
-
-PERSONA = ("personas", "michael.yaml")
-CLAIMS = ("propositions", "adherence", "michael.yaml")
-
-
-@pytest.mark.parametrize(
-    ("dimension", "change", "is_used"),
-    [
-        pytest.param("adherence", _edit(*CLAIMS, old='claim: "', new='claim: "Really, '), False, id="claim edited"),
-        pytest.param(
-            "adherence", _edit(*CLAIMS, old="- id: michael-", new="- id: renamed-"), False, id="claim renamed"
-        ),
-        pytest.param("fluency", _remove("propositions", "fluency", "michael.yaml"), False, id="no claims"),
-        pytest.param(
-            "adherence", _edit(*PERSONA, old="display_name: Michael Scott", new="display_name: Mike"), True, id="name"
-        ),
-        pytest.param("adherence", _edit(*PERSONA, old="persona: |\n", new="persona: |\n  New.\n"), True, id="persona"),
-        pytest.param(
-            "adherence", _edit("messages", "general.jsonl", old='"text": "', new='"text": "So. '), True, id="messages"
-        ),
-        pytest.param("adherence", _remove(*PERSONA), True, id="no persona"),
-    ],
-)
-def test_a_label_is_used_while_its_claim_is_asked(
-    dimension: str, change: Callable[[Path], None], is_used: bool, sample_world: World
-) -> None:
-    labels = _labelled(sample_world, "michael", dimension)
-    change(sample_world.root)
-    found = calibrate_world(sample_world)
-    assert (found.unused == 0) is is_used
-    assert found.labelled == len(labels) - found.unused
+    for file, old, new, is_used in CHANGES:
+        path, dimension = sample_world.root / file, "fluency" if "fluency" in file else "adherence"
+        own = [label for label in labels if label.dimension == dimension]
+        write_labels(sample_world.root / "labels", own)
+        text = path.read_text(encoding="utf-8")
+        if old:
+            replace_in(path, old, new)
+        else:
+            path.unlink()
+        found = calibrate_world(sample_world)
+        assert (found.unused == 0) is is_used, (file, new)
+        assert found.labelled == len(own) - found.unused
+        path.write_text(text, encoding="utf-8")
+        shutil.rmtree(sample_world.root / "labels")

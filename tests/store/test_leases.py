@@ -52,7 +52,7 @@ def test_those_who_want_different_things_do_not_wait(store: Store) -> None:
 
 
 def test_very_many_are_held_at_once(store: Store) -> None:
-    with exclusive(store, [f"agent{number}" for number in range(2000)]):
+    with exclusive(store, [f"agent{number}" for number in range(500)]):
         assert is_held(store, "agent7")
     # Postgres frees them once it has noticed that the connection is closed.
     wait_until(lambda: not is_held(store, "agent7"))

@@ -7,7 +7,7 @@ import pytest
 
 from persona_pipeline.importing.traces.calls import last_words
 from persona_pipeline.importing.traces.messages import told_by
-from persona_pipeline.importing.traces.spans import SaidMessage, heard_by_event, read_span
+from persona_pipeline.importing.traces.spans import SaidMessage, read_span
 from tests.traces.documented import ASKED, ATTRIBUTES, BE, SAID
 from tests.traces.documented import CHAT as CALL
 from tests.traces.documented import EVENTS as BY_EVENTS
@@ -30,15 +30,10 @@ CURRENT = {"gen_ai.input.messages": CHAT, "gen_ai.output.messages": [{"role": "a
         {"gen_ai.input.messages": '[{"role": "user", "content": "Hi'},
         {"gen_ai.input.messages": 7},
         {"gen_ai.prompt.x.content": "Hi"},
+        {"ai.operationId": "ai.generateText", "ai.prompt": json.dumps({"messages": CHAT}), "ai.response.text": "So."},
         {
-            "ai.operationId": "ai.generateText",
-            "ai.prompt": json.dumps({"messages": CHAT}),
-            "ai.response.text": "Please.",
-        },
-        {
-            "langfuse.observation.type": "agent",
-            "langfuse.observation.input": "Hi",
-            "langfuse.observation.output": "Yes?",
+            f"langfuse.observation.{key}": value
+            for key, value in {"type": "agent", "input": "Hi", "output": "So."}.items()
         },
         {"langfuse.observation.type": "generation", "langfuse.observation.output": '{"score": 3}'},
         {"gen_ai.operation.name": "execute_tool", "gen_ai.output.messages": "21 C", **CURRENT},
@@ -73,31 +68,10 @@ def test_words_of_a_content(content: Any, text: str) -> None:
     assert read_span(found, ()).outputs == [SaidMessage("assistant", text)]
 
 
-@pytest.mark.parametrize("kind", ["toolCalls", "object"])
-def test_a_call_that_answers_without_words_has_answered(kind: str) -> None:
-    found = {"ai.prompt.messages": json.dumps(CHAT[:2]), f"ai.response.{kind}": "[]"}
-    assert read_span(found, ()).outputs == [SaidMessage("assistant", "")]
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "heard"),
-    [
-        ("gen_ai.user.message", {"content": "Hi"}, ((SaidMessage("user", "Hi"),), ())),
-        (
-            "gen_ai.user.message",
-            {"gen_ai.event.content": '{"role": "user", "content": "Hi"}'},
-            ((SaidMessage("user", "Hi"),), ()),
-        ),
-        (
-            "gen_ai.choice",
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes?"}},
-            ((), (SaidMessage("assistant", "Yes?"),)),
-        ),
-        ("gen_ai.choice", {"index": 1, "message": {"role": "assistant", "content": "Yes?"}}, ((), ())),
-    ],
-)
-def test_an_event_has_its_words_in_its_fields(name: str, given: dict[str, Any], heard: Any) -> None:
-    assert tuple(map(tuple, heard_by_event(name, given))) == heard
+def test_a_call_that_answers_without_words_has_answered() -> None:
+    for kind in ("toolCalls", "object"):
+        found = {"ai.prompt.messages": json.dumps(CHAT[:2]), f"ai.response.{kind}": "[]"}
+        assert read_span(found, ()).outputs == [SaidMessage("assistant", "")]
 
 
 def _words(*said: tuple[str, str]) -> list[str]:
@@ -123,19 +97,11 @@ def test_words_of_an_input_are_told_apart_by_the_answer_before_and_by_how_often_
 
 
 def test_a_history_tells_words_apart_that_are_said_again() -> None:
-    first = last_words([SaidMessage("user", "ok"), SaidMessage("assistant", "Sure."), SaidMessage("user", "ok")])
-    again = last_words(
-        [
-            SaidMessage("user", "ok"),
-            SaidMessage("assistant", "Sure."),
-            SaidMessage("user", "ok"),
-            SaidMessage("assistant", "Sure."),
-            SaidMessage("user", "ok"),
-        ]
-    )
-    assert first[0].role == again[0].role == "assistant"
-    assert first[0] != again[0]
-    assert first[1:] == again[1:] == (SaidMessage("user", "ok"),)
+    turn, again = [SaidMessage("user", "ok"), SaidMessage("assistant", "Sure.")], SaidMessage("user", "ok")
+    first, second = last_words([*turn, again]), last_words([*turn, *turn, again])
+    assert first[0].role == second[0].role == "assistant"
+    assert first[0] != second[0]
+    assert first[1:] == second[1:] == (again,)
 
 
 EXCHANGES = {name: (given, []) for name, given in ATTRIBUTES.items()} | {

@@ -40,6 +40,12 @@ def said(world: World) -> list[tuple[str | None, str, str]]:
     return [(message.channel, message.agent_id, message.text) for message in world.messages()]
 
 
+def emptied(world: World) -> None:
+    with world.store.begin() as connection:
+        connection.execute(sa.delete(tables.run_messages))
+        connection.execute(sa.delete(tables.trace_pieces))
+
+
 def conversation(turns: int, *, trace: int = 1, name: str = "c", by: str = "ann", parent: bool = True) -> Iterable[Any]:
     """Return the spans of a conversation, a trace a turn, each call with the whole history."""
     history: list[str] = []
@@ -102,9 +108,7 @@ def test_the_same_pieces_give_the_same_messages_in_whatever_order_and_however_of
     assert set(said(world)) == EVERYTHING
     assert len(whole) == 6 + 6 + 3
     for seed in range(6):
-        with world.store.begin() as connection:
-            connection.execute(sa.delete(tables.run_messages))
-            connection.execute(sa.delete(tables.trace_pieces))
+        emptied(world)
         rolls = random.Random(seed)
         again = [*found, *rolls.sample(found, len(found) // 2)]
         rolls.shuffle(again)
@@ -116,10 +120,8 @@ def test_the_same_pieces_give_the_same_messages_in_whatever_order_and_however_of
 
 
 def test_every_database_says_the_same(tmp_path: Path, database_url: str) -> None:
-    WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.", aliases=["Ann the Agent"]).persona(
-        "bob", "Bob purrs."
-    )
-    world = World.open(tmp_path / "world", database_url)
+    builder = WorldBuilder(tmp_path / "world").persona("ann", "Ann is dry.", aliases=["Ann the Agent"])
+    world = World.open(builder.persona("bob", "Bob purrs.").root, database_url)
     found = _everything()
     for number in (0, 1):
         keep_pieces(world, found[number::2])
@@ -131,11 +133,8 @@ def test_every_database_says_the_same(tmp_path: Path, database_url: str) -> None
 
 @pytest.mark.parametrize("order", itertools.permutations(range(3)))
 def test_whose_words_they_were_may_come_later(world: World, order: Sequence[int]) -> None:
-    parts = [
-        chat(3, ["Hi"], "Yes?", parent=2),
-        span(2, {"http.route": "/chat"}, parent=1),
-        agent(1, "Ann the Agent", "c"),
-    ]
+    between = span(2, {"http.route": "/chat"}, parent=1)
+    parts = [chat(3, ["Hi"], "Yes?", parent=2), between, agent(1, "Ann the Agent", "c")]
     for place in order:
         keep(world, request(parts[place], service="shop"))
     assert said(world) == [("c", "user", "Hi"), ("c", "ann", "Yes?")]
@@ -144,13 +143,9 @@ def test_whose_words_they_were_may_come_later(world: World, order: Sequence[int]
 
 
 def test_what_a_message_comes_from_stands_in_its_extras(world: World) -> None:
-    given = {
-        "gen_ai.response.id": "resp_1",
-        "gen_ai.response.model": "m-1",
-        "gen_ai.agent.name": "Mystery",
-        "gen_ai.agent.id": "asst_1",
-    }
-    keep(world, request(chat(5, ["Hi"], "Yes?", given={**given, "user.id": "eve"})))
+    given = {"response.id": "resp_1", "response.model": "m-1", "agent.name": "Mystery", "agent.id": "asst_1"}
+    given = {f"gen_ai.{key}": value for key, value in given.items()} | {"user.id": "eve"}
+    keep(world, request(chat(5, ["Hi"], "Yes?", given=given)))
     asked, answered = world.messages()
     ids = {"trace_id": f"{1:032x}", "span_id": f"{5:016x}"}
     known = {**ids, "response_id": "resp_1", "model": "m-1"}
@@ -161,7 +156,8 @@ def test_what_a_message_comes_from_stands_in_its_extras(world: World) -> None:
     assert answered.created_at - asked.created_at == timedelta(seconds=0.5)
 
 
-NODE = {"metadata": '{"langgraph_node": "bob"}'}
+NODE, PART = {"metadata": '{"langgraph_node": "bob"}'}, {"ai.telemetry.functionId": "f"}
+LANGCHAIN = {"metadata": '{"lc_agent_name": "bob", "langgraph_node": "f"}'}
 
 
 @pytest.mark.parametrize(
@@ -171,32 +167,12 @@ NODE = {"metadata": '{"langgraph_node": "bob"}'}
         pytest.param(NODE, {}, "ann", "shop", "bob", id="a node nearer than a name"),
         pytest.param({"ai.telemetry.functionId": "bob"}, {}, "ann", "shop", "bob", id="a function of the AI SDK"),
         pytest.param({"gen_ai.agent.name": "eve"}, NODE, "ann", "shop", "eve", id="whoever is named as an agent"),
-        pytest.param(
-            {"ai.telemetry.functionId": "f"}, {}, "chain", "Ann the Agent", "ann", id="a program that is an agent"
-        ),
-        pytest.param(
-            {"ai.telemetry.functionId": "f"}, NODE, "chain", "shop", "bob", id="an agent above a part of a program"
-        ),
-        pytest.param(
-            {"ai.telemetry.functionId": "f"}, {}, "chain", "shop", "f", id="a part of a program before all of it"
-        ),
-        pytest.param(
-            {"metadata": '{"lc_agent_name": "bob", "langgraph_node": "f"}'},
-            {},
-            "f",
-            "shop",
-            "bob",
-            id="LangChain's agent",
-        ),
+        pytest.param(PART, {}, "chain", "Ann the Agent", "ann", id="a program that is an agent"),
+        pytest.param(PART, NODE, "chain", "shop", "bob", id="an agent above a part of a program"),
+        pytest.param(PART, {}, "chain", "shop", "f", id="a part of a program before all of it"),
+        pytest.param(LANGCHAIN, {}, "f", "shop", "bob", id="LangChain's agent"),
         pytest.param({"metadata.agent_name": '"bob"'}, {}, "f", "shop", "bob", id="encoded"),
-        pytest.param(
-            {"gen_ai.agent.name": "RunnableSequence", "gen_ai.agent.id": "0a"},
-            {},
-            "f",
-            "shop",
-            "shop",
-            id="a class alone",
-        ),
+        pytest.param({"gen_ai.agent.name": "RunnableSequence"}, {}, "f", "shop", "shop", id="a class alone"),
         pytest.param({"metadata": "{broken"}, {}, "chain", "shop", "shop", id="nothing but the program"),
     ],
 )
@@ -303,9 +279,7 @@ def test_of_answers_made_anew_the_one_that_the_conversation_went_on_from_was_sai
         request(chat(1, heard, answer, trace=at + 1, at=at, given=GIVEN)) for at, (heard, answer) in calls.items()
     ]
     for order in itertools.permutations(requests):
-        with world.store.begin() as connection:
-            connection.execute(sa.delete(tables.run_messages))
-            connection.execute(sa.delete(tables.trace_pieces))
+        emptied(world)
         for each in order:
             keep(world, each)
         assert [text for _, _, text in said(world)] == lines
@@ -348,38 +322,21 @@ def test_a_transcript_that_grows_in_one_text_doubles_nothing(world: World) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "is_said"),
-    [
-        ("__REDACTED__", False),
-        ("[REDACTED]", False),
-        (" <redacted>\n", False),
-        ("REDACTED", False),
-        ("[Filtered]", False),
-        ("[Scrubbed due to 'password']", False),
-        ("\u2588\u2588\u2588\u2588", False),
-        ("********", False),
-        ("My name is [REDACTED].", True),
-        ("Redacted.", True),
-        ("*a masked man enters*", True),
-        ("**", True),
-    ],
-)
-def test_what_was_redacted_are_nobodys_words(world: World, text: str, is_said: bool) -> None:
-    keep(world, request(chat(1, [text], "Yes?", given=GIVEN), chat(2, ["Tea?"], text, trace=2, at=5, given=GIVEN)))
-    words = [text] if is_said else []
-    assert [line for _, _, line in said(world)] == [*words, "Yes?", "Tea?", *words]
+def test_what_was_redacted_are_nobodys_words(world: World) -> None:
+    masks = ("__REDACTED__", "[REDACTED]", " <redacted>\n", "REDACTED", "[Filtered]", "[Scrubbed due to 'password']")
+    words = ("My name is [REDACTED].", "Redacted.", "*a masked man enters*", "**")
+    for text in (*masks, "\u2588\u2588\u2588\u2588", "********", *words):
+        emptied(world)
+        keep(world, request(chat(1, [text], "Yes?", given=GIVEN), chat(2, ["Tea?"], text, trace=2, at=5, given=GIVEN)))
+        lines = [text] if text in words else []
+        assert [line for _, _, line in said(world)] == [*lines, "Yes?", "Tea?", *lines], text
 
 
 @pytest.mark.parametrize("handed", ["The kettle is on.", "ann: The kettle is on.", "Ann: The kettle is on."])
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_one_agent_is_told_of_another_was_said_by_that_one(world: World, handed: str, turned: bool) -> None:
-    first = chat(
-        1, ["Report."], "The kettle is on.", trace=1, given={"gen_ai.agent.name": "ann", "gen_ai.conversation.id": "c"}
-    )
-    then = chat(
-        1, [handed], "It purrs.", trace=2, at=5, given={"gen_ai.agent.name": "bob", "gen_ai.conversation.id": "c"}
-    )
+    first = chat(1, ["Report."], "The kettle is on.", trace=1, given=GIVEN)
+    then = chat(1, [handed], "It purrs.", trace=2, at=5, given={**GIVEN, "gen_ai.agent.name": "bob"})
     for each in (then, first) if turned else (first, then):
         keep(world, request(each))
     assert said(world) == [("c", "user", "Report."), ("c", "ann", "The kettle is on."), ("c", "bob", "It purrs.")]
@@ -421,16 +378,11 @@ def test_a_span_without_valid_ids_and_times_is_refused(changed: dict[str, Any], 
 
 
 def test_a_text_that_is_too_long_is_cut_and_the_conversation_goes_on(world: World) -> None:
-    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
     long = "x" * 1_200_000
-    keep(world, request(chat(1, ["Hi"], long, given=given)))
-    keep(world, request(chat(1, ["Hi", long, "ok"], "Yes?", trace=2, at=5, given=given)))
-    assert [(name, len(text), text[-2:]) for _, name, text in said(world)] == [
-        ("user", 2, "Hi"),
-        ("ann", 1_000_000, "x\u2026"),
-        ("user", 2, "ok"),
-        ("ann", 4, "s?"),
-    ]
+    keep(world, request(chat(1, ["Hi"], long, given=GIVEN)))
+    keep(world, request(chat(1, ["Hi", long, "ok"], "Yes?", trace=2, at=5, given=GIVEN)))
+    lines = [("user", 2, "Hi"), ("ann", 1_000_000, "x\u2026"), ("user", 2, "ok"), ("ann", 4, "s?")]
+    assert [(name, len(text), text[-2:]) for _, name, text in said(world)] == lines
 
 
 def test_names_that_are_no_names_are_made_some(world: World) -> None:
@@ -464,9 +416,6 @@ def test_a_span_of_the_program_that_repeats_a_call_says_nothing_more(world: Worl
 
 
 def test_what_looks_like_a_call_and_has_no_known_form_is_refused(world: World) -> None:
+    output = '{"role": "assistant", "content": "Yes?", "used_tools": [{"a": 1}]}'
     with pytest.raises(RefusedError, match=r"0001: output\.used_tools looks like a tool call"):
-        pieces(
-            request(
-                span(1, {"input": "Hi", "output": '{"role": "assistant", "content": "Yes?", "used_tools": [{"a": 1}]}'})
-            )
-        )
+        pieces(request(span(1, {"input": "Hi", "output": output})))

@@ -42,7 +42,7 @@ PAIRS = [
     ("question", "answer"),
     ("request_messages", "response_text"),
 ]
-PREFIX = st.sampled_from(["", "q.", "xk.zq.", "span_", "Vendor:"])
+FORMS, PREFIX = st.sampled_from([*MESSAGES]), st.sampled_from(["", "q.", "xk.zq.", "span_", "Vendor:"])
 
 
 def encoded(value: Any, times: int) -> Any:
@@ -56,7 +56,7 @@ def expected(said: Said) -> tuple[Any, Any]:
     return messages[:-1], messages[-1:]
 
 
-@given(CHATS, st.sampled_from([*MESSAGES]), st.sampled_from([*AROUND]), PREFIX, st.integers(0, 2), st.booleans())
+@given(CHATS, FORMS, st.sampled_from([*AROUND]), PREFIX, st.integers(0, 2), st.booleans())
 def test_a_conversation_under_any_key(
     said: Said, form: str, around: str, prefix: str, times: int, by_event: bool
 ) -> None:
@@ -66,15 +66,7 @@ def test_a_conversation_under_any_key(
     assert contents[:2] == expected(said)
 
 
-@given(
-    CHATS,
-    st.sampled_from([*MESSAGES]),
-    st.sampled_from([*AROUND]),
-    PREFIX,
-    st.sampled_from(PAIRS),
-    st.integers(0, 2),
-    st.data(),
-)
+@given(CHATS, FORMS, st.sampled_from([*AROUND]), PREFIX, st.sampled_from(PAIRS), st.integers(0, 2), st.data())
 def test_an_input_and_an_output_of_any_form(
     said: Said, form: str, around: str, prefix: str, pair: tuple[str, str], times: int, data: st.DataObject
 ) -> None:
@@ -131,8 +123,6 @@ def test_any_span_is_read_or_refused(found: dict[str, Any]) -> None:
     ("message", "place"),
     [
         ({"role": "assistant", "content": [{"type": "tool_use", "input": {}}]}, "q.output.content[0]"),
-        ({"role": "assistant", "content": "Hi", "used_tools": [{"what": 1}]}, "q.output.used_tools"),
-        ({"text": "Hi", "tool_calls": [{"x": 1}]}, "q.output.tool_calls[0]"),
         ({"text": "Hi", "used_tools": [{"what": 1}]}, "q.output.used_tools"),
     ],
 )
@@ -155,13 +145,7 @@ def test_what_a_program_writes_of_its_objects_are_no_words(written: str) -> None
     [
         "<think>No lift!</think>Yes.",
         {"role": "assistant", "content": "No lift!</think>Yes."},
-        {"role": "assistant", "content": "Yes.", "reasoning_content": "No lift!"},
         [{"type": "thinking", "thinking": "No lift!"}, {"type": "text", "text": "Yes."}],
-        {
-            "role": "assistant",
-            "parts": [{"type": "reasoning", "content": "No lift!"}, {"type": "text", "content": "Yes."}],
-        },
-        {"role": "model", "parts": [{"text": "No lift!", "thought": True}, {"text": "Yes."}]},
     ],
     ids=repr,
 )

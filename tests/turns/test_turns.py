@@ -95,11 +95,8 @@ def test_thinking_is_kept_apart(text: str, thinking: str, words: str) -> None:
 
 
 def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
-    assert [read_turns(value)[0].calls for value in ("a", {"text": "a"}, {"text": "a", "tool_calls": []})] == [
-        None,
-        None,
-        [],
-    ]
+    assert [read_turns(value)[0].calls for value in ("a", {"text": "a"})] == [None, None]
+    assert read_turns({"text": "a", "tool_calls": []})[0].calls == []
     assert read_turns([{"role": "assistant", "content": "a"}])[0].calls == []
 
 
@@ -109,13 +106,9 @@ def test_where_a_text_holds_a_call_nothing_is_known_of_calls(name: str) -> None:
     assert [turn.calls for turn in read_turns([said, done])] == [None, []]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [{"choices": [{"message": []}]}, [{"type": "message"}], [{"type": "message", "content": 5}]],
-    ids=["a choice of no messages", "an item without content", "an item of a number"],
-)
-def test_an_empty_answer_of_an_api_is_read_without_words(value: Any) -> None:
-    assert not any(turn.text for turn in read_turns(value))
+def test_an_empty_answer_of_an_api_is_read_without_words() -> None:
+    for value in ({"choices": [{"message": []}]}, [{"type": "message"}], [{"type": "message", "content": 5}]):
+        assert not any(turn.text for turn in read_turns(value))
 
 
 def test_items_of_the_responses_api_stay_with_who_said_them() -> None:
