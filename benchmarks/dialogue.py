@@ -13,11 +13,8 @@ import tarfile
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-
-from persona_pipeline.world.models import Message
 
 PACKAGE = "schrutepy==0.1.2"
 SPEAKERS = 12
@@ -68,7 +65,6 @@ NO_NAMES = {
     "Driver",
     "New",
 }
-FIRST_DAY = datetime(2020, 1, 6, 9, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -116,17 +112,3 @@ def speakers() -> tuple[str, ...]:
 def turns(speaker: str) -> list[Line]:
     """Return one speaker's turns in order."""
     return [line for line in lines() if line.speaker == speaker]
-
-
-def as_messages(chosen: list[Line]) -> list[Message]:
-    """Return turns as messages: an episode is a day, a turn a minute."""
-    return [
-        Message(
-            f"{line.speaker}-{line.episode}-{number}",
-            line.speaker,
-            line.text,
-            FIRST_DAY + timedelta(days=line.episode, seconds=number / 100),
-            "show",
-        )
-        for number, line in enumerate(chosen)
-    ]

@@ -204,7 +204,7 @@ def agents_of(walk: Walk, reader: Reader, seed: int) -> dict[str, datetime]:
     for place in range(50):
         name = f"agent{place}"
         walk.persona(name, name.title())
-        said = chats.made(chats.GENRES["tickets"], 1000 * seed + place, 100, 1)
+        said = chats.made(1000 * seed + place, 100, 1)
         for start in range(0, len(said), 6):
             opened = MONDAY + timedelta(days=35 * start / len(said), minutes=place)
             for item in said[start : start + 6]:

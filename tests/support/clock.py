@@ -34,11 +34,6 @@ class Clock:
     def forward(self, seconds: float) -> None:
         self._ahead += seconds
 
-    def stand_still(self) -> None:
-        """Pass no time of its own from now on, however long the machine takes; ``forward`` alone moves it."""
-        now = self._real()
-        self._real = lambda: now
-
     @classmethod
     def take_over(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         """Return a clock that everybody looks at until the test is over."""
