@@ -16,6 +16,7 @@ from persona_pipeline.cli.options import (
     names,
     open_world,
     request_of,
+    say,
 )
 from persona_pipeline.cli.running import CommandResult, end, shows
 
@@ -45,7 +46,7 @@ def show(
     try:
         variables = {"agent_name": load_persona(root, agent).display_name}
     except ConfigError as error:
-        typer.echo(str(error), err=True)
+        say(str(error))
         variables = {}
     said = f"{len(merged.propositions)} claims of {agent} in {dimension}"
     return CommandResult(claims_page(merged, variables), merged.to_dict(), summary=said)
@@ -99,7 +100,7 @@ def test(
         return None
     opened = open_judge(judge_name(given.judge, mock_judge, world=world), world, JudgeOptions.of(given))
     if opened.live:
-        typer.echo(trial.estimate(world.settings), err=True)
+        say(trial.estimate(world.settings))
     matrix = run_trial(trial, opened)
     return CommandResult(matrix_page(matrix), matrix.to_dict(), matrix.exit_code)
 
@@ -172,17 +173,15 @@ def _let_write(world: "World", plan: "Draft", what: str, request: "EvaluationReq
         end()
     opened = open_judge(live_judge_name(world, request.judge), world, JudgeOptions.of(request))
     if opened.live:
-        typer.echo(cost_of(plan.question, world.settings), err=True)
+        say(cost_of(plan.question, world.settings))
     drafted = write_draft(plan, draft_backend(opened))
-    for warning in drafted.warnings:
-        typer.echo(f"injection: {one_line(warning)}", err=True)
-    for dropped in drafted.dropped:
-        typer.echo(f"dropped: {one_line(dropped)}", err=True)
-    typer.echo(cost_line(drafted.usage), err=True)
+    say(*(f"injection: {one_line(warning)}" for warning in drafted.warnings))
+    say(*(f"dropped: {one_line(dropped)}" for dropped in drafted.dropped))
+    say(cost_line(drafted.usage))
     if drafted.failure:
-        typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
+        say(f"no draft: {one_line(drafted.failure)}")
     if drafted.path is None:
-        typer.echo("no file was written", err=True)
+        say("no file was written")
         end(EXIT_BUDGET if drafted.failure.startswith("budget") else EXIT_COVERAGE)
     typer.echo(f"{plural(drafted.kept, what)} written, please review: {drafted.path}")
 
@@ -205,8 +204,7 @@ def import_cards(
     for path in cards:
         agent_id, written = import_card(root, path, agent)
         typer.echo(f"{agent_id}: {', '.join(item.relative_to(root).as_posix() for item in written)}")
-        for note in card_notes(root, agent_id):
-            typer.echo(f"  {one_line(note)}", err=True)
+        say(*(f"  {one_line(note)}" for note in card_notes(root, agent_id)))
 
 
 @personas.command("export")
@@ -235,6 +233,5 @@ def export_one(
     if path.exists() and not force:
         raise ConfigError(f"{path} exists; name another with --output, or replace it with --force")
     write_atomically(path, exported.data)
-    for note in exported.notes:
-        typer.echo(note, err=True)
+    say(*exported.notes)
     typer.echo(f"{path}")

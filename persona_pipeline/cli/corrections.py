@@ -21,6 +21,7 @@ from persona_pipeline.cli.options import (
     open_world,
     request_of,
     require_token,
+    say,
     taking,
     token_in,
 )
@@ -53,8 +54,7 @@ def serve(
         ),
     ] = "PERSONA_CORRECTIONS_CONFIG_TOKEN",
     unix_socket: Annotated[
-        Path | None,
-        typer.Option(help="Listen on this Unix socket instead; only this user can connect.", show_default=False),
+        Path | None, typer.Option(help="Listen on this Unix socket instead; only this user can connect.")
     ] = None,
     judge: Annotated[
         str | None,
@@ -74,19 +74,15 @@ def serve(
     upstream: Annotated[
         str | None,
         typer.Option(
-            help="Forward other requests under /v1 to this server, such as https://api.openai.com/v1, and check the answers.",
-            show_default=False,
+            help="Forward other requests under /v1 to this server, such as https://api.openai.com/v1, and check the answers."
         ),
     ] = None,
     agent: Annotated[
-        list[str] | None,
-        typer.Option(help="MODEL=AGENT: the agent that speaks for this model; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="MODEL=AGENT: the agent that speaks for this model; repeatable.")
     ] = None,
     agent_key_env: Annotated[
         list[str] | None,
-        typer.Option(
-            help="VARIABLE=AGENT: the agent that speaks for the key in this variable; repeatable.", show_default=False
-        ),
+        typer.Option(help="VARIABLE=AGENT: the agent that speaks for the key in this variable; repeatable."),
     ] = None,
     ask_again: Annotated[
         bool | None,
@@ -94,7 +90,6 @@ def serve(
             "--ask-again/--no-ask-again",
             help="Send a request again when its answer is rejected. Only for servers without side effects, such as tools. "
             "Default: on for hosts known to serve only models.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -146,7 +141,7 @@ def _upstream(
     found = ModelUpstream(url, by_model, keys, ask_again)
     if not found.is_asked_again and ask_again is None:
         said = "rejected answers are sent and only counted, as this server may have side effects"
-        typer.echo(f"--upstream {url}: {said}; if it only serves a model, add --ask-again", err=True)
+        say(f"--upstream {url}: {said}; if it only serves a model, add --ask-again")
     return found
 
 
@@ -303,8 +298,7 @@ def replay(
     from persona_pipeline.reporting.pages.instruments import replay_page
 
     world, said = open_world(), request_of(context, asked)
-    for problem in world.sync().problems:
-        typer.echo(f"left out: {problem}", err=True)
+    say(*(f"left out: {problem}" for problem in world.sync().problems))
     request = ReplayRequest(
         agents=list(dict.fromkeys(agents)),
         window=WorldReader(world).window(window, said.as_of or world.newest_message_time() or world.horizon),

@@ -26,6 +26,7 @@ from persona_pipeline.cli.options import (
     open_world,
     option,
     request_of,
+    say,
 )
 from persona_pipeline.cli.running import CommandResult, end, run_and_print, shows, tell, watched_judging
 
@@ -48,8 +49,7 @@ def evaluate(
     verbose: Verbose = False,
     notify: Notify = None,
     save_snapshot: Annotated[
-        Path | None,
-        typer.Option(help="Write the inputs and all answers of the run to this file (.json or .json.gz)."),
+        Path | None, typer.Option(help="Write the inputs and all answers of the run to this file (.json or .json.gz).")
     ] = None,
     snapshot: Annotated[
         Path | None,
@@ -85,18 +85,16 @@ def evaluate(
             from persona_pipeline.judging.open import JudgeOptions
 
             typer.echo(str(estimate_run(world, request, request.judge, JudgeOptions.of(request))))
-            for line in WorldReader(world).names_of(request).lines():
-                typer.echo(line, err=True)
+            say(*WorldReader(world).names_of(request).lines())
             return
         judge = judge_name(request.judge, mock_judge, world=world)
         run = run_and_print(context, world, request, judge=judge, verbose=verbose)
-        for path in run.baselines:
-            typer.echo(f"baseline written: {path}", err=True)
+        say(*(f"baseline written: {path}" for path in run.baselines))
         if save_snapshot is not None or chosen:
             gather(world, run.report)
         if save_snapshot is not None and run.replay is not None:
             save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
-            typer.echo(f"snapshot written: {save_snapshot}", err=True)
+            say(f"snapshot written: {save_snapshot}")
         _write(run.report, chosen, output)
         tell(report_notice(run.report), notify or ())
         end(run.report.exit_code)
@@ -108,8 +106,7 @@ def _replayed(snapshot: Path, format: str, output: Path | None, verbose: bool) -
     from persona_pipeline.reporting.render import print_report
 
     run = replayed(load_replay(snapshot))
-    for note in run.notes:
-        typer.echo(note, err=True)
+    say(*run.notes)
     print_report(run.report, verbose=verbose)
     _write(run.report, format, output)
     return run.report.exit_code
@@ -125,7 +122,7 @@ def _write(report: "RunReport", format: str, output: Path | None, by: str = "dim
     content = _table(report, by, format) if format in TABLES else render(report, format)
     if output is not None:
         write_atomically(output, content)
-        typer.echo(f"report written: {output}", err=True)
+        say(f"report written: {output}")
     elif isinstance(content, bytes):
         raise ConfigError(f"--format {format} is not text; name a file with --output")
     else:
@@ -156,7 +153,7 @@ def baseline(
     world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
     if judge != "recorded" and world.settled(request).samples < 3:
-        typer.echo("hint: a baseline judged once is noisy; --samples 5 makes drops easier to detect", err=True)
+        say("hint: a baseline judged once is noisy; --samples 5 makes drops easier to detect")
     run = run_and_print(context, world, request, judge=judge, verbose=verbose)
     for path in run.baselines:
         typer.echo(str(path))
@@ -308,7 +305,7 @@ def view(
     if bundle is not None:
         written = write_bundle(open_world(), bundle)
         typer.echo(f"{len(written)} pages written: {written[0]}")
-        typer.echo("The pages contain messages; share them only with people who may read those.", err=True)
+        say("The pages contain messages; share them only with people who may read those.")
         return
     world, who = open_world(), _person(labeller)
     try:
@@ -317,7 +314,7 @@ def view(
         raise ConfigError(f"port {port} cannot be used ({error.strerror}); add --port 0") from error
     token = secrets.token_urlsafe(24)
     typer.echo(f"Open http://127.0.0.1:{listening.getsockname()[1]}{address('/', key=token)}")
-    typer.echo("Press Ctrl-C to end; labels are saved immediately.", err=True)
+    say("Press Ctrl-C to end; labels are saved immediately.")
     config = uvicorn.Config(create_app(world, who, token), ws="none", access_log=False, log_level="warning")
     uvicorn.Server(config).run(sockets=[listening])
 

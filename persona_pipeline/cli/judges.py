@@ -21,6 +21,7 @@ from persona_pipeline.cli.options import (
     names,
     open_world,
     request_of,
+    say,
 )
 from persona_pipeline.cli.running import CommandResult, end, shows
 
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 def calibrate(
     dimensions: EitherDimensions = "all",
     require_calibration: Annotated[
-        bool,
-        typer.Option("--require-calibration", help="Fail until people labelled 20 messages or 50 judgments."),
+        bool, typer.Option("--require-calibration", help="Fail until people labelled 20 messages or 50 judgments.")
     ] = False,
 ) -> CommandResult:
     """Measure each judge against people's labels; makes no API calls.
@@ -79,10 +79,7 @@ OfMessages = Annotated[
 @labels.command("list")
 @shows()
 def list_labels(
-    agents: Agents = "all",
-    dimensions: Dimensions = "all",
-    labeller: OnlyOf = None,
-    messages: OfMessages = False,
+    agents: Agents = "all", dimensions: Dimensions = "all", labeller: OnlyOf = None, messages: OfMessages = False
 ) -> CommandResult:
     """List labels."""
     from persona_pipeline.guard.labels.files import LABELS, load_labels
@@ -137,7 +134,7 @@ def export_labels(
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
-        typer.echo(f"{plural(len(labels), 'label')} written: {output}", err=True)
+        say(f"{plural(len(labels), 'label')} written: {output}")
     end(looked_at=len(labels), looked_for="labels of these agents' messages")
 
 
@@ -172,7 +169,7 @@ def import_labels(
         raise ConfigError(problems)
     for path in write_message_labels(world.root / LABELS, read):
         typer.echo(str(path))
-    typer.echo(f"{plural(len(read), 'label')} read", err=True)
+    say(f"{plural(len(read), 'label')} read")
     end(looked_at=len(read), looked_for=f"labels in {', '.join(map(str, files))}")
 
 
@@ -227,7 +224,7 @@ def unused(context: typer.Context, **asked: Any) -> None:
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
     known = len(backend.recordings) + len(backend.failures)
-    typer.echo(f"{len(left)} of {known} recordings are not used", err=True)
+    say(f"{len(left)} of {known} recordings are not used")
     end(looked_at=known, looked_for="recordings")
 
 
@@ -268,7 +265,7 @@ def rejudge(
     answered = sum(not row.live.has_failed for row in rows)
     share = len(disagree) / max(1, answered)
     said = f"{len(disagree)} of {answered} disagree ({share:.0%}); {len(rows)} drawn of {known}; seed {day}"
-    typer.echo(said, err=True)
+    say(said)
     end(
         EXIT_COVERAGE if answered < len(rows) else int(share > most),
         looked_at=len(rows),

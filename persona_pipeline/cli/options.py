@@ -114,22 +114,17 @@ Notify = Annotated[
     typer.Option(
         metavar="NAME",
         help="Send a webhook to this alert of persona.yaml on a drop or an inconclusive result; repeatable.",
-        show_default=False,
     ),
 ]
 # Options that only a target of a suite, an interview or a comparison needs.
-TargetsFile = Annotated[
-    Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.", show_default=False)
-]
+TargetsFile = Annotated[Path | None, typer.Option(help="The targets file; by default the nearest targets.yaml.")]
 AllowCode = Annotated[bool, typer.Option(help="Allow targets to run programs.")]
 AllowEnv = Annotated[
-    list[str] | None,
-    typer.Option(help="An environment variable that the targets file may read; repeatable.", show_default=False),
+    list[str] | None, typer.Option(help="An environment variable that the targets file may read; repeatable.")
 ]
 AllowTargets = Annotated[bool, typer.Option(help="Allow targets named by the suite to call servers.")]
 AllowPath = Annotated[
-    list[Path] | None,
-    typer.Option(help="A further folder whose files the suite may name; repeatable.", show_default=False),
+    list[Path] | None, typer.Option(help="A further folder whose files the suite may name; repeatable.")
 ]
 
 
@@ -138,7 +133,7 @@ def format_option(formats: Sequence[str]) -> Any:
     said = (
         f"{', '.join(formats[:-1])} or {formats[-1]}; by default what the name of --output ends in, else {formats[0]}."
     )
-    return typer.Option("--format", help=said, show_default=False)
+    return typer.Option("--format", help=said)
 
 
 def chosen_format(format: str | None, output: Path | None, known: Sequence[str], *, as_json: bool = False) -> str:
@@ -179,13 +174,18 @@ def world_settings() -> "Settings":
     return merged(environment(), load_world_file(environment().world_root))
 
 
+def say(*lines: object) -> None:
+    """Print lines on stderr."""
+    for line in lines:
+        typer.echo(str(line), err=True)
+
+
 def open_world(root: Path | None = None, *, sync: bool = False) -> "World":
     """Return the world; ``sync``: read its files into the store first and print their problems."""
     from persona_pipeline.world.world import World
 
     world = World.open(root)
-    for problem in world.sync().problems if sync else ():
-        typer.echo(str(problem), err=True)
+    say(*world.sync().problems if sync else ())
     return world
 
 
@@ -213,8 +213,7 @@ def live_judge_name(world: "World", judge: str | None = None) -> str:
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")]
 TokenEnv = Annotated[
-    str,
-    typer.Option(help="Environment variable with the bearer token; required to listen beyond this machine."),
+    str, typer.Option(help="Environment variable with the bearer token; required to listen beyond this machine.")
 ]
 HeaderTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for the head of a request to arrive.")]
 

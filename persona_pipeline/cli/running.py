@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from persona_pipeline.base.errors import EXIT_OK, NothingError
-from persona_pipeline.cli.options import AsJson, Command, Output, chosen_format, format_option, taking
+from persona_pipeline.cli.options import AsJson, Command, Output, chosen_format, format_option, say, taking
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
@@ -75,10 +75,9 @@ def _show(result: CommandResult, format: str, output: Path | None) -> None:
     from persona_pipeline.reporting.render import write_page
 
     title = write_page(result.page, result.data, format, output)
-    for note in result.notes:
-        typer.echo(note, err=True)
+    say(*result.notes)
     if result.looked_at != 0:
-        typer.echo(f"{result.summary or title}. Exit code {result.code}.", err=True)
+        say(f"{result.summary or title}. Exit code {result.code}.")
     end(result.code, looked_at=result.looked_at, looked_for=result.looked_for)
 
 
@@ -97,10 +96,8 @@ def run_and_print(
         options = JudgeOptions.of(request, progress)
         opened = open_judge(judge, world, options)
         run = run_evaluation(world, opened, request)
-    for problem in run.problems:
-        typer.echo(f"left out: {problem}", err=True)
-    for note in run.notes:
-        typer.echo(note, err=True)
+    say(*(f"left out: {problem}" for problem in run.problems))
+    say(*run.notes)
 
     from persona_pipeline.reporting.render import print_report
 
@@ -108,7 +105,7 @@ def run_and_print(
     if request.record:
         command = _again(context, judge, run.report.provenance.get("window_end"))
         if missing := missing_text(world, opened, command, judge, options):
-            typer.echo(missing, err=True)
+            say(missing)
     return run
 
 
@@ -135,8 +132,7 @@ def tell(notice: "Notice | None", names: Sequence[str]) -> None:
         return
     from persona_pipeline.reporting.notify import addresses, notify
 
-    for problem in notify(notice, addresses(names)):
-        typer.echo(problem, err=True)
+    say(*notify(notice, addresses(names)))
 
 
 def end(code: int = EXIT_OK, *, looked_at: int | None = None, looked_for: str = "") -> NoReturn:
@@ -167,7 +163,7 @@ def watched_judging() -> Iterator["Progress"]:
             sys.stderr.write(f"\r\x1b[2K{line}")
             sys.stderr.flush()
         else:
-            typer.echo(line, err=True)
+            say(line)
 
     progress = Progress(show, ON_A_TERMINAL if terminal else IN_A_LOG)
     try:
@@ -175,10 +171,9 @@ def watched_judging() -> Iterator["Progress"]:
     except KeyboardInterrupt:
         _end_line(progress, terminal)
         kept = progress.known + progress.answered
-        typer.echo(
+        say(
             f"stopped: {kept} judgments are kept (${progress.usd:.4f} paid); "
-            "run the same command again to continue; kept judgments cost nothing",
-            err=True,
+            "run the same command again to continue; kept judgments cost nothing"
         )
         end(EXIT_INTERRUPTED)
     _end_line(progress, terminal)

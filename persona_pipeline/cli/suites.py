@@ -22,6 +22,7 @@ from persona_pipeline.cli.options import (
     TargetsFile,
     judge_name,
     require_known,
+    say,
     world_settings,
 )
 from persona_pipeline.cli.running import CommandResult, end, shows, tell
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args_is_help=True)
 
 
-File = Annotated[Path, typer.Argument(help="The suite: .yaml, .yml or .jsonl.", show_default=False)]
-Places = Annotated[
-    list[Path], typer.Argument(help="Suites: files, folders with *.eval.yaml in them, globs.", show_default=False)
-]
+File = Annotated[Path, typer.Argument(help="The suite: .yaml, .yml or .jsonl.")]
+Places = Annotated[list[Path], typer.Argument(help="Suites: files, folders with *.eval.yaml in them, globs.")]
 TestIds = Annotated[
     list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob; repeatable.")
 ]
@@ -49,8 +48,7 @@ def load(path: Path, allow_path: list[Path] | None) -> "Suite":
     from persona_pipeline.suites.running.opening import load_suite, suite_roots
 
     suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
-    for warning in (*suite.warnings, *suite.missing):
-        typer.echo(f"warning: {warning}", err=True)
+    say(*(f"warning: {warning}" for warning in (*suite.warnings, *suite.missing)))
     return suite
 
 
@@ -148,24 +146,16 @@ SUITE_ENDINGS = (".jsonl", ".json", ".xml", ".html")
 def run(
     places: Places,
     as_json: AsJson = False,
-    responses: Annotated[
-        Path | None, typer.Option(help="Grade these recorded answers; calls no target.", show_default=False)
-    ] = None,
+    responses: Annotated[Path | None, typer.Option(help="Grade these recorded answers; calls no target.")] = None,
     targets: TargetsFile = None,
     target: Annotated[
-        list[str] | None,
-        typer.Option(help="The target that answers, instead of the suite's own; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="The target that answers, instead of the suite's own; repeatable.")
     ] = None,
     test_id: TestIds = None,
     tag: Tags = None,
-    shard: Annotated[
-        str | None, typer.Option(help="Only this part of the tests, such as 2/4.", show_default=False)
-    ] = None,
+    shard: Annotated[str | None, typer.Option(help="Only this part of the tests, such as 2/4.")] = None,
     changed: Annotated[
-        str | None,
-        typer.Option(
-            help="Only tests whose files or targets changed since this commit, such as HEAD.", show_default=False
-        ),
+        str | None, typer.Option(help="Only tests whose files or targets changed since this commit, such as HEAD.")
     ] = None,
     allow_code: Annotated[bool, typer.Option(help="Allow the suite to run its own programs.")] = False,
     allow_path: AllowPath = None,
@@ -177,8 +167,7 @@ def run(
         float | None, typer.Option(help="US dollars that judge and targets may cost; tests beyond it have no score.")
     ] = None,
     output: Annotated[
-        list[Path] | None,
-        typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),
+        list[Path] | None, typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run that wrote the .jsonl file of --output.")] = False,
     workers: Annotated[
@@ -187,7 +176,6 @@ def run(
             min=1,
             max=256,
             help="Tests at once; by default as the target says, and 20 for recorded answers with a judge.",
-            show_default=False,
         ),
     ] = None,
     timeout: Annotated[
@@ -196,10 +184,7 @@ def run(
     max_retries: Annotated[
         int, typer.Option(min=0, max=10, help="Retries after a temporary error, such as a timeout.")
     ] = 2,
-    cache: Annotated[
-        bool | None,
-        typer.Option("--cache/--no-cache", help="Reuse earlier answers of a target.", show_default=False),
-    ] = None,
+    cache: Annotated[bool | None, typer.Option("--cache/--no-cache", help="Reuse earlier answers of a target.")] = None,
     keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of passing tests too.")] = False,
     save: Annotated[bool, typer.Option(help="Save the run to the store.")] = False,
     notify: Notify = None,
@@ -327,14 +312,13 @@ FAIL_ON = ("worse", "interval", "none")
 @app.command()
 @shows()
 def compare(
-    a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.", show_default=False)],
-    b: Annotated[Path, typer.Argument(help="Results of the second run.", show_default=False)],
+    a: Annotated[Path, typer.Argument(help="Results of the first run: .jsonl or .json.")],
+    b: Annotated[Path, typer.Argument(help="Results of the second run.")],
     threshold: Annotated[
         float, typer.Option(min=0, max=1, help="Difference (0-1) from which a test is won or lost.")
     ] = 0.1,
     fail_on: Annotated[
-        str,
-        typer.Option(help="worse: the mean dropped; interval: significantly more tests lost than won; none."),
+        str, typer.Option(help="worse: the mean dropped; interval: significantly more tests lost than won; none.")
     ] = "worse",
 ) -> CommandResult:
     """Compare two runs test by test.
@@ -357,14 +341,11 @@ def compare(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.")],
     origin: Annotated[
-        str | None,
-        typer.Option("--from", help="promptfoo, agentv or pydantic-evals; by default detected.", show_default=False),
+        str | None, typer.Option("--from", help="promptfoo, agentv or pydantic-evals; by default detected.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="The folder to write to; by default the file's own.")] = None,
     force: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:

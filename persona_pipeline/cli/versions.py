@@ -24,6 +24,7 @@ from persona_pipeline.cli.options import (
     open_world,
     request_of,
     require_known,
+    say,
 )
 from persona_pipeline.cli.running import CommandResult, shows, watched_judging
 
@@ -41,7 +42,7 @@ _UNJUDGED = "hint: not everything is judged; --judge anthropic --estimate prints
 def compare(
     context: typer.Context,
     versions: Annotated[
-        str, typer.Argument(help="REV..REV, REV...REV, or one: a commit, or a folder with a world.", show_default=False)
+        str, typer.Argument(help="REV..REV, REV...REV, or one: a commit, or a folder with a world.")
     ] = "",
     other: Annotated[
         str, typer.Argument(help="The other version: a commit or a folder; by default the working world.")
@@ -54,9 +55,7 @@ def compare(
     ] = 1.0,
     target: Annotated[
         str | None,
-        typer.Option(
-            help="The target that answers, by its name in the targets file: one, or BEFORE..AFTER.", show_default=False
-        ),
+        typer.Option(help="The target that answers, by its name in the targets file: one, or BEFORE..AFTER."),
     ] = None,
     targets: TargetsFile = None,
     interview: Annotated[
@@ -145,8 +144,7 @@ def _compared(
             # An estimate needs neither a key nor money.
             judge, options = RECORDED, replace(options, record=False)
         with open_contest(open_world(), *versions, judge, options, targets) as contest:
-            for name in contest.unreadable:
-                typer.echo(f"warning: recordings of {name} are not valid and are not used", err=True)
+            say(*(f"warning: recordings of {name} are not valid and are not used" for name in contest.unreadable))
             scenes = scenes_of(contest, request)
             if only_estimate or contest.pays:
                 said = estimate_comparison(contest, scenes, request, provider, fresh=options.fresh)
@@ -158,20 +156,14 @@ def _compared(
 @shows()
 def interview(
     context: typer.Context,
-    agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
-    target: Annotated[
-        str, typer.Option(help="The target that answers, by its name in the targets file.", show_default=False)
-    ],
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    target: Annotated[str, typer.Option(help="The target that answers, by its name in the targets file.")],
     sessions: Annotated[int, typer.Option(min=1, max=20, help="How often each scene is asked from its beginning.")] = 3,
     kind: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this kind of scene, such as pressure; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Only this kind of scene, such as pressure; repeatable.")
     ] = None,
     language: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Language of the built-in scenes; by default the agent's own; repeatable.", show_default=False
-        ),
+        list[str] | None, typer.Option(help="Language of the built-in scenes; by default the agent's own; repeatable.")
     ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
     hide_names: Annotated[
@@ -225,7 +217,7 @@ def interview(
             folder, count, since = keep_answers(world, agent, answering, fresh=said.fresh)
             if count:
                 told = f"continues an unfinished interview: {count} answers of {since}; --fresh starts again"
-                typer.echo(told, err=True)
+                say(told)
             known = None if baseline else find_interview_baseline(world.root, agent)
             found = hold_interview(world, request, scenes, opened, answering, known)
         finally:
@@ -245,16 +237,13 @@ def interview(
 @shows()
 def bisect(
     context: typer.Context,
-    agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
     good: Annotated[
-        str | None,
-        typer.Option(
-            help="A commit without the drop; by default the last that wrote the baseline.", show_default=False
-        ),
+        str | None, typer.Option(help="A commit without the drop; by default the last that wrote the baseline.")
     ] = None,
     bad: Annotated[str, typer.Option(help="A commit with the drop.")] = "HEAD",
-    dimension: Annotated[str | None, typer.Option(help="Only this dimension.", show_default=False)] = None,
-    claim: Annotated[str | None, typer.Option(help="Only this claim of --dimension.", show_default=False)] = None,
+    dimension: Annotated[str | None, typer.Option(help="Only this dimension.")] = None,
+    claim: Annotated[str | None, typer.Option(help="Only this claim of --dimension.")] = None,
     by: Annotated[
         str,
         typer.Option(help="commits, evaluations (those in the store), or auto: commits where git has the messages."),

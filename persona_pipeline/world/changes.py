@@ -138,8 +138,7 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
         was, now = _claims(where, before), _claims(where, after)
         found = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
         for name in found:
-            how = Kind.ADDED if name not in was else Kind.REMOVED if name not in now else Kind.EDITED
-            yield Change("claim", name, how, path)
+            yield Change("claim", name, _kind(was.get(name), now.get(name)), path)
         if not found or _settings(before) != _settings(after):
             yield Change("claims", where, kind, path)
     elif folder == "baselines" and ending == ".json":
@@ -183,7 +182,7 @@ def _lines(data: bytes | None, name: str) -> _Rows:
             row = strict_json(line)
         except JsonError:
             row = None
-        item: Mapping[str, Any] = row if isinstance(row, dict) else {}
+        item = _object(row)
         said = item.get(name)
         key = said if isinstance(said, str) else line
         # Duplicate keys have all their lines.

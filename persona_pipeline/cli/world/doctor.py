@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import MaxUsd, environment, open_world
+from persona_pipeline.cli.options import MaxUsd, environment, open_world, say
 from persona_pipeline.cli.running import CommandResult, shows
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _check_judge(*, max_usd: float | None, estimate: bool) -> "ProbeFinding | No
         return _finding(
             "judge check", "note", "judge not checked: no key for the live judge", options.provider.key_help
         )
-    typer.echo(str(estimated([], options=options, also=[call.question for call in asked.calls])), err=True)
+    say(str(estimated([], options=options, also=[call.question for call in asked.calls])))
     if estimate:
         return None
     # Recorded and stored answers are not used.

@@ -40,8 +40,7 @@ def first(
     mapped: Mapped = None,
     starting: Starting = None,
     agent: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of an agent in the export; all others are people. May be repeated."),
+        list[str] | None, typer.Option(help="Name of an agent in the export; all others are people. May be repeated.")
     ] = None,
     people: Annotated[list[str] | None, typer.Option(help="Name of a person, not an agent. May be repeated.")] = None,
     output: Annotated[

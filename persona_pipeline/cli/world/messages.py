@@ -24,6 +24,7 @@ from persona_pipeline.cli.options import (
     names,
     open_world,
     require_token,
+    say,
     token_in,
 )
 from persona_pipeline.cli.running import end, tell
@@ -126,7 +127,7 @@ def bring_in(
     imported, answers = asked_once(options, read)
     if answers:
         remember(world.root, fields=answers)
-        typer.echo(f"columns are kept in {WORLD_FILE} under import", err=True)
+        say(f"columns are kept in {WORLD_FILE} under import")
     _tell(imported, verbose=verbose)
     _tell_marks(world, imported, keep=marks)
     # The list of silent agents must count messages in the world's own files, and stored messages must follow new aliases.
@@ -134,7 +135,7 @@ def bring_in(
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
     named = stored_names(world).among(imported.result.speakers)
     for line in (*imported.shared_names, *(str(problem) for problem in wrong), *named.lines(named=verbose)):
-        typer.echo(line, err=True)
+        say(line)
     _ask_for_people(world, [item.name for item in named.strangers if item.agent_id is None])
     if imported.result.problems:
         return EXIT_CONFIG
@@ -167,7 +168,7 @@ def asked_once(options: "ImportOptions", read: Callable[["ImportOptions"], T]) -
         except UnclearTableError as error:
             if not is_terminal() or not (error.missing or error.dated):
                 raise
-            typer.echo(error, err=True)
+            say(error)
             answers |= _answers(error)
 
 
@@ -191,7 +192,7 @@ def _ask_for_people(world: "World", names: Sequence[str]) -> None:
         f"Are {'they' if len(names) > 1 else 'this speaker'} people, and no agents of yours?", default=False
     ):
         remember(world.root, people=names)
-        typer.echo(f"kept in {WORLD_FILE} under people", err=True)
+        say(f"kept in {WORLD_FILE} under people")
 
 
 def _tell(imported: "Imported", *, verbose: bool = False) -> None:
@@ -203,7 +204,7 @@ def _tell(imported: "Imported", *, verbose: bool = False) -> None:
     facts = {"imported": imported, "problems": problems, "most": _MOST_NAMED}
     facts |= {"counted": {what: _counted(counts) for what, counts in counted.items()}}
     if said := template_text("imported", facts):
-        typer.echo(said, err=True)
+        say(said)
     written, left_out = result.written, len(result.problems) + result.unnamed
     said = f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
     if written.kept_out:
@@ -221,9 +222,9 @@ def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
         if keep:
             write_message_labels(world.root / LABELS, imported.marks)
         where = f"{'kept' if keep else 'no labels yet: --marks keeps them'} in labels/messages.jsonl"
-        typer.echo(f"users' marks on agents' messages ({told}): {where}", err=True)
+        say(f"users' marks on agents' messages ({told}): {where}")
     if imported.unread:
-        typer.echo(f"users' marks that say neither yes nor no: {one_line(_counted(imported.unread))}", err=True)
+        say(f"users' marks that say neither yes nor no: {one_line(_counted(imported.unread))}")
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -295,9 +296,7 @@ def collect(
 
     world = open_world(sync=True)
     application = create_app(
-        world,
-        access=Access(token, max_body, body_seconds=body_timeout),
-        bounds=Bounds(keep_days=keep_days),
+        world, access=Access(token, max_body, body_seconds=body_timeout), bounds=Bounds(keep_days=keep_days)
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)
@@ -344,7 +343,7 @@ def remove(
     for name, count in sorted(selected.sources.items(), key=lambda item: item[0] or ""):
         typer.echo(f"  {count} from {name or 'a runtime, or an earlier version'}")
     if not yes:
-        typer.echo("nothing is removed yet; add --yes to remove them", err=True)
+        say("nothing is removed yet; add --yes to remove them")
         return
     count = remove_messages(world.store, selected)
     typer.echo(f"{count} removed; evaluate --touched judges the windows again that they were in")
@@ -393,16 +392,14 @@ def watch(
     if start is None:
         raise NothingError("there are no messages to learn a voice from; put them into messages/ or ingest them")
     watches = VoiceWatches(world, chosen, start, again=relearn)
-    for note in watches.notes:
-        typer.echo(note, err=True)
+    say(*watches.notes)
     for line in watches.follows:
         typer.echo(line, err=as_json)
     source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
     again, raised, repeated = SaidAgainWatch(world, chosen, start), 0, 0
     while True:
         new = source.new()
-        for problem in source.problems:
-            typer.echo(problem, err=True)
+        say(*source.problems)
         alarms = watches.read(new)
         if alarms:
             facts = {"kind": "voice_alarm", "alarms": [alarm.facts for alarm in alarms]}

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_OK, ConfigError, NothingError, Problem
-from persona_pipeline.cli.options import environment, open_world
+from persona_pipeline.cli.options import environment, open_world, say
 from persona_pipeline.cli.running import end
 
 # Those of the template world; to read them off the package would cost every start.
@@ -111,7 +111,7 @@ def _bring_in(directory: Path, messages: str) -> int:
     try:
         return bring_in(world, [str(Path(messages).expanduser())], ImportOptions(), output=directory / IMPORTED)
     except ConfigError as error:
-        typer.echo(f"{error}\nbring them in later: persona-pipeline ingest FILE", err=True)
+        say(f"{error}\nbring them in later: persona-pipeline ingest FILE")
         return error.exit_code
     finally:
         world.store.close()
@@ -143,8 +143,7 @@ def validate(
 
     root = environment().world_root
     checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
-    for warning in checked.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+    say(*(f"warning: {warning}" for warning in checked.warnings))
     if checked.problems:
         raise ConfigError(list(dict.fromkeys(checked.problems)))
     if not checked.files:
@@ -239,7 +238,7 @@ def forget(
     if messages is not None:
         from persona_pipeline.world.messages.revision import age_out
 
-        typer.echo(f"{age_out(open_world().store, messages)} messages are deleted, and stay out", err=True)
+        say(f"{age_out(open_world().store, messages)} messages are deleted, and stay out")
         return
     from persona_pipeline.world.runs import forget_reasons
 
@@ -247,7 +246,7 @@ def forget(
     if days is None:
         raise ConfigError("nothing says how old: add --days, or set PERSONA_KEEP_REASONS_DAYS")
     count = forget_reasons(open_world().store, days)
-    typer.echo(f"{count} runs keep their scores and nothing more", err=True)
+    say(f"{count} runs keep their scores and nothing more")
 
 
 def _forget_person(names: list[str], yes: bool) -> None:
@@ -262,6 +261,6 @@ def _forget_person(names: list[str], yes: bool) -> None:
     for place in (*stored, *person.in_files(world.root), *person.in_history(world.root)):
         typer.echo(printable(f"{place.where}: {place.count}" + (f" ({place.remedy})" if place.remedy else "")))
     if yes:
-        typer.echo("taken out of the store; what has a remedy behind it is yours to do", err=True)
+        say("taken out of the store; what has a remedy behind it is yours to do")
     elif stored:
-        typer.echo("nothing is removed yet; add --yes to take them out of the store", err=True)
+        say("nothing is removed yet; add --yes to take them out of the store")
