@@ -85,17 +85,7 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             if verdict in ("", row.status.name) and named in f"{row.name} {row.agent_id}".casefold()
         ]
         silent = [name for name in found["silent"] if verdict in ("", "nothing") and named in name.casefold()]
-        weeks, shares = runs.weekly_shares(world)
-        return viewer.page(
-            "agents_list.html.j2",
-            found=found,
-            rows=rows,
-            silent=silent,
-            q=q,
-            verdict=verdict,
-            weeks=weeks,
-            shares=shares,
-        )
+        return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
 
     @app.get("/agent")
     def agent(id: str, run: str = "") -> Response:
@@ -104,9 +94,8 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             if run or (id not in world.agent_ids() and id not in world.display_names()):
                 raise HTTPException(404, "There is no such agent, or no such run of it any more.")
             return viewer.page("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
-        figure = page["block"].timeline
-        if figure:
-            figure = replace(figure, title="Scores by window", href="")
+        drawn = page["block"].timeline
+        figure = drawn and replace(drawn, title="Scores by window", href="")
         return viewer.page("agent.html.j2", page=page, figure=figure)
 
     @app.get("/facts")

@@ -67,9 +67,8 @@ def bundle_pages(world: World) -> dict[str, str]:
     def url(path: str, **query: str) -> str:
         return names.get(query.get("agent") or query.get("id", ""), START)
 
-    known, (weeks, shares) = world.display_names(), runs.weekly_shares(world)
-    start = {"found": found, "rows": found["rows"], "silent": found["silent"], "weeks": weeks, "shares": shares}
-    pages = {START: viewer.text("agents_list.html.j2", bundled=bundled, url=url, **start)}
+    start = {"found": found, "rows": found["rows"], "silent": found["silent"]}
+    pages, known = {START: viewer.text("agents_list.html.j2", bundled=bundled, url=url, **start)}, world.display_names()
     for agent_id, name in names.items():
         worst = listing.list_messages(world.store, MessageFilter(agent=agent_id), {}, at_once=MOST + 1, most=LONG)
         bad = [item for item in viewer.shown(worst.messages, LONG) if item.verdict and item.verdict.verdict != Role.IN]

@@ -34,17 +34,21 @@ MOST_SUITE_RUNS, MOST_TESTS, WEEKS = 200, 100, 8
 def everybody(world: World) -> dict[str, Any]:
     """Return the newest evaluation of every agent of the world, and of agents that only the store still knows.
 
-    ``rows``: agents that need a look come first; ``lines``: overall scores, oldest first; ``silent``: agents never evaluated.
+    ``rows``: agents that need a look come first; ``lines``: overall scores, oldest first; ``silent``: agents never evaluated;
+    ``weeks``, ``shares``: see ``weekly_shares``.
     """
     own = world.agent_ids()
     reports = WorldReader(world).reports({*own, *world.display_names()}, whole=0)
     view = ReportView(report_of(reports, GateRules()) if reports else RunReport())
     scored = history.overall_points(reports, overall_rows(world.store, until=world.horizon, most=MOST_DRAWN))
+    weeks, shares = weekly_shares(world)
     return {
         "view": view,
         "rows": sorted(view.rows, key=lambda row: (row.severity, row.name)),
         "lines": {agent_id: [*points.values()] for agent_id, points in scored.items()},
         "silent": [agent_id for agent_id in own if agent_id not in reports],
+        "weeks": weeks,
+        "shares": shares,
     }
 
 

@@ -286,7 +286,9 @@ def _messages(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:
     """Return new messages, or only those that the judge quotes, and lines about them."""
     known, now = (_seen(state) for state in step.sides)
     new = {name: message for name, message in now.items() if name not in known}
-    quoted = list(dict.fromkeys(name for name in _quoted(step, ids) if name in new))
+    rows = step.after.dimensions[step.dimension].propositions
+    evidence = [item for key in ids if key in rows for item in rows[key].evidence if item.verified]
+    quoted = list(dict.fromkeys(item.message_id for item in evidence if item.message_id in new))
     named = quoted or list(new)
     lines = [f"{name}: {new[name].text}" for name in named[:_MOST]]
     said = f"{len(new)} messages are new" + (f", {len(quoted)} of them quoted by the judge" if quoted else "")
@@ -297,12 +299,6 @@ def _seen(state: State) -> dict[str, Message]:
     """Return the agent's messages, then those around them, by id."""
     case = state.plan.case if state.plan else None
     return {item.id: item for item in (*case.messages, *chain(*case.channels.values()))} if case else {}
-
-
-def _quoted(step: Step, ids: Iterable[str]) -> Iterator[str]:
-    for key in ids:
-        row = step.after.dimensions[step.dimension].propositions.get(key)
-        yield from (item.message_id for item in (row.evidence if row else ()) if item.verified and item.message_id)
 
 
 def _judge(step: Step, ids: list[str]) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -237,7 +238,9 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
     claims = [item.claim for item in there_already]
     there = f"Claims that are there already and need not be said again, as JSON:\n{plain_json(claims)}"
     context = [there] if claims else []
-    persona = _persona(world, agent_id)
+    persona = None
+    with suppress(ConfigError):
+        persona = load_persona(world.root, agent_id).persona
     if persona and DIMENSIONS[name].shows_persona:
         context.insert(0, f"Persona of the speaker, as JSON:\n{plain_json({'persona': persona})}")
     # Claims are in the persona's language, as they are held against it; without one, in that of the messages.
@@ -282,13 +285,6 @@ def _free_id(wanted: str, taken: set[str]) -> str:
     """Return an id that no claim has, and remember it."""
     stem = _ID.sub("-", wanted.lower()).strip("-")[:60].strip("-") or "draft"
     return apart(stem, taken)
-
-
-def _persona(world: World, agent_id: str) -> str | None:
-    try:
-        return load_persona(world.root, agent_id).persona
-    except ConfigError:
-        return None
 
 
 def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:

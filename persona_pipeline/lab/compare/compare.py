@@ -186,18 +186,21 @@ def _take(
 ) -> None:
     """Answer and judge one scene of every agent that is not decided."""
     plans: list[tuple[str, AgentPlan, AgentPlan]] = []
-    answers = _answers(contest, due) if contest.answering else {}
-    if contest.answering and contest.answering.out_of_money:
-        spent.out_of_money = True
-        return
+    answers: dict[str, tuple[SceneAnswers, SceneAnswers]] = {}
+    if answering := contest.answering:
+        said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
+        answers = {agent_id: (said[2 * place], said[2 * place + 1]) for place, agent_id in enumerate(due)}
+        if answering.out_of_money:
+            spent.out_of_money = True
+            return
     for agent_id, (tally, scene) in due.items():
-        said = answers.get(agent_id)
-        if said and (said[0].missing or said[1].missing):
+        both = answers.get(agent_id)
+        if both and (both[0].missing or both[1].missing):
             tally.failed()
             continue
-        texts = [own.texts for own in said or ()]
+        texts = [own.texts for own in both or ()]
         before, after = _due(contest, tally, contest.plans(tally, scene, texts, request), pays=contest.pays)
-        if said is None or tally.is_new(before, after, texts):
+        if both is None or tally.is_new(before, after, texts):
             plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     # One call: a request that both versions share is sent, and paid, once.
@@ -229,15 +232,6 @@ def _due(
 
 def _only(plan: AgentPlan, dimensions: Sequence[str]) -> AgentPlan:
     return replace(plan, plans={name: own for name, own in plan.plans.items() if name in dimensions})
-
-
-def _answers(
-    contest: Contest, due: dict[str, tuple[AgentTally, Scene]]
-) -> dict[str, tuple[SceneAnswers, SceneAnswers]]:
-    answering = contest.answering
-    assert answering is not None
-    said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
-    return {agent_id: (said[2 * place], said[2 * place + 1]) for place, agent_id in enumerate(due)}
 
 
 def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:

@@ -217,13 +217,9 @@ def _sections(report: RunReport, view: ReportView, before: Sequence[Item]) -> li
         _timelines(agents),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
     ]
-    rest = [
-        _power(view, shown),
-        _kinds(by_name),
-        _provenance(report),
-    ]
+    rest = filter(None, (_power(view, shown), _kinds(by_name), _provenance(report)))
     leads = tomllib.loads(asset("leads.toml"))
-    every = [*found, *(replace(section, folded=True) for section in rest if section)]
+    every = [*found, *(replace(section, folded=True) for section in rest)]
     return [replace(section, lead=section.lead or leads.get(section.id, "")) for section in every if section]
 
 

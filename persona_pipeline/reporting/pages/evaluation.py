@@ -72,8 +72,13 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    of_base = [finding_item(item, item.message) for item in view.findings if item.kind == "base"]
-    opening = [*of_base, *agent_lines(view), *(_finding_lines(view) if verbose else ())]
+    of_base, others = [], []
+    for item in view.findings:
+        (of_base if item.kind == "base" else others).append(finding_item(item, item.message))
+    opening = [*of_base, *agent_lines(view)]
+    if verbose:
+        to_do = [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
+        opening += [*others, *to_do, *warning_items(view.rows)]
     judged = [Item(text, tone="dim") for text in view.judge_lines]
     if view.is_unread and (verbose or any(row.conclusion.verdict is Result.FELL for row in view.rows)):
         judged.append(Item(UNREAD, tone="dim"))
@@ -104,12 +109,6 @@ def tone_of(view: ReportView) -> Tone:
     """Return the colour of a run: that of its verdict, but not green under looser rules."""
     tone = view.report.conclusion.status.tone
     return "warn" if tone == "good" and view.report.terms.looser else tone
-
-
-def _finding_lines(view: ReportView) -> list[Item]:
-    found = [finding_item(item, item.message) for item in view.findings if item.kind != "base"]
-    to_do = [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
-    return [*found, *to_do, *warning_items(view.rows)]
 
 
 def finding_item(finding: Finding, text: str = "", limit: int = _MOST_TEXT) -> Item:
@@ -238,11 +237,8 @@ def scores_table(
     columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
     # Runs of earlier releases have no verdicts on messages.
     counted = any(row.in_character[1] for row in view.rows)
-    columns += [
-        Column("Overall"),
-        *([Column("In character", "in char.")] if counted else []),
-        Column("Judged", SHORT_LABELS["judged"]),
-    ]
+    share = [Column("In character", "in char.")] if counted else []
+    columns += [Column("Overall"), *share, Column("Judged", SHORT_LABELS["judged"])]
     found = []
     for row in view.rows if rows is None else rows:
         drawn = (charts or {}).get(row.agent_id, RowCharts([None] * len(row.cells)))
@@ -292,14 +288,8 @@ def _id(name: str) -> Span:
 def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
     change = score_change(drop.baseline, drop.current)
     claim = row.claim_text(drop, _MOST_TEXT)
-    line: list[str | Span] = [
-        _id(row.name),
-        _own(", "),
-        dimension_label(drop.dimension),
-        _own(": "),
-        claim,
-        _own(f" {change}"),
-    ]
+    where = [_id(row.name), _own(", "), dimension_label(drop.dimension), _own(": ")]
+    line: list[str | Span] = [*where, claim, _own(f" {change}")]
     if drop.recommendation:
         line += [_own(". "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
     return line
@@ -353,7 +343,9 @@ def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
     }
     tables = []
     for title, name_of in groupings.items():
-        rows = _grouped(report.expenses, name_of)
+        groups = grouped(report.expenses, name_of).items()
+        rows = [(name, add_usage(expense.usage for expense in own)) for name, own in groups]
+        rows.sort(key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
         if most is not None and len(rows) > most:
             others = add_usage(usage for _, usage in rows[most - 1 :])
             rows = [*rows[: most - 1], (f"{len(rows) - most + 1} others", others)]
@@ -361,12 +353,6 @@ def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
             columns = [Column(title, number=False), *map(Column, _COLUMNS)]
             tables.append(Table(f"Cost by {title.lower()}", columns, [_row(name, usage) for name, usage in rows]))
     return tables
-
-
-def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list[tuple[str, Usage]]:
-    groups = grouped(expenses, name_of).items()
-    rows = [(name, add_usage(expense.usage for expense in own)) for name, own in groups]
-    return sorted(rows, key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
 
 
 def _row(name: str, usage: Usage) -> PageRow:
