@@ -143,7 +143,9 @@ def damages(draw: st.DrawFn) -> tuple[State, State, bool]:
     return before, after, (after.refused, after.unread) != (before.refused, before.unread)
 
 
+# An example costs two runs: half as many as elsewhere, every night too.
 @settings(
+    max_examples=settings().max_examples // 2,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

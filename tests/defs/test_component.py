@@ -25,6 +25,7 @@ from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.defs.shop import CHATS, COLUMNS, OWN, Shop, open_shop
+from tests.defs.support import automation_result
 from tests.support.worlds import copy_sample, replace_in
 
 ATTRIBUTES: dict[str, dict[str, Any]] = {
@@ -222,7 +223,8 @@ def test_sensors_of_a_world_see_that_world_and_its_edits_make_its_own_assets_sta
         shop.instance.report_runless_asset_event(event)
     shop.instance.add_dynamic_partitions("lab/agents", ["ann", "bob"])
     for world, expected in ("lab", {"ann", "bob"}), ("office", set()):
-        asked = dg.evaluate_automation_conditions(shop.defs, shop.instance, dg.AssetSelection.key_prefixes(world))
+        keys = dg.AssetSelection.key_prefixes(world).resolve(shop.defs.resolve_asset_graph())
+        asked = automation_result(shop.defs, shop.instance, keys)
         assert asked.get_requested_partitions(dg.AssetKey([world, "verdicts"])) == expected
     assert not isinstance(shop.look("office__source_changes"), dg.SkipReason)
     # Nothing is recorded, so its gate fails, but all is made.

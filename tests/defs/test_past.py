@@ -73,7 +73,3 @@ def test_a_claim_edited_after_a_look_at_the_past_is_scored_on_the_newest_window(
     result = red.evaluate("michael", part)
     ends.append(metadata_of(result, "verdicts")["window_end"].value)
     assert not result.success and ends[0] == ends[1]
-
-
-def test_an_agent_that_was_never_evaluated_begins_wherever_it_is_asked_for(sample: Project) -> None:
-    assert metadata_of(sample.evaluate("pam", as_of=BEFORE_THE_DRIFT), "messages")

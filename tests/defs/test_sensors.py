@@ -60,12 +60,6 @@ def test_a_burst_of_edits_makes_one_run_an_agent(settled: Project) -> None:
     assert [(item.agent_id, item.assets) for item in settled.tick()] == [("bob", JUDGED)]
 
 
-def test_an_added_persona_gets_a_partition_and_a_run_in_one_tick(settled: Project) -> None:
-    write_yaml(settled.root / "personas/cleo.yaml", {"display_name": "Cleo", "persona": "Cleo counts."})
-    assert settled.agents_requested() == ["cleo"]
-    assert settled.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob", "cleo"]
-
-
 def test_new_agents_of_a_look_are_requested_together(small: Project) -> None:
     small.read_messages()
     seen, _ = small.look("source_changes")
@@ -103,35 +97,27 @@ def test_few_new_messages_wait_until_it_is_quiet(settled: Project) -> None:
     assert settled.agents_requested() == [], "the newest message is still fresh"
 
 
-@pytest.mark.parametrize(
-    "count, age, expected",
-    [
-        pytest.param(20, timedelta(minutes=1), ["ann"], id="enough at once"),
-        pytest.param(19, timedelta(minutes=1), [], id="too few too soon"),
-        pytest.param(1, timedelta(minutes=16), ["ann"], id="one and quiet"),
-    ],
-)
-def test_new_messages_evaluate_their_agent_once_they_are_settled(
-    settled: Project, count: int, age: timedelta, expected: list[str]
-) -> None:
-    say(settled.root, "ann", count, datetime.now(UTC) - age)
-    assert settled.agents_requested() == expected
+def test_new_messages_evaluate_their_agent_once_they_are_settled(settled: Project) -> None:
+    fresh = datetime.now(UTC) - timedelta(minutes=1)
+    say(settled.root, "ann", 19, fresh)
+    assert settled.agents_requested() == [], "too few too soon"
+    say(settled.root, "bob", 1, datetime.now(UTC) - timedelta(minutes=16))
+    assert settled.agents_requested() == ["bob"], "one, and quiet"
+    say(settled.root, "ann", 1, fresh + timedelta(seconds=1))
+    assert settled.agents_requested() == ["ann"], "enough at once"
     assert settled.agents_requested() == []
 
 
-@pytest.mark.parametrize(
-    "path, content",
-    [
+def test_a_broken_file_asks_for_its_agent_and_nobody_else(settled: Project) -> None:
+    for path, content in (
         ("personas/bob.yaml", "display_name: [unclosed"),
         ("propositions/fluency/bob.yaml", "dimension: fluency\npropositions: 7\n"),
         ("baselines/bob.json", "{"),
-    ],
-)
-def test_a_broken_file_asks_for_its_agent_and_nobody_else(settled: Project, path: str, content: str) -> None:
-    target = settled.root / path
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(content, encoding="utf-8")
-    assert settled.agents_requested() == ["bob"]
+    ):
+        target = settled.root / path
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(content, encoding="utf-8")
+        assert (path, settled.agents_requested()) == (path, ["bob"])
 
 
 def test_files_that_cannot_be_used_stop_nobody(small: Project) -> None:

@@ -1,14 +1,15 @@
-"""What starts eval suites: the files they are made of, and the agents they ask about."""
+"""What starts eval suites: the files they are made of, and the agents they ask about. See `test_recovery.py` for undone edits."""
 
 import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.suites import reload_note
-from persona_pipeline.suites.running.opening import SuiteFile
+from persona_pipeline.suites.running.opening import SuiteFile, suite_files
 from persona_pipeline.suites.running.suite_run import look_at_suite
 from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.support.worlds import replace_in, write_yaml
@@ -16,44 +17,37 @@ from tests.support.worlds import replace_in, write_yaml
 
 class TestAutomation:
     def test_the_first_look_runs_everything_and_the_next_nothing(self, world: Suites) -> None:
-        assert world.tick() == ["desk"]
-        assert world.tick() == []
+        world.write("other.eval.yaml", "execution: {target: unused}\ntests: [{id: t, input: hi, criteria: c}]\n")
+        assert (world.tick(), world.tick()) == (["desk", "other"], [])
 
-    @pytest.mark.parametrize(
-        ("name", "old", "new"),
-        [
-            pytest.param("desk.eval.yaml", "hello", "hallo", id="the suite"),
-            pytest.param("answers/bad.jsonl", "go away", "come in", id="recorded answers"),
-            pytest.param("targets.yaml", "response: hello", "response: hallo", id="its target"),
-            pytest.param("check.py", "0", "1", id="a program"),
-            pytest.param("cases.jsonl", "hi", "ho", id="a file of tests"),
-            pytest.param("template/a.txt", "a", "b", id="a workspace"),
-        ],
-    )
-    def test_an_edit_of_a_file_it_names_runs_the_suite_and_so_does_undoing_it(
-        self, world: Suites, name: str, old: str, new: str
+    def test_an_edit_of_any_file_it_names_is_another_version_and_undoing_it_the_earlier_one(
+        self, world: Suites
     ) -> None:
         world.write("check.py", "print(0)\n")
         world.write("cases.jsonl", '{"id": "c", "input": "hi", "criteria": "x"}\n')
         world.write("template/a.txt", "a")
-        judge = "{type: code_judge, script: [python3, check.py]}"
         head = "execution: {targets: [good, bad]}\nworkspace: {template: ./template}\n"
+        world.write("desk.eval.yaml", f"{head}assert: [{{type: contains, value: hello}}]\ntests: cases.jsonl\n")
+        judge = "{type: code_judge, script: [python3, check.py]}"
         world.write(
-            "desk.eval.yaml", f"{head}assert: [{judge}, {{type: contains, value: hello}}]\ntests: cases.jsonl\n"
+            "coded.eval.yaml", f"execution: {{target: good}}\ntests: [{{id: t, input: hi, assert: [{judge}]}}]\n"
         )
-        world.write("other.eval.yaml", "execution: {target: unused}\ntests: [{id: t, input: hi, criteria: c}]\n")
-        world.tick()
-        path = world.root / "suites" / name
-        replace_in(path, old, new)
-        assert world.tick() == ["desk"]
-        replace_in(path, new, old)
-        assert world.tick() == ["desk"]
-        assert world.tick() == []
-
-    def test_a_target_it_does_not_ask_changes_nothing(self, world: Suites) -> None:
-        world.tick()
-        replace_in(world.root / "suites/targets.yaml", "name: unused", "name: spare")
-        assert world.tick() == []
+        before = versions(world)
+        for name, old, new, suite in (
+            ("desk.eval.yaml", "hello", "hallo", "desk"),
+            ("answers/bad.jsonl", "go away", "come in", "desk"),
+            ("targets.yaml", "response: hello", "response: hallo", "desk"),
+            ("cases.jsonl", "hi", "ho", "desk"),
+            ("template/a.txt", "a", "b", "desk"),
+            ("check.py", "0", "1", "coded"),
+        ):
+            replace_in(world.root / "suites" / name, old, new)
+            assert (name, versions(world)[suite] != before[suite]) == (name, True)
+            replace_in(world.root / "suites" / name, new, old)
+            assert (name, versions(world)) == (name, before)
+        for name, old, new in (("targets.yaml", "name: unused", "name: spare"), ("check.py", "0", "1")):
+            replace_in(world.root / "suites" / name, old, new)
+        assert versions(world)["desk"] == before["desk"], "it asks neither that target nor that program"
 
     def test_a_broken_file_is_run_once_and_again_when_it_is_mended(self, world: Suites) -> None:
         world.tick()
@@ -77,8 +71,8 @@ class TestAutomation:
         world.run()
         assert set(statuses(world).values()) == {StaleStatus.FRESH}
         replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
-        world.tick()
-        assert set(statuses(world).values()) == {StaleStatus.STALE}
+        world.observe()
+        assert set(statuses(world).values()) == {StaleStatus.STALE}, "before anything runs"
         world.materialize("bad")
         assert statuses(world) == {"good": StaleStatus.STALE, "bad": StaleStatus.FRESH}
 
@@ -93,13 +87,6 @@ class TestAutomation:
         assert isinstance(found, dg.SensorResult) and found.asset_events == []
         assert (world.tick(), world.tick()) == (["desk"], [])
 
-    def test_an_edit_shows_before_anything_runs(self, world: Suites) -> None:
-        world.tick()
-        world.run()
-        replace_in(world.root / "suites/answers/bad.jsonl", "go away", "hello")
-        world.observe()
-        assert set(statuses(world).values()) == {StaleStatus.STALE}
-
     def test_a_suite_the_graph_was_loaded_without_is_named(self) -> None:
         files = [SuiteFile((name,), f"{name}.eval.yaml") for name in ("kept", "gone", "new")]
         kept, gone, new = files
@@ -111,6 +98,11 @@ class TestAutomation:
         assert look_at_suite(world.root, SuiteFile(("gone",), "gone.eval.yaml"), get_settings())[0].startswith(
             "invalid-"
         )
+
+
+def versions(world: Suites) -> dict[str, str]:
+    """Return the version of each suite, which the sensor reports."""
+    return {file.label: look_at_suite(world.root, file, get_settings())[0] for file in suite_files(world.root)}
 
 
 def statuses(world: Suites) -> dict[str, StaleStatus]:
@@ -140,7 +132,6 @@ class TestAgents:
             )
         world.write("targets.yaml", f"{TARGETS}  - {{name: bob, provider: persona, agent: bob, model: m}}\n")
         world.write("played.eval.yaml", "execution: {target: bob}\ntests: [{id: t, input: hi, criteria: c}]\n")
-        world.tick()
         return world
 
     READ = (
@@ -155,23 +146,24 @@ class TestAgents:
         ("messages/all.jsonl", []),
     )
 
-    def test_an_edit_runs_the_suites_that_read_the_file(self, asking: Suites) -> None:
+    def test_an_edit_changes_the_suites_that_read_the_file(self, asking: Suites) -> None:
+        now = versions(asking)
         for path, expected in self.READ:
             file = asking.root / path
             file.parent.mkdir(exist_ok=True)
             file.write_bytes((file.read_bytes() if file.exists() else b"") + b"\n")
-            assert (path, asking.tick()) == (path, expected)
-        assert asking.tick() == []
+            before, now = now, versions(asking)
+            assert (path, sorted(name for name in now if now[name] != before[name])) == (path, expected)
 
     def test_a_persona_that_another_world_keeps(self, asking: Suites) -> None:
         asking.write(
             "targets.yaml", "targets: [{name: bob, provider: persona, agent: bob, model: m, root: ../elsewhere}]\n"
         )
-        asking.tick()
+        before = versions(asking)["played"]
         replace_in(asking.root / "personas/bob.yaml", "machines", "engines")
-        assert "played" not in asking.tick()
+        assert versions(asking)["played"] == before
         write_yaml(asking.root / "elsewhere/personas/bob.yaml", {"display_name": "Bob", "persona": "Another Bob."})
-        assert asking.tick() == ["played"]
+        assert versions(asking)["played"] != before
 
     def test_an_agent_that_is_not_there_is_the_runs_to_report(self, asking: Suites) -> None:
         for agent in ("../../x", "nobody", "'a\\0b'"):
@@ -180,5 +172,5 @@ class TestAgents:
                 "execution: {target: good}\n"
                 f"tests: [{{id: t, input: hi, criteria: c, assert: [{{type: propositions, agent: {agent}}}]}}]\n",
             )
-            assert (agent, asking.tick()) == (agent, ["none"])
-        assert asking.tick() == []
+            found, opened = look_at_suite(asking.root, SuiteFile(("none",), "none.eval.yaml"), get_settings())
+            assert not found.startswith("invalid-") and not isinstance(opened, ConfigError), agent

@@ -10,7 +10,6 @@ import persona_pipeline as pp
 import persona_pipeline.pytest_plugin.marks
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
-from tests.pytest_plugin.plugin import PLUGIN
 from tests.support.judging import recorded_by
 from tests.support.messages_server import MessagesServer, message
 
@@ -54,9 +53,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def run(project: pytest.Pytester, *arguments: str | Path) -> pytest.RunResult:
     # What this run has imported itself cannot be rewritten for the one inside it.
     quiet = ("-W", "error", "-W", "ignore:Module already imported")
-    # Phoenix brings a plugin, too: a run that is not told to leave it out imports all of it, every time.
-    apart = ("-p", "no:cacheprovider", "-p", "no:phoenix")
-    return project.runpytest_inprocess(*PLUGIN, *apart, *quiet, *arguments)
+    # A run that may load other plugins imports all of each, every time.
+    alone = ("--disable-plugin-autoload", "-p", "persona_pipeline.pytest_plugin", "-p", "no:cacheprovider")
+    return project.runpytest_inprocess(*alone, *quiet, *arguments)
 
 
 def marked(project: pytest.Pytester, *marks: str) -> None:
@@ -86,9 +85,8 @@ def test_a_budget_holds_for_all_tests_together(project: pytest.Pytester, server:
     done.stdout.fnmatch_lines(["*budget spent"])
 
 
-@pytest.mark.parametrize(
-    ("mark", "outcome", "said"),
-    [
+def test_what_a_mark_asks(recorded: pytest.Pytester) -> None:
+    asked = [
         ("'ann', dimension='adherence', threshold=8", "passed", None),
         ("'ann', dimension='adherence', threshold=8.5", "failed", "ann: adherence is 8.00, below 8.5*"),
         ("'ann', threshold=8", "passed", None),
@@ -102,16 +100,17 @@ def test_a_budget_holds_for_all_tests_together(project: pytest.Pytester, server:
         ("'ann', dimension='adherence', claim='wet', threshold=1", "failed", "*no claim 'wet' was evaluated*"),
         ("'ann', threshold=70", "failed", "*from 0 to 9, not 70*"),
         ("'ann', dimension='adherence', threshold=1, as_of='yesterday'", "failed", "*as_of*"),
-    ],
-)
-def test_what_a_mark_asks(recorded: pytest.Pytester, mark: str, outcome: str, said: str | None) -> None:
-    marked(recorded, mark)
-    done = run(recorded)
-    assert done.parseoutcomes() == {outcome: 1}
-    assert done.ret == (0 if outcome == "passed" else 1)
-    if said:
-        done.stdout.fnmatch_lines([said])
+    ]
+    marked(recorded, *(mark for mark, *_ in asked))
+    done = run(recorded, "-v")
+    found = [line.split()[1].lower() for line in done.outlines if "::test_" in line and "%]" in line]
+    assert dict(zip((mark for mark, *_ in asked), found, strict=True)) == {mark: outcome for mark, outcome, _ in asked}
+    assert done.ret == 1
+    for _, _, said in asked:
+        done.stdout.fnmatch_lines([said] if said else [])
     done.stdout.no_fnmatch_line("*Traceback*")
+    marked(recorded, *(mark for mark, outcome, _ in asked if outcome == "passed"))
+    assert run(recorded).ret == 0
 
 
 def test_a_persona_that_is_not_described_is_not_paid_for(project: pytest.Pytester, server: MessagesServer) -> None:
@@ -157,18 +156,25 @@ def test_a_mark_of_a_class_holds_for_each_test_and_bodies_run_after_it(recorded:
     done.stdout.no_fnmatch_line("*the body ran*")
 
 
-@pytest.mark.parametrize("written", ["score >= 9", "9 <= score", "score > 8.5"])
-def test_a_score_that_is_too_low_shows_its_claims_as_the_mark_does(recorded: pytest.Pytester, written: str) -> None:
+def test_a_score_that_is_too_low_shows_its_claims_as_the_mark_does(recorded: pytest.Pytester) -> None:
     recorded.makepyfile(
-        f"""
-        def test_ann(persona_eval):
-            score = persona_eval("ann").score("ann", "adherence")
-            assert score == 8 and {written}
+        """
+        import pytest
+
+        @pytest.fixture
+        def score(persona_eval):
+            found = persona_eval("ann").score("ann", "adherence")
+            assert found == 8
+            return found
+
+        def test_first(score): assert score >= 9
+        def test_other_side(score): assert 9 <= score
+        def test_above(score): assert score > 8.5
         """
     )
     done = run(recorded)
-    assert done.parseoutcomes() == {"failed": 1}
-    done.stdout.fnmatch_lines(["*ann: adherence is 8.00, below *", "*Ann is dry*adherence/dry*"])
+    assert done.parseoutcomes() == {"failed": 3}
+    done.stdout.fnmatch_lines(["*ann: adherence is 8.00, below *", "*Ann is dry*adherence/dry*"] * 3)
 
 
 def test_what_is_unscored_is_no_expected_failure(project: pytest.Pytester) -> None:
@@ -189,9 +195,8 @@ def test_what_is_unscored_is_no_expected_failure(project: pytest.Pytester) -> No
     assert 'failures="1"' in (project.path / "out.xml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ini", "items"),
-    [
+def test_suites_are_collected_where_they_are_wanted(project: pytest.Pytester) -> None:
+    for arguments, ini, items in (
         ((), "", []),
         (("suites",), "", []),
         (("suites/a.eval.yaml",), "", ["tea", "cup[1]"]),
@@ -200,14 +205,10 @@ def test_what_is_unscored_is_no_expected_failure(project: pytest.Pytester) -> No
         ((), "persona_suites = others", []),
         (("-k", "hot"), "persona_suites = suites", ["tea"]),
         (("suites/a.eval.yaml::cup[1]",), "", ["cup[1]"]),
-    ],
-)
-def test_suites_are_collected_where_they_are_wanted(
-    project: pytest.Pytester, arguments: tuple[str, ...], ini: str, items: list[str]
-) -> None:
-    project.makeini(f"[pytest]\npersona_root = world\n{ini}\n")
-    done = run(project, "--collect-only", "-q", *arguments)
-    assert [line.partition("::")[2] for line in done.outlines if "::" in line] == items
+    ):
+        project.makeini(f"[pytest]\npersona_root = world\n{ini}\n")
+        done = run(project, "--collect-only", "-q", *arguments)
+        assert (arguments, [line.partition("::")[2] for line in done.outlines if "::" in line]) == (arguments, items)
 
 
 def test_each_test_of_a_suite_is_an_item(project: pytest.Pytester) -> None:
