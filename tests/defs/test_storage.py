@@ -33,6 +33,7 @@ from persona_pipeline.defs.platform import resources
 from persona_pipeline.defs.platform.dagster_internals import RANGE
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS
+from persona_pipeline.evaluation.changes import source_versions
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
@@ -72,6 +73,13 @@ def _for_dagster(url: str) -> str:
     return url.replace("postgresql:", "postgresql+psycopg2:")
 
 
+def keep_connections(instance: dg.DagsterInstance) -> None:
+    """Keep connections to Postgres, as the webserver does: opening one for each query takes longer than the query."""
+    for storage in (instance.run_storage, instance.event_log_storage, instance.schedule_storage):
+        assert storage is not None
+        storage.optimize_for_webserver(statement_timeout=600_000, pool_recycle=3600, max_overflow=20)
+
+
 def test_history_is_kept_beside_the_project_wherever_dagster_is_started(
     home: Path, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +104,7 @@ def test_a_cohort_leaves_the_same_on_either_database_and_postgres_has_all_of_it(
             if url:
                 switch_to(url, home, patched)
             with dg.DagsterInstance.get() as instance:
+                keep_connections(instance)
                 left.append(_left_by(Project(small_root, instance).evaluate_all(), instance))
         get_settings.cache_clear()
         assert (home / ".dagster/history").exists() is (not url)
@@ -141,6 +150,7 @@ def _opened(postgres: URL, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             patched.setenv(name, value)
         get_settings.cache_clear()
         with dg.DagsterInstance.get() as instance:
+            keep_connections(instance)
             yield Project(root, instance, url), environment
 
 
@@ -238,9 +248,6 @@ def test_a_backfill_is_a_run_for_the_agents_that_follow_each_other(on_postgres: 
 
 
 def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
-    from persona_pipeline.evaluation.changes import source_versions
-    from tests.support.worlds import replace_in
-
     world = World.open(sample_root, database_url)
     world.sync_messages()
     before = source_versions(world.root, world.store).messages
