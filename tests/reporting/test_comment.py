@@ -1,5 +1,4 @@
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,13 @@ from persona_pipeline.reporting.render import json_text
 from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report
+from tests.support.forking import forked_python
 
 
 def test_the_comment_of_a_report_file_is_that_of_the_report(tmp_path: Path) -> None:
     report, comment = tmp_path / "report.json", tmp_path / "comment.md"
     report.write_text(json_text(sample_report()), encoding="utf-8")
-    command = [sys.executable, "-m", "persona_pipeline.reporting.comment", report, comment]
+    command = [forked_python(), "-m", "persona_pipeline.reporting.comment", report, comment]
     assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 0
     assert comment.read_text(encoding="utf-8") == comment_text(sample_report())
 
