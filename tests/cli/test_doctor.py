@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
 from persona_pipeline.judging.model.probe import PLAIN_CLAIMS, ProbeFinding, ProbeLevel
+from tests.support.forking import forked_python
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 from tests.support.waiting import PATIENCE
 from tests.support.worlds import write_jsonl
@@ -202,6 +204,7 @@ def test_dagster_is_asked_in_a_process_of_its_own(
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setattr(sys, "executable", forked_python())
     *_, found = diagnose(Settings(root=small_root), calls=False)
     assert (found.name, found.level) == ("dagster", ProbeLevel.OK)
     assert "0 runs" in found.said

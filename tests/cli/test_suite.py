@@ -75,8 +75,6 @@ def test_what_is_saved_leaves_no_connection_open(folder: Path, suite: Suite, mon
         (["run", "s.eval.yaml", "--responses", "bad.json"], 1, "fail       0.000  a"),
         (["run", "s.eval.yaml", "--responses", "bad.json", "--test-id", "b"], 0, "1 of 1 passed"),
         (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "sales"], 0, "2 of 2 passed"),
-        (["run", "s.eval.yaml", "--responses", "good.json", "--tag", "other"], 3, "no test of desk is left"),
-        (["run", "s.eval.yaml", "--responses", "good.json", "--test-id", "x*"], 3, "matches --test-id 'x*'"),
         (["run", "s.eval.yaml", "--responses", "half.json"], 3, "1 not judged"),
         (["run", "s.eval.yaml", "--responses", "none.json"], 2, "none.json: cannot be read"),
         (["run", "s.eval.yaml"], 2, "write a targets.yaml, or grade recorded answers with --responses"),

@@ -25,6 +25,7 @@ def said(name: str, count: int, talks: int = 3, **extras: Any) -> list[Message]:
     ]
 
 
+# Marks of agents and of people, by format.
 ROLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "openai": ({"role": "assistant"}, {"role": "user"}),
     "sillytavern": ({"is_user": False}, {"is_user": True}),
@@ -33,36 +34,27 @@ ROLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("marks", ROLES.values(), ids=list(ROLES))
-def test_roles_tell_agents_from_people(marks: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    cast = cast_of([*said("ann", 50, **marks[1]), *said("bot", 3, **marks[0])])
-    assert (list(cast.names), cast.people, cast.why) == (["bot"], {"ann": 50}, "from the roles in the export")
-
-
-@pytest.mark.parametrize(
-    ("speakers", "agents"),
-    [
+def test_roles_tell_agents_from_people_and_without_roles_it_is_who_says_enough() -> None:
+    for of_agents, of_people in ROLES.values():
+        cast = cast_of([*said("ann", 50, **of_people), *said("bot", 3, **of_agents)])
+        assert (list(cast.names), cast.people, cast.why) == (["bot"], {"ann": 50}, "from the roles in the export")
+    for speakers, agents in (
         ({"ann": (40, 3), "bob": (40, 1), "cyd": (29, 5)}, ["ann"]),
         ({"ann": (20, 2), "bob": (3, 2), "cyd": (1, 1)}, ["ann", "bob"]),
         ({"ann": (1, 1)}, ["ann"]),
-    ],
-)
-def test_without_roles_it_is_who_says_enough(speakers: dict[str, tuple[int, int]], agents: list[str]) -> None:
-    cast = cast_of([item for name, shape in speakers.items() for item in said(name, *shape)])
-    assert (sorted(cast.names), "no roles" in cast.why) == (agents, True)
+    ):
+        cast = cast_of([item for name, shape in speakers.items() for item in said(name, *shape)])
+        assert (sorted(cast.names), "no roles" in cast.why) == (agents, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "agents"),
-    [
-        ({"agents": ["ANN"]}, ["ann"]),
-        ({"people": ["bot"]}, ["ann"]),
-        ({"agents": ["ann", "bot"], "people": ["bot"]}, ["ann"]),
-    ],
-)
-def test_who_is_named_is_what_was_said(options: dict[str, list[str]], agents: list[str]) -> None:
+def test_who_is_named_is_what_was_said() -> None:
     messages = [*said("ann", 50), *said("bot", 50, role="assistant")]
-    assert list(cast_of(messages, **options).names) == agents
+    options: list[dict[str, Any]] = [
+        {"agents": ["ANN"]},
+        {"people": ["bot"]},
+        {"agents": ["ann", "bot"], "people": ["bot"]},
+    ]
+    assert [list(cast_of(messages, **given).names) for given in options] == [["ann"]] * 3
 
 
 def test_a_name_that_nobody_has_is_said_with_the_nearest() -> None:

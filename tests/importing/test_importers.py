@@ -34,15 +34,6 @@ def said(world: World) -> list[tuple[str, str | None, str | None, str, str]]:
     ]
 
 
-@pytest.fixture
-def empty_world(small_root: Path):
-    for path in (small_root / "messages").iterdir():
-        path.unlink()
-    world = World.open(small_root)
-    yield world
-    world.store.close()
-
-
 def take(world: World, *given: Path, **options: Any) -> Imported:
     return import_messages(world, given, ImportOptions(**options))
 

@@ -8,33 +8,20 @@ from typing import Any
 import pytest
 
 from persona_pipeline.importing.base import as_text, is_placeholder, spoken, text_of_html
-from persona_pipeline.importing.run import Imported, ImportOptions, import_messages, read_export
+from persona_pipeline.importing.run import ImportOptions, read_export
 from persona_pipeline.importing.slack import SlackExport
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import Row, parse_message
 from persona_pipeline.world.models import Message
-from tests.importing.test_importers import message_of, rows_of
+from tests.importing.test_importers import message_of, rows_of, take
 from tests.support.worlds import write_jsonl
 
 AT = 1769940000
 LINE = {"id": "1", "agent_id": "ann", "channel": "c", "created_at": "2026-03-01T10:00:00Z"}
 
 
-@pytest.fixture
-def world(small_root: Path):
-    for path in (small_root / "messages").iterdir():
-        path.unlink()
-    world = World.open(small_root)
-    yield world
-    world.store.close()
-
-
 def said(world: World) -> list[tuple[str, str | None, str]]:
     return [(item.agent_id, item.channel or item.recipient, item.text) for item in world.messages()]
-
-
-def take(world: World, *paths: Path, **options: Any) -> Imported:
-    return import_messages(world, paths, ImportOptions(**options))
 
 
 # Thinking
@@ -138,13 +125,13 @@ EMBEDDED = "This content can't be displayed."
         ({"blocks": [{"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "OK"}}]}]}, None),
     ],
 )  # fmt: skip
-def test_words_of_slack(world: World, tmp_path: Path, item: Any, text: str | None) -> None:
-    take(world, slack(tmp_path / "export", item, users=[{"id": "U1", "name": "ann"}]))
-    assert [row[2] for row in said(world)] == ([] if text is None else [text])
+def test_words_of_slack(empty_world: World, tmp_path: Path, item: Any, text: str | None) -> None:
+    take(empty_world, slack(tmp_path / "export", item, users=[{"id": "U1", "name": "ann"}]))
+    assert [row[2] for row in said(empty_world)] == ([] if text is None else [text])
 
 
 def test_a_message_of_slack_that_nests_too_deeply_is_named(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def words(self: SlackExport, block: Any) -> str:
         if block:
@@ -152,9 +139,9 @@ def test_a_message_of_slack_that_nests_too_deeply_is_named(
         return ""
 
     monkeypatch.setattr(SlackExport, "_words", words)
-    imported = take(world, slack(tmp_path / "export", {"blocks": [{}]}, {"text": "b"}))
+    imported = take(empty_world, slack(tmp_path / "export", {"blocks": [{}]}, {"text": "b"}))
     assert "is nested too deeply" in str(imported.result.problems[0])
-    assert [row[2] for row in said(world)] == ["b"]
+    assert [row[2] for row in said(empty_world)] == ["b"]
 
 
 def discord(folder: Path, name: str, *messages: Any, channel: str = "10", place: str = "general") -> Path:
@@ -184,9 +171,9 @@ PERSON = {"id": "2", "name": "ann", "isBot": False}
         ({"content": "<think>Dry.</think>Hello"}, "Hello"),
     ],
 )
-def test_words_of_discord(world: World, tmp_path: Path, message: Any, text: str | None) -> None:
-    take(world, discord(tmp_path, "a.json", message))
-    assert [row[2] for row in said(world)] == ([] if text is None else [text])
+def test_words_of_discord(empty_world: World, tmp_path: Path, message: Any, text: str | None) -> None:
+    take(empty_world, discord(tmp_path, "a.json", message))
+    assert [row[2] for row in said(empty_world)] == ([] if text is None else [text])
 
 
 @pytest.mark.parametrize(
@@ -263,35 +250,37 @@ WEBHOOK = {"isBot": True, "discriminator": "0000"}
     ],
     ids=["two of a name", "one of two", "one of two, one of them an agent's", "a webhook for two", "without ids"],
 )
-def test_accounts_of_discord_are_speakers(world: World, tmp_path: Path, messages: Any, speakers: list[str]) -> None:
-    imported = take(world, discord(tmp_path, "a.json", *messages))
-    assert [row[0] for row in said(world)] == speakers
+def test_accounts_of_discord_are_speakers(
+    empty_world: World, tmp_path: Path, messages: Any, speakers: list[str]
+) -> None:
+    imported = take(empty_world, discord(tmp_path, "a.json", *messages))
+    assert [row[0] for row in said(empty_world)] == speakers
     shared = [f"2 Discord accounts are called 'Ann', read as {speakers[0]}, {speakers[1]}"]
     assert imported.shared_names == (shared if "(" in speakers[0] else [])
 
 
-def test_speakers_and_channels_of_several_files_are_told_apart(world: World, tmp_path: Path) -> None:
+def test_speakers_and_channels_of_several_files_are_told_apart(empty_world: World, tmp_path: Path) -> None:
     first = discord(tmp_path, "a.json", account("1", "Ann"))
-    take(world, first)
-    assert said(world) == [("Ann", "general", "x")]
+    take(empty_world, first)
+    assert said(empty_world) == [("Ann", "general", "x")]
     second = discord(tmp_path, "b.json", account("2", "Ann"), channel="11")
-    imported = take(world, first, second)
-    assert said(world) == [("Ann (1)", "general (10)", "x"), ("Ann (2)", "general (11)", "x")]
+    imported = take(empty_world, first, second)
+    assert said(empty_world) == [("Ann (1)", "general (10)", "x"), ("Ann (2)", "general (11)", "x")]
     assert (imported.result.written.inserted, len(imported.shared_names)) == (1, 2)
-    take(world, first, second, speakers={"Ann (2)": "ann"})
-    assert [row[0] for row in said(world)] == ["Ann (1)", "ann"]
+    take(empty_world, first, second, speakers={"Ann (2)": "ann"})
+    assert [row[0] for row in said(empty_world)] == ["Ann (1)", "ann"]
 
 
-def test_a_name_that_another_id_has_in_stored_messages_is_told(world: World, tmp_path: Path) -> None:
-    take(world, discord(tmp_path, "a.json", account("1", "Ann"), account("5", "Bob")))
-    imported = take(world, discord(tmp_path, "b.json", account("2", "Ann"), account("5", "Bob"), channel="11"))
+def test_a_name_that_another_id_has_in_stored_messages_is_told(empty_world: World, tmp_path: Path) -> None:
+    take(empty_world, discord(tmp_path, "a.json", account("1", "Ann"), account("5", "Bob")))
+    imported = take(empty_world, discord(tmp_path, "b.json", account("2", "Ann"), account("5", "Bob"), channel="11"))
     says = "is the Discord {} here and {} in stored messages"
     named = [("'Ann'", says.format("account 2", "1")), ("'general'", says.format("channel 11", "10"))]
     assert [line.split(": ")[0] for line in imported.shared_names] == [" ".join(item) for item in named]
     table = tmp_path / "c.csv"
     table.write_text("AuthorID,Author,Date,Content\n1,Gone,2026-03-01,a\n2,Gone,2026-03-02,b\n", encoding="utf-8")
-    take(world, table)
-    assert [row[0] for row in said(world)][-2:] == ["Gone (1)", "Gone (2)"]
+    take(empty_world, table)
+    assert [row[0] for row in said(empty_world)][-2:] == ["Gone (1)", "Gone (2)"]
 
 
 def member(identity: str, name: str, **more: Any) -> Any:
@@ -310,10 +299,10 @@ def member(identity: str, name: str, **more: Any) -> Any:
     ids=["two of a name", "one of them silent", "a guest", "an app and its member", "an app under a name of its choice"],
 )  # fmt: skip
 def test_accounts_of_slack_are_speakers(
-    world: World, tmp_path: Path, items: Any, users: Any, speakers: list[str]
+    empty_world: World, tmp_path: Path, items: Any, users: Any, speakers: list[str]
 ) -> None:
-    take(world, slack(tmp_path / "export", *({"text": "x", **item} for item in items), users=users))
-    assert [row[0] for row in said(world)] == speakers
+    take(empty_world, slack(tmp_path / "export", *({"text": "x", **item} for item in items), users=users))
+    assert [row[0] for row in said(empty_world)] == speakers
 
 
 # Beginnings that are shared
@@ -341,16 +330,16 @@ def tavern(folder: Path, name: str, *texts: str, **metadata: Any) -> Path:
     ],
 )
 def test_a_branch_of_sillytavern_shares_its_beginning(
-    world: World, tmp_path: Path, main_chat: str | None, texts: tuple[str, ...], count: int
+    empty_world: World, tmp_path: Path, main_chat: str | None, texts: tuple[str, ...], count: int
 ) -> None:
     (folder := tmp_path / "chats").mkdir()
     tavern(folder, "main", "a", "b", "c", "d")
-    before = take(world, tavern(folder, "branch", *texts)).result.written.inserted
+    before = take(empty_world, tavern(folder, "branch", *texts)).result.written.inserted
     tavern(folder, "branch", *texts, **({"main_chat": main_chat} if main_chat else {}))
-    again = take(world, folder).result.written
+    again = take(empty_world, folder).result.written
     assert before == len(texts)
     assert again.inserted == 4, "what was stored before has the same ids"
-    other = World.open(world.root)
+    other = World.open(empty_world.root)
     assert len(other.messages()) == 4 + len(texts)
     other.store.close()
     with zipfile.ZipFile(tmp_path / "chats.zip", "w") as archive:
@@ -413,29 +402,31 @@ ASKED, ANSWERED = ("q", "r", "Why?", AT + 1), ("a", "q", "So.", AT + 2)
         *("a leaf without a message", "no parents", "a branch", "alike"),
     ],
 )  # fmt: skip
-def test_paths_and_branches_of_chatgpt(world: World, tmp_path: Path, conversations: Any, texts: list[str]) -> None:
-    take(world, chatgpt(tmp_path, *conversations))
-    assert [row[2] for row in said(world)] == texts
+def test_paths_and_branches_of_chatgpt(
+    empty_world: World, tmp_path: Path, conversations: Any, texts: list[str]
+) -> None:
+    take(empty_world, chatgpt(tmp_path, *conversations))
+    assert [row[2] for row in said(empty_world)] == texts
 
 
 @pytest.mark.parametrize(
     "around", ["{}", '{{"conversations": [{}]}}', "{}\n{}"], ids=["one", "an object around", "lines"]
 )
-def test_conversations_of_chatgpt_outside_a_list(world: World, tmp_path: Path, around: str) -> None:
+def test_conversations_of_chatgpt_outside_a_list(empty_world: World, tmp_path: Path, around: str) -> None:
     one, other = (json.dumps(tree(each, 0, ROOT, ASKED, ANSWERED)) for each in "12")
     (path := tmp_path / "conversations.json").write_text(around.format(one, other), encoding="utf-8")
-    take(world, path)
-    assert [row[2] for row in said(world)] == ["Why?", "So."]
+    take(empty_world, path)
+    assert [row[2] for row in said(empty_world)] == ["Why?", "So."]
 
 
-def test_messages_that_chatgpt_hides_are_not_said(world: World, tmp_path: Path) -> None:
+def test_messages_that_chatgpt_hides_are_not_said(empty_world: World, tmp_path: Path) -> None:
     one = tree("1", 0, ROOT, ASKED, ("b", "q", "Told so.", AT + 2), ("a", "b", "So.", AT + 3))
     one["mapping"]["b"]["message"]["metadata"] = {"is_visually_hidden_from_conversation": True}
-    take(world, chatgpt(tmp_path, one))
-    assert [row[2] for row in said(world)] == ["Why?", "So."]
+    take(empty_world, chatgpt(tmp_path, one))
+    assert [row[2] for row in said(empty_world)] == ["Why?", "So."]
 
 
-def test_thoughts_of_chatgpt_are_kept_beside_the_answer(world: World, tmp_path: Path) -> None:
+def test_thoughts_of_chatgpt_are_kept_beside_the_answer(empty_world: World, tmp_path: Path) -> None:
     nodes = (ROOT, ASKED, ("t", "q", "Hmm, dry.", AT + 1), ("a", "t", "So.", AT + 2), ("z", "a", "Thus.", AT + 3))
-    take(world, chatgpt(tmp_path, tree("1", 0, *nodes)))
-    assert [item.extras.get("thinking") for item in world.messages()] == [None, "Hmm, dry.", None]
+    take(empty_world, chatgpt(tmp_path, tree("1", 0, *nodes)))
+    assert [item.extras.get("thinking") for item in empty_world.messages()] == [None, "Hmm, dry.", None]

@@ -42,6 +42,16 @@ def test_a_line_shows_all_its_key_is_made_of_in_a_fixed_order() -> None:
     assert (LINE["score"], LINE["unscored"], LINE["labelled_at"]) == (7, None, "2026-11-22T08:00:00Z")
 
 
+CHANGED = {
+    "key": "0" * 64,
+    "claim": "Merry",
+    "persona": None,
+    "agent_id": "bob",
+    "proposition_id": "x",
+    "trajectory": "b" * 64,
+}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -51,12 +61,7 @@ def test_a_line_shows_all_its_key_is_made_of_in_a_fixed_order() -> None:
         ("[" * 100_000, "nested too deeply"),
         (line(scores=7), "unknown key 'scores'; did you mean 'score'?"),
         (line(key="abc"), "key: "),
-        (line(key="0" * 64), "a field or the key was changed by hand"),
-        (line(claim="Michael is merry"), "a field or the key was changed by hand"),
-        (line(persona=None), "a field or the key was changed by hand"),
-        (line(agent_id="dwight"), "a field or the key was changed by hand"),
-        (line(proposition_id="merry"), "a field or the key was changed by hand"),
-        (line(trajectory="b" * 64), "a field or the key was changed by hand"),
+        *((line(**{name: other}), "a field or the key was changed by hand") for name, other in CHANGED.items()),
         (line(dimension="adherance"), "no dimension; did you mean 'adherence'?"),
         (line(dimension="../../x"), "no dimension; the dimensions are"),
         (line(score=10), "score: "),
@@ -92,12 +97,8 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_labels(tmp_path)
     said = [str(problem) for problem in caught.value.problems]
-    assert [text.removeprefix(f"{tmp_path}/").split(": ")[0] for text in said] == [
-        "adherence.jsonl:1",
-        "convergence.jsonl",
-        "fluency.jsonl:1",
-        "adherence.jsonl:3",
-    ]
+    places = [text.removeprefix(f"{tmp_path}/").split(": ")[0] for text in said]
+    assert places == ["adherence.jsonl:1", "convergence.jsonl", "fluency.jsonl:1", "adherence.jsonl:3"]
     assert "a label of adherence is in fluency.jsonl" in said[2]
     assert f"ada has labelled this judgment otherwise at {tmp_path}/adherence.jsonl:2; delete one" in said[3]
 
@@ -113,14 +114,7 @@ def test_names_of_labellers() -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
-@given(
-    claim=TEXT.filter(bool),
-    persona=st.none() | TEXT,
-    said=TEXT,
-    answer=st.none() | st.integers(0, 9),
-    kind=st.sampled_from(LabellerKind),
-    note=TEXT,
-)
+@given(TEXT.filter(bool), st.none() | TEXT, TEXT, st.none() | st.integers(0, 9), st.sampled_from(LabellerKind), TEXT)
 @example("c", None, "s", 4, LabellerKind.PERSON, "\x00 and \ud800")
 def test_every_label_comes_back_as_it_was_written(
     claim: str, persona: str | None, said: str, answer: int | None, kind: LabellerKind, note: str
@@ -133,15 +127,7 @@ def test_every_label_comes_back_as_it_was_written(
     assert label.key == asked.key
 
 
-@pytest.mark.parametrize(
-    ("claim", "text", "is_it"),
-    [
-        ("{{agent_name}} is {{mood}} in {{place}}", "Ann is dry in a way in #general", True),
-        ("{{agent_name}} is dry", "Ann is dry.", False),
-        ("{{agent_name}} is dry", " is dry", False),
-        ("It is dry", "It is dry", True),
-        ("{{agent_name}}", "Ann", True),
-    ],
-)
-def test_a_label_is_of_a_claim_whatever_its_variables_were(claim: str, text: str, is_it: bool) -> None:
-    assert is_filled(claim, text) is is_it
+def test_a_label_is_of_a_claim_whatever_its_variables_were() -> None:
+    assert is_filled("{{agent_name}} is {{mood}} in {{place}}", "Ann is dry in a way in #general")
+    assert is_filled("It is dry", "It is dry") and is_filled("{{agent_name}}", "Ann")
+    assert not any(is_filled("{{agent_name}} is dry", text) for text in ("Ann is dry.", " is dry"))

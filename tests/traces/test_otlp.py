@@ -135,15 +135,9 @@ def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
     nobody = chat(2, ["Hi"], "Yes?")
     nobody.trace_id = b""
     silent = as_json(request(span(7, {"http.route": "/"})))
-    lines = [
-        json.dumps(as_json(SPANS)),
-        json.dumps(silent),
-        "{broken",
-        json.dumps({"a": 1}),
-        json.dumps(as_json(request(nobody))),
-    ]
+    whole, silent_line, odd, last = map(json.dumps, (as_json(SPANS), silent, {"a": 1}, as_json(request(nobody))))
     path = tmp_path / "traces.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n".join([whole, silent_line, "{broken", odd, last]), encoding="utf-8")
     imported = import_messages(world, [path], ImportOptions())
     assert [problem.line for problem in imported.result.problems] == [3, 4, 5]
     assert imported.skipped == {"spans and events without a message": 1}, "what is refused is named instead"

@@ -91,25 +91,18 @@ def test_a_pair_of_texts(question: str, answer: str, prefix: str, pair: tuple[st
     assert read_span(given, ())[:2] == expected([("user", question), ("assistant", answer)])
 
 
-@given(
-    st.dictionaries(
-        st.text("inputoutpromesagcl._0123", max_size=20)
-        | st.sampled_from(["input", "output.value", "gen_ai.prompt.0.content"]),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    st.sampled_from(["role", "content", "parts", "text", "messages", "choices", "type"]),
-                    inner,
-                    max_size=3,
-                )
-            ),
-            max_leaves=8,
-        ).flatmap(lambda value: st.sampled_from([value, json.dumps(value)])),
-        max_size=4,
-    )
+KEYS = st.text("inputoutpromesagcl._0123", max_size=20) | st.sampled_from(
+    ["input", "output.value", "gen_ai.prompt.0.content"]
 )
+INNER = st.sampled_from(["role", "content", "parts", "text", "messages", "choices", "type"])
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(INNER, inner, max_size=3),
+    max_leaves=8,
+).flatmap(lambda value: st.sampled_from([value, json.dumps(value)]))
+
+
+@given(st.dictionaries(KEYS, ANY, max_size=4))
 def test_any_span_is_read_or_refused(found: dict[str, Any]) -> None:
     try:
         contents = read_span(found, [("gen_ai.user.message", found), ("zq", found)])

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.changes import Change, changed_things
 from persona_pipeline.world.speakers import missing_agents
@@ -126,10 +125,3 @@ def test_all_that_decides_is_named_and_what_no_commit_should_bring(root: Path) -
 def test_no_repository_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="git cannot tell"):
         changed_things(tmp_path, "HEAD")
-
-
-def test_a_baseline_whose_persona_was_deleted_is_a_problem(sample_root: Path) -> None:
-    (sample_root / "personas" / "michael.yaml").unlink()
-    assert missing_agents(sample_root) == ["michael"]
-    problems = [str(problem) for problem in check_world(sample_root).problems]
-    assert any("baselines/michael.json" in item and "no persona" in item for item in problems)
