@@ -116,12 +116,6 @@ def _report_links(page: Path, world: World, place: Place) -> metadata.Metadata:
     return links
 
 
-def gate_result(report: RunReport, wrong: Sequence[str]) -> dg.AssetCheckResult:
-    """Return the result of the report's check."""
-    facts = {**metadata.conclusion_metadata(report.conclusion), "exit_code": report.exit_code}
-    return metadata.check_result(GATE_PASSED, wrong if report.exit_code else [], facts, passed=not report.exit_code)
-
-
 def build_regression_report(place: Place) -> dg.AssetsDefinition:
     about = {GATE_PASSED: "No agent regressed, and everything that should be judged was."}
 
@@ -137,9 +131,11 @@ def build_regression_report(place: Place) -> dg.AssetsDefinition:
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
+        facts = {**metadata.conclusion_metadata(report.conclusion), "exit_code": report.exit_code}
+        failed, passed = wrong if report.exit_code else [], not report.exit_code
         return dg.MaterializeResult(
             metadata=report_metadata(report, folder, world_of(place, context), place),
-            check_results=[gate_result(report, wrong)],
+            check_results=[metadata.check_result(GATE_PASSED, failed, facts, passed=passed)],
         )
 
     return regression_report

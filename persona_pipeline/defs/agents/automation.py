@@ -48,12 +48,12 @@ class RestsOnAnEarlierVersion(dg.AutomationCondition):
             for source, events in reported.items()
         }
         there = newest_events(instance, key, MATERIALIZED) if any(newer.values()) else {}
-        found = {name for names in newer.values() for name in names if name not in there}
+        asked = {name for names in newer.values() for name in names}
+        rested = input_versions(instance, key, {name: there[name] for name in asked if name in there}, self.sources)
+        found = asked - rested.keys()
         for source, names in newer.items():
             now = newest_versions(instance, source, MATERIALIZED, names) if names else {}
-            for name in set(names) - found:
-                if input_versions(instance, key, name).get(source) != now.get(name):
-                    found.add(name)
+            found |= {name for name in names if name in rested and rested[name][source] != now.get(name)}
         return found
 
 

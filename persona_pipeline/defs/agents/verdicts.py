@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 from pydantic import BaseModel, Field
@@ -170,11 +169,9 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
     ]
 
 
-def failure_of(
-    lines: Sequence[AgentVerdict], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
-) -> dg.Failure | None:
-    """Return why a run over these agents fails, with facts to show; None: it does not. ``exit_code``: of the run as a whole."""
-    code = worst_exit_code({code for line in lines for code in line.exit_codes} | {exit_code})
+def failure_of(lines: Sequence[AgentVerdict]) -> dg.Failure | None:
+    """Return why a run over these agents fails; None: it does not."""
+    code = worst_exit_code({code for line in lines for code in line.exit_codes})
     if not code:
         return None
     said = [text for line in lines for text in line.wrong]
@@ -184,7 +181,7 @@ def failure_of(
             *metadata.listed([one_line(text, metadata.MOST_TEXT) for text in said], MOST_SAID),
         ]
     )
-    shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
+    shown = {"overview": dg.MetadataValue.md(overview(lines)), "exit_code": code}
     return dg.Failure(text, metadata=shown, allow_retries=False)
 
 

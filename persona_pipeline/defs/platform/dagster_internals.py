@@ -12,6 +12,8 @@ from dagster._core.storage.local_compute_log_manager import LocalComputeLogManag
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster_shared.error import SerializableErrorInfo
 
+from persona_pipeline.base.database.engine import chunks
+
 # An event says with this tag which version it is of, and a run with this one which partition it is about.
 DATA_VERSION, PARTITION = "dagster/data_version", "dagster/partition"
 # Or with these two, which partitions, the first and the last.
@@ -79,15 +81,18 @@ def newest_versions(
     return {partition: tags[DATA_VERSION] for partition, tags in found.items()}
 
 
-def input_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dict[dg.AssetKey, str]:
-    """Return by asset the version that the newest materialization of a partition rests on."""
-    asked = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
-    prefix = f"{INPUT_VERSION}/"
-    for record in instance.fetch_materializations(asked, limit=1).records:
-        tags = (record.asset_materialization.tags if record.asset_materialization else None) or {}
-        named = {name.removeprefix(prefix): text for name, text in tags.items() if name.startswith(prefix)}
-        return {dg.AssetKey.from_user_string(name): text for name, text in named.items()}
-    return {}
+def input_versions(
+    instance: dg.DagsterInstance, key: dg.AssetKey, events: Mapping[str, int], inputs: Sequence[dg.AssetKey]
+) -> dict[str, dict[dg.AssetKey, str | None]]:
+    """Return by partition the versions of inputs that its materialization rests on; ``events``: the materializations."""
+    found: dict[str, dict[dg.AssetKey, str | None]] = {}
+    for some in chunks(list(events)):
+        asked = dg.AssetRecordsFilter(asset_key=key, storage_ids=[events[name] for name in some])
+        for record in instance.fetch_materializations(asked, limit=len(some)).records:
+            tags = (record.asset_materialization.tags if record.asset_materialization else None) or {}
+            versions = {item: tags.get(f"{INPUT_VERSION}/{item.to_user_string()}") for item in inputs}
+            found[record.partition_key or ""] = versions
+    return found
 
 
 def newest_materialization(

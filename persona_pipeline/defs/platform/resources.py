@@ -156,17 +156,10 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return self._judges[key]
 
     def request(
-        self,
-        world: World,
-        agents: Sequence[str] | None = None,
-        dimensions: Sequence[str] | None = None,
-        *,
-        touched: bool = False,
+        self, world: World, agents: Sequence[str] | None = None, dimensions: Sequence[str] | None = None
     ) -> EvaluationRequest:
         """Return the request of an evaluation of these agents; ConfigError: a time or the settings are not valid."""
-        asked = self.asked(world)
-        about = {"agents": agents, "dimensions": dimensions, "touched": touched or asked.touched}
-        return asked.model_copy(update=about)
+        return self.asked(world).model_copy(update={"agents": agents, "dimensions": dimensions})
 
 
 def world_of(place: Place, context: Any) -> World:
