@@ -89,19 +89,13 @@ def test_a_removed_persona_loses_its_partition_and_keeps_its_verdict_when_it_com
     assert settled.agents_requested() == ["bob"]
 
 
-def test_few_new_messages_wait_until_it_is_quiet(settled: Project) -> None:
-    now = datetime.now(UTC)
-    say(settled.root, "ann", 3, now - timedelta(minutes=1))
-    assert settled.why_idle() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
-    say(settled.root, "ann", 3, now - timedelta(minutes=16))
-    assert settled.agents_requested() == [], "the newest message is still fresh"
-
-
 def test_new_messages_evaluate_their_agent_once_they_are_settled(settled: Project) -> None:
-    fresh = datetime.now(UTC) - timedelta(minutes=1)
-    say(settled.root, "ann", 19, fresh)
-    assert settled.agents_requested() == [], "too few too soon"
-    say(settled.root, "bob", 1, datetime.now(UTC) - timedelta(minutes=16))
+    fresh, old = (datetime.now(UTC) - timedelta(minutes=minutes) for minutes in (1, 16))
+    say(settled.root, "ann", 3, fresh)
+    assert settled.why_idle() == "2 agents, nothing changed; 1 with new messages, not yet enough or quiet"
+    say(settled.root, "ann", 16, old)
+    assert settled.agents_requested() == [], "too few, and the newest is fresh"
+    say(settled.root, "bob", 1, old)
     assert settled.agents_requested() == ["bob"], "one, and quiet"
     say(settled.root, "ann", 1, fresh + timedelta(seconds=1))
     assert settled.agents_requested() == ["ann"], "enough at once"
