@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (329, 400),
-    "lines": (69_318, 63_000),
-    "lines of the core": (31_737, 28_500),
+    "lines": (69_212, 63_000),
+    "lines of the core": (31_718, 28_500),
     "modules with one importer": (57, 60),
     "modules that other rooms import": (133, 70),
     "class names in several modules": (3, 8),
